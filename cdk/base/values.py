@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -75,6 +76,14 @@ def _from_odd_json(text: bytes | str) -> JsonValue:
     return value if repaired == body else json.loads(body)
 
 
+class JsonText(ABC):
+    """A value that is there as its JSON text; `to_json` puts that in its place."""
+
+    @abstractmethod
+    def json_text(self) -> bytes:
+        """The text: UTF-8, no blanks, names in order."""
+
+
 def to_json(
     value: object, default: Callable[[Any], object] | None = None, *, sort: bool = False, indent: bool = False
 ) -> bytes:
@@ -85,7 +94,7 @@ def to_json(
     """
     options = (orjson.OPT_SORT_KEYS if sort else 0) | (orjson.OPT_INDENT_2 if indent else 0)
     try:
-        return orjson.dumps(value, default, options)
+        return orjson.dumps(value, default or _fragment, options)
     except TypeError as error:
         if not _BEYOND_ORJSON.search(str(error)):
             raise
@@ -103,9 +112,15 @@ def to_json(
         raise TypeError(str(error)) from None
 
 
+def _fragment(value: object) -> object:
+    if isinstance(value, JsonText):
+        return orjson.Fragment(value.json_text())
+    raise TypeError
+
+
 def _small(value: object) -> object:
     """A date, a UUID or the like as orjson writes it. Raises TypeError."""
-    return orjson.loads(orjson.dumps(value))
+    return json.loads(value.json_text()) if isinstance(value, JsonText) else orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: object) -> str:

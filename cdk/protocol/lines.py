@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError
 from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import json_of
 from cdk.base.records.raw_json_lines import json_lines
-from cdk.base.values import NotJson, Record
+from cdk.base.values import NotJson, Record, to_json
 from cdk.protocol.messages import AirbyteMessage
 
 _CUT_TEXT = b"\n" * 16
@@ -37,7 +37,7 @@ def state_line(message: AirbyteMessage) -> bytes:
         return message_line(message)
     head = message.model_copy(update={"state": state.model_copy(update={"stream": None})})
     try:
-        text = orjson.dumps(
+        text = to_json(
             {
                 "stream_descriptor": state.stream.stream_descriptor.model_dump(exclude_none=True),
                 "stream_state": state.stream.stream_state,

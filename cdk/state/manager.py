@@ -6,10 +6,11 @@ from typing import Protocol
 
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue, Stored, canonical
+from cdk.base.values import JsonValue, Stored
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
+from cdk.state.stored_positions import is_same, with_entries
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import Memo, decode, encode
+from cdk.state.wire import decode, encode
 
 
 class Stateful(Protocol):
@@ -40,7 +41,6 @@ class ConnectorStateManager:
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
         self._blobs: dict[StreamDescriptor, JsonValue] = {}
         self._said: set[StreamDescriptor] = set()
-        self._memos: dict[StreamDescriptor, Memo] = {}
         for i, message in enumerate(messages):
             self._load(message, f"state[{i}]")
 
@@ -68,12 +68,17 @@ class ConnectorStateManager:
 
     def restore(self, stream: Stateful) -> StreamState:
         """The state a read of `stream` goes on from. Raises BadState naming the stream and the place."""
-        return decode(
-            stream.migrate_state(self._blobs.get(_descriptor(stream))),
+        blob = self._blobs.get(_descriptor(stream))
+        migrated = stream.migrate_state(blob)
+        state = decode(
+            migrated,
             path=f"state of {stream.name}",
             cursor_field=stream.cursor_field,
             partition_field=stream.partition_field,
         )
+        if migrated is blob:
+            self._blobs[_descriptor(stream)] = with_entries(blob, exact=False)
+        return state
 
     def checkpoint(self, stream: Stateful, state: StreamState, *, final: bool = False) -> AirbyteStateMessage | None:
         """Take over a stream's state and return its message, or None when the last one already said the same.
@@ -90,14 +95,10 @@ class ConnectorStateManager:
                 incremental=stream.cursor_field is not None,
                 resumable=stream.supports_checkpointing,
                 cursor_field=stream.cursor_field,
-                memo=self._memos.setdefault(descriptor, {}),
             )
             or stream.empty_state
         )
-        # Entries that did not change are the same objects, which makes comparing large states cheap.
-        before = self._blobs.get(descriptor)
-        same = blob == before and canonical(blob) == canonical(before)
-        if same and (descriptor in self._said or not final):
+        if is_same(blob, self._blobs.get(descriptor)) and (descriptor in self._said or not final):
             return None
         self._blobs[descriptor] = blob
         self._said.add(descriptor)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from cdk.base.values import FieldValue
 from cdk.state.position import Position, Start
 from cdk.state.slice import WHOLE, Partition
+from cdk.state.stored_positions import StoredPositions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,12 @@ class StreamState:
     extra: keys of the wire form that mean nothing here; they are written back as they came.
     ranges_from: set when the wire form was the peer's list of date ranges; the start of the first one. The state
         is then written in that form again.
-    missing: since when complete lists of the source's partitions lack one that has a position; tables keep it.
     """
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     parents: Mapping[str, "StreamState"] = field(default_factory=dict)
     extra: Mapping[str, FieldValue] = field(default_factory=dict)
     ranges_from: FieldValue = None
-    missing: Mapping[Partition, datetime] = field(default_factory=dict)
 
     def of(self, partition: Partition) -> Position:
         """Where `partition` stands: its own position, else the one kept for all partitions, else `Start`."""
@@ -34,4 +32,4 @@ class StreamState:
 
     def with_(self, partition: Partition, position: Position) -> "StreamState":
         """Return a copy in which `partition` stands at `position`."""
-        return replace(self, positions={**self.positions, partition: position})
+        return replace(self, positions=StoredPositions.of(self.positions).updated({partition: position}))

@@ -1,13 +1,14 @@
 """`spark-cdk state`: look at the states of a pipeline's streams. The verbs that change them are beside it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 import click
 import orjson
 
-from cdk.cli.state.edit import reset, rewind, rollback, set_
+from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
 from cdk.cli.state.options import (
@@ -19,6 +20,7 @@ from cdk.cli.state.options import (
     translate_errors,
 )
 from cdk.lake.admin.diff import moves, shown, values
+from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
 from cdk.lake.delta.commit_log import Commit
@@ -34,12 +36,16 @@ _COMMITS = 20
 @click.command()
 @pipeline_argument
 @for_streams
+@partition_option
 @json_option
 @translate_errors
-def show(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> int:
+def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, as_json: bool) -> int:
     """Show where each stream of a PIPELINE file stands."""
-    admin = pipeline.admin()
-    statuses = [admin.standing(table) for table in pipeline.tables(names)]
+    admin, chosen = pipeline.admin(), partition_of(partition)
+    tables = pipeline.tables(names) if chosen is None else [pipeline.table(names)]
+    statuses = [admin.standing(table) for table in tables]
+    if chosen is not None:
+        statuses = [replace(s, saved=narrowed(s.saved, chosen)) if s.saved else s for s in statuses]
     if as_json:
         print_json("spark-cdk-state-show/1", pipeline.name, streams=[_status_json(status) for status in statuses])
         return 0
@@ -130,11 +136,11 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
             f"{status.stream}: state {status.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
             f"generation {saved.generation} with {saved.records:,} rows"
         )
-        positions = list(values(saved.state))
-        for where, value in positions[:_SHOWN]:
+        positions = values(saved.state)
+        for where, value in islice(positions, _SHOWN):
             yield f"  {where}: {shown(value)}"
-        if len(positions) > _SHOWN:
-            yield f"  and {len(positions) - _SHOWN:,} more"
+        if more := sum(1 for _ in positions):
+            yield f"  and {more:,} more"
         for line in about_source(saved.source):
             yield f"  {line}"
     if status.retained:

@@ -35,7 +35,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 
     It also helps where a state is lost.
     """
-    prefix = _partition(partition)
+    prefix = partition_of(partition)
     tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
     return edit_tables(pipeline, tables, lambda admin, table: admin.reset(table, prefix), dry=dry)
 
@@ -73,7 +73,7 @@ def rewind(pipeline: PipelineFile, to: str, names: tuple[str, ...], partition: s
 
     Streams without a cursor are left as they are, unless they are named.
     """
-    prefix = _partition(partition)
+    prefix = partition_of(partition)
     tables = [pipeline.table(names)] if prefix else pipeline.tables(names)
     if not names:
         for table in tables:
@@ -102,7 +102,8 @@ def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tab
     return edit_tables(pipeline, [table], lambda admin, table: admin.rollback(table, number, tables=tables), dry=dry)
 
 
-def _partition(text: str | None) -> Partition | None:
+def partition_of(text: str | None) -> Partition | None:
+    """The partition that `--partition` names. Raises UsageError."""
     if text is None:
         return None
     try:

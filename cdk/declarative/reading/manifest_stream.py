@@ -85,7 +85,7 @@ class ManifestStream(DeclaredStream):
         if self._incremental is None:
             return super().checkpoint_reader(state)
         if self._incremental.shared and WHOLE not in state.positions and (saved := state.extra.get("state")):
-            state = replace(state, positions={**state.positions, WHOLE: Checkpoint(dict(saved))})
+            state = state.with_(WHOLE, Checkpoint(dict(saved)))
         reader = super().checkpoint_reader(self._looking_back(state))
         return _AirbyteStateReader(reader, self._incremental, state, self)
 

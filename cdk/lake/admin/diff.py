@@ -1,9 +1,10 @@
 """What moved between two states of a stream, for people: cursor by cursor, without what only the kit reads."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cdk.base.values import JsonValue, canonical
+from cdk.base.values import JsonValue, Stored, canonical
+from cdk.state.stored_positions import PartitionEntries
 
 _LONGEST = 80
 
@@ -20,8 +21,14 @@ class Move:
         return f"{self.where}: {shown(self.before)} → {shown(self.after)}"
 
 
-def moves(before: JsonValue, after: JsonValue) -> list[Move]:
+def moves(before: Stored, after: Stored) -> list[Move]:
     """What differs between two wire states, in the order in which they say it."""
+    match before, after:
+        case {"states": PartitionEntries() as olds, **old_rest}, {"states": PartitionEntries() as news, **new_rest}:
+            before_moving, moved = news.moved(olds)
+            return moves({**old_rest, "states": before_moving}, {**new_rest, "states": moved})
+        case _:
+            pass
     old, new = dict(values(before)), dict(values(after))
     return [
         Move(where, old.get(where), new.get(where))
@@ -43,7 +50,7 @@ def values(blob: JsonValue, prefix: str = "") -> Iterator[tuple[str, JsonValue]]
 
 def _entry(key: str, value: JsonValue, prefix: str) -> Iterator[tuple[str, JsonValue]]:
     match key, value:
-        case "states", list():
+        case "states", list() | PartitionEntries():
             yield from _of_partitions(value, prefix)
         case "parent_state", Mapping():
             for name, parent in value.items():
@@ -60,7 +67,7 @@ def _entry(key: str, value: JsonValue, prefix: str) -> Iterator[tuple[str, JsonV
             yield f"{prefix}{key}", value
 
 
-def _of_partitions(items: list[JsonValue], prefix: str) -> Iterator[tuple[str, JsonValue]]:
+def _of_partitions(items: Iterable[JsonValue], prefix: str) -> Iterator[tuple[str, JsonValue]]:
     for item in items:
         if isinstance(item, Mapping):
             yield from values(item.get("cursor"), f"{prefix}{canonical(item.get('partition'))} ")

@@ -6,6 +6,7 @@ Nothing here ever moves a position forward, but `given`, where a person says eve
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import JsonValue
@@ -14,6 +15,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
 from cdk.state.position import Checkpoint, Position, Start
 from cdk.state.slice import WHOLE, Partition
+from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.cursor import Cursor
@@ -44,10 +46,9 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
             raise StateError("the last full refresh is complete: the next sync reads every partition from its start")
         state = _decoded_state(saved)
         existing = _partition_in(state, partition)
-        positions: dict[Partition, Position] = {n: p for n, p in state.positions.items() if n != existing}
-        if WHOLE in positions:
-            # What is kept for all partitions would count for this one as well.
-            positions[existing] = Start()
+        # What is kept for all partitions would count for this one as well.
+        anew = Start() if WHOLE in state.positions and existing != WHOLE else None
+        positions = StoredPositions.of(state.positions).updated({existing: anew})
         return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
     means, traits = [_consequence(saved, "The next sync reads the stream from its start.")], traits_of(saved.write_mode)
     if traits.repeats_rows:
@@ -55,6 +56,14 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
     records = saved.records if traits.merges else 0
     new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
     return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
+
+
+def narrowed(saved: TableState, partition: Partition) -> TableState:
+    """A state with one partition alone, to look at. Raises StateError: the state has no such partition."""
+    state = _decoded_state(saved)
+    existing = _partition_in(state, partition)
+    alone = StreamState({existing: state.positions[existing]})
+    return replace(saved, state=encode(alone, incremental=saved.sync_mode == "incremental", exact=True))
 
 
 def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | None = None) -> Change:
@@ -73,14 +82,13 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
         )
     state = _decoded_state(saved, stream)
     target = _cursor_value(cursor, to)
-    chosen = None if partition is None else _partition_in(state, partition)
-    positions = {
-        name: _rewound_position(cursor, position, target) if chosen in (None, name) else position
-        for name, position in state.positions.items()
-    }
-    if positions == dict(state.positions):
+    positions = StoredPositions.of(state.positions)
+    chosen = positions if partition is None else [_partition_in(state, partition)]
+    moved = {name: _rewound_position(cursor, positions[name], target) for name in chosen}
+    moved = {name: position for name, position in moved.items() if position != positions[name]}
+    if not moved:
         return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
-    return _moved(f"rewind to {to}", saved, replace(state, positions=positions, parents={}), stream)
+    return _moved(f"rewind to {to}", saved, replace(state, positions=positions.updated(moved), parents={}), stream)
 
 
 def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str = "set") -> Change:
@@ -118,9 +126,9 @@ def decoded(stream: Stream, blob: JsonValue) -> StreamState:
 
 
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
-    if stream is not None:
-        return decoded(stream, saved.state)
     blob = saved.state
+    if stream is not None:
+        return decode(blob, path=f"state of {stream.name}", cursor_field=stream.cursor_field)
     if isinstance(blob, Mapping) and "state_type" in blob:
         raise StateError("the state is a list of date ranges and has no partitions; reset the whole stream")
     return decode(blob)
@@ -145,7 +153,7 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
     """The partition as the state has it. Raises StateError."""
     if partition in state.positions:
         return partition
-    named = ", ".join(name.key for name in list(state.positions)[:_NAMED])
+    named = ", ".join(name.key for name in islice(state.positions, _NAMED))
     available = f"{len(state.positions)} of them, such as {named}" if state.positions else "none"
     raise StateError(f"the state has no partition {partition.key}, expected one that it has: there are {available}")
 

@@ -157,7 +157,7 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
     """
     states, table = location.states(pipeline), location.open(pipeline)
     versions = _versions(table)
-    retained = {f"{n}.json" for n in (*versions, *table.bases(versions))}
+    retained = table.names_of_states(versions)
     candidates = [
         (states, name, "a state that is no longer retained, or a draft")
         for name in states.names()

@@ -2,17 +2,18 @@
 
 A file alone is a draft: it counts once a commit has moved the table's marker to its version.
 
-The file of a state of many partitions holds only the difference from an earlier one, its *base*, whose file has all of
-them. So a commit costs what it moves, however many partitions the source has, or had once: partitions that left cannot
-be dropped where their rows would be appended again if they came back. A base stays while a retained state needs it.
+Where a state has many partitions, their entries lie in layers beside (`cdk.state.layers`): `<version>.layer` has what
+the commit of that version moved, and the state's file names all layers that make it up, with their digests. So a commit
+costs what it moves, however many partitions the source has, or had once: partitions that left cannot be dropped where
+their rows would be appended again if they came back. Now and then a commit joins layers, or writes all as one. A layer
+stays while a retained state needs it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
@@ -21,27 +22,37 @@ from cdk.base.values import from_json, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+from cdk.state.layers.layer_file import StoredLayer, to_bytes
+from cdk.state.layers.layered_map import LayeredMap, absorbed
+from cdk.state.stored_positions import MANY, PartitionEntries
 
 StateFile: TypeAlias = dict[str, Any]
 """The content of a file of a state, or an object in it. `Any`: using what is not as it was written is BadState."""
 
-_FORMAT = "spark-cdk/1"
+_FORMAT = "spark-cdk/2"
 NONCE_BITS = 20
 """Random bits at the end of a version."""
-_MANY = 1_000
-"""Partitions of a state of which only those are written that differ from an earlier one."""
 
 
-@dataclass
-class _Base:
-    """A state whose file has all its partitions: the digest of each entry, by the JSON of its fields.
-
-    written: entries in the files of the states that refer to it; as many as it has itself are worth a new base.
-    """
+class _File(NamedTuple):
+    """A layer as a state's file names it. before: the map that those below it make."""
 
     version: int
-    digests: Mapping[bytes, bytes]
-    written: int = 0
+    entries: int
+    bytes: int
+    digest: str
+    before: LayeredMap
+
+    @property
+    def name(self) -> str:
+        return f"{self.version}.layer"
+
+
+class _Stack(NamedTuple):
+    """The layers of a state, and the map that they make."""
+
+    files: tuple[_File, ...]
+    texts: LayeredMap
 
 
 class StateBlobs:
@@ -50,44 +61,52 @@ class StateBlobs:
     def __init__(self, folder: Folder, stream: str) -> None:
         self._folder = folder
         self._stream = stream
-        self._base: _Base | None = None
-        self._bases: dict[int, int] = {}
+        self._stacks: dict[int, _Stack] = {}
+        self._layers: dict[int, Sequence[int]] = {}
+        self._opened: dict[tuple[int, str], StoredLayer] = {}
 
     def write(self, version: int, saved: TableState) -> None:
         """Put a state beside the table, as a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson writes the files by itself.
         blob = {"format": _FORMAT, "stream": self._stream, **vars(saved)}
-        if entries := _entries(saved.state):
-            blob |= self._shortened(version, saved, entries)
-        bases = {n: base for n in (version, *saved.history) if (base := self._bases.get(n)) is not None}
-        if bases:
-            blob["bases"] = {str(n): base for n, base in bases.items()}
+        if (entries := _entries(saved.state)) is not None:
+            stack = self._stacks[version] = self._stacked(version, saved, entries.texts)
+            self._layers[version] = [file.version for file in stack.files]
+            blob["state"] = {name: value for name, value in saved.state.items() if name != "states"}
+            blob["partitions"] = {
+                "count": len(stack.texts),
+                "size": stack.texts.size,
+                "layers": [file[:-1] for file in stack.files],
+            }
+        layers = {str(n): named for n in (version, *saved.history) if (named := self._layers.get(n))}
+        if layers:
+            blob["layers"] = layers
         self._folder.write(f"{version}.json", to_json(blob))
 
-    def _shortened(self, version: int, saved: TableState, entries: Mapping[bytes, StateFile]) -> StateFile:
-        """The entries of a state file in place of all partitions; empty where the state becomes a base itself."""
-        digests = {key: _digest(entry) for key, entry in entries.items()}
-        base = self._base
+    def _stacked(self, version: int, saved: TableState, texts: LayeredMap) -> _Stack:
+        """The layers of a state, of which the newest is written here: what the states before do not have."""
         # A draft that no commit has named may be removed by anybody.
-        if base is not None and base.version in {*saved.history, *map(self._bases.get, saved.history)}:
-            changed = [entry for key, entry in entries.items() if base.digests.get(key) != digests[key]]
-            removed = [from_json(key) for key in base.digests.keys() - entries.keys()]
-            written = base.written + len(changed) + len(removed)
-            if written <= len(base.digests):
-                base.written = written
-                self._bases[version] = base.version
-                reference = {"version": base.version, "gone": removed, "written": written, "partitions": len(entries)}
-                return {"state": {**saved.state, "states": changed}, "base": reference}
-        self._base = _Base(version, digests)
-        return {}
+        known = [stack for n in saved.history if (stack := self._stacks.get(n)) is not None]
+        files, before = max(known, key=lambda stack: texts.shared(stack.texts), default=_Stack((), LayeredMap()))
+        moved = texts.since(before)
+        if moved:
+            most = absorbed([file.entries for file in files], len(moved), len(texts))
+            if most:
+                before = files[-most].before
+                files, moved = files[:-most], texts.since(before)
+            data, digest = to_bytes(moved)
+            file = _File(version, len(moved), len(data), digest, before)
+            self._folder.write(file.name, data)
+            files = (*files, file)
+        return _Stack(files, texts)
 
     def load(self, version: int) -> TableState:
         """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         blob, path = self._read(version)
         try:
             blob.pop("stream")
-            self._bases |= {int(n): base for n, base in blob.pop("bases", {}).items()}
-            self._expand(blob, version, path)
+            self._layers |= {int(n): layers for n, layers in blob.pop("layers", {}).items()}
+            self._expand(blob, version)
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
                 **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
@@ -97,24 +116,51 @@ class StateBlobs:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
-    def _expand(self, blob: StateFile, version: int, path: str) -> None:
-        """Put the partitions of its base into a state, and remember the base. Raises what `load` does."""
-        base = blob.pop("base", None)
-        if base is None:
-            if self._base is None and (entries := _entries(blob["state"])):
-                self._base = _Base(version, {key: _digest(entry) for key, entry in entries.items()})
+    def _expand(self, blob: StateFile, version: int) -> None:
+        """Put the entries of many partitions into a state; they are read when needed. Raises what `load` does."""
+        partitions = blob.pop("partitions", None)
+        if partitions is None:
             return
-        base_blob, _ = self._read(base["version"])
-        entries = _entries(base_blob["state"])
-        if self._base is None:
-            digests = {key: _digest(entry) for key, entry in entries.items()}
-            self._base = _Base(base["version"], digests, base["written"])
-        for fields in base["gone"]:
-            del entries[to_json(fields)]
-        entries.update({to_json(entry["partition"]): entry for entry in blob["state"]["states"]})
-        if len(entries) != base["partitions"]:
-            raise BadState(path, len(entries), f"{base['partitions']} partitions", stream=self._stream)
-        blob["state"]["states"] = list(entries.values())
+        layers: list[StoredLayer] = []
+        files: list[_File] = []
+        for of, entries, size, digest in partitions["layers"]:
+            file = _File(of, entries, size, digest, LayeredMap(layers))
+            files.append(file)
+            layers.append(self._opened.setdefault((of, digest), self._layer(file)))
+        self._check(files, version)
+        texts = LayeredMap(layers, partitions["count"], partitions["size"])
+        self._stacks[version] = _Stack(tuple(files), texts)
+        blob["state"]["states"] = PartitionEntries(texts)
+
+    def _layer(self, file: _File) -> StoredLayer:
+        return StoredLayer(partial(self._bytes, file.name), file.entries, file.digest, f"{self._folder}/{file.name}")
+
+    def _check(self, files: Sequence[_File], version: int) -> None:
+        """Raise StateError: a layer is missing, or has another size."""
+        sizes = self._folder.sizes([file.name for file in files])
+        for file in files:
+            if file.name not in sizes:
+                raise self._missing(version, file.name)
+            if (size := sizes[file.name]) != file.bytes:
+                path = f"{self._folder}/{file.name}"
+                raise BadState(path, f"{size} bytes", f"{file.bytes}, as written", stream=self._stream)
+
+    def _bytes(self, name: str, offset: int, size: int | None) -> bytes:
+        """Some bytes of a layer. Raises StateError: it is missing."""
+        try:
+            with self._folder.reader(name) as file:
+                file.seek(offset)
+                return bytes(file.read(size))
+        except FileNotFoundError:
+            raise self._missing(int(Path(name).stem), name) from None
+
+    def _missing(self, version: int, name: str) -> StateError:
+        return StateError(
+            f"the table is at state {version}, and this file is missing; restore it, or move the table "
+            "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
+            path=f"{self._folder}/{name}",
+            stream=self._stream,
+        )
 
     def _read(self, version: int) -> tuple[StateFile, str]:
         """The content of the file of a version, and its path."""
@@ -123,12 +169,7 @@ class StateBlobs:
         try:
             blob = from_json(self._folder.read(name))
         except FileNotFoundError:
-            raise StateError(
-                f"the table is at state {version}, and this file is missing; restore it, or move the table "
-                "away to read the stream from its start; `spark-cdk state reset` does so and keeps the rows",
-                path=path,
-                stream=self._stream,
-            ) from None
+            raise self._missing(version, name) from None
         except (OSError, orjson.JSONDecodeError) as error:
             raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
@@ -140,27 +181,35 @@ class StateBlobs:
         """The versions that have a file, drafts among them, in any order."""
         return [version for version, name in self._named() if name.endswith(".json")]
 
-    def bases(self, versions: Collection[int]) -> set[int]:
-        """The versions that states of these versions need besides; of states that were loaded or written here."""
-        return {base for version in versions if (base := self._bases.get(version)) is not None}
+    def names(self, versions: Collection[int]) -> set[str]:
+        """The files that states of these versions need; of states that were loaded or written here."""
+        layers = {f"{layer}.layer" for version in versions for layer in self._layers.get(version, ())}
+        return {f"{version}.json" for version in versions} | layers
 
     def keep(self, retained: Collection[int], upto: int) -> None:
-        """Remove all states but the retained ones, and those that they need, up to number `upto`; see `remove`."""
-        needed = {*retained, *self.bases(retained)}
-        self.remove(lambda version: version not in needed and number(version) <= upto)
+        """Remove all states but the retained ones, and the layers that they need, up to number `upto`."""
+        needed = self.names(retained)
+        self._remove(lambda version, name: name not in needed and number(version) <= upto)
+        # The next commit goes on from the newest; older ones would hold texts in memory that no longer count.
+        newest = max(retained, key=number)
+        self._stacks = {version: stack for version, stack in self._stacks.items() if version == newest}
+        self._opened.clear()
 
-    def remove(self, spare: Callable[[int], bool]) -> None:
-        """Remove the states for whose version `spare` is true; those that a store refuses to remove stay."""
+    def remove(self, version: int) -> None:
+        """Remove a draft; where a store refuses, it stays."""
+        self._remove(lambda other, _: other == version)
+
+    def _remove(self, spare: Callable[[int, str], bool]) -> None:
         with suppress(ConfigError, TransientError):
             for version, name in list(self._named()):
-                if spare(version):
+                if spare(version, name):
                     self._folder.delete(name)
 
     def _named(self) -> Iterator[tuple[int, str]]:
         """The files of states by version, and the drafts that interrupted writes have left."""
         for name in self._folder.names():
             path = Path(name)
-            if path.stem.isdecimal() and path.suffix in {".json", ".tmp"}:
+            if path.stem.isdecimal() and path.suffix in {".json", ".layer", ".tmp"}:
                 yield int(path.stem), name
 
 
@@ -169,17 +218,13 @@ def number(version: int) -> int:
     return version >> NONCE_BITS
 
 
-def _entries(state: object) -> dict[bytes, StateFile]:
-    """The entries of a state's partitions by the JSON of their fields; empty where they are few."""
-    states = state.get("states") if isinstance(state, Mapping) else None
-    if not isinstance(states, list) or len(states) < _MANY:
-        return {}
-    entries = {to_json(entry["partition"]): entry for entry in states}
-    return entries if len(entries) == len(states) else {}
-
-
-def _digest(entry: StateFile) -> bytes:
-    return blake2b(to_json(entry), digest_size=16).digest()
+def _entries(state: object) -> PartitionEntries | None:
+    """The entries of a state's partitions, where they are many."""
+    match state:
+        case {"states": list() | PartitionEntries() as states} if len(states) >= MANY:
+            return PartitionEntries.of(states)
+        case _:
+            return None
 
 
 def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:

@@ -41,6 +41,7 @@ from cdk.lake.parquet.table_files import (
 )
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+from cdk.state.stored_positions import PartitionEntries
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -233,7 +234,7 @@ class StreamTable(PinnedTable):
         try:
             write(self._handle, properties)
         except (DeltaError, OSError) as error:
-            forget = partial(self._states.remove, lambda candidate: candidate == version)
+            forget = partial(self._states.remove, version)
             look_again(self, error, version, before, forget)
         else:
             self.seen_marker = self._marker()
@@ -376,9 +377,9 @@ class StreamTable(PinnedTable):
         """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         return self._states.load(version)
 
-    def bases(self, versions: Collection[int]) -> set[int]:
-        """The versions whose files states of these versions need besides their own."""
-        return self._states.bases(versions)
+    def names_of_states(self, versions: Collection[int]) -> set[str]:
+        """The files that states of these versions need."""
+        return self._states.names(versions)
 
 
 def successor(version: int | None) -> int:
@@ -393,5 +394,9 @@ def _zoneless(kind: pa.DataType) -> bool:
 
 def _for_people(saved: TableState) -> str:
     """The state as the table's history shows it; never read back."""
-    text = to_json(saved.state).decode()
+    match saved.state:
+        case {"states": PartitionEntries() as states, **rest}:
+            text = to_json({**rest, "states": f"{len(states):,} partitions"}).decode()
+        case state:
+            text = to_json(state).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

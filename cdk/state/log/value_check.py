@@ -18,16 +18,17 @@ class ValueCheck:
     def __init__(self, secrets: Iterable[str], largest: int) -> None:
         self.secrets, self._largest = SecretCheck(secrets), largest
 
-    def check(self, slot: str, value: StateValue) -> Frozen:
+    def check(self, slot: str, value: StateValue, *, more: int = 0) -> Frozen:
         """The bytes of a value that may be stored: nothing that would refuse it is left for later.
 
-        Raises BadState: no slot's name, or no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a
-        secret. Each names the slot and the place.
+        more: bytes of the value that were looked at before, and are not in `value`. Raises BadState: no slot's name, or
+        no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a secret. Each names the slot and the
+        place.
         """
         frozen_value = frozen(slot, value)
-        if len(frozen_value.text) > self._largest:
+        if (size := len(frozen_value.text) + more) > self._largest:
             raise StateTooLarge(
-                f"found a state of {len(frozen_value.text):,} bytes, expected at most {self._largest:,}; raise "
+                f"found a state of {size:,} bytes, expected at most {self._largest:,}; raise "
                 "max_checkpoint_state_size, or keep less in this slot",
                 path=slot,
             )

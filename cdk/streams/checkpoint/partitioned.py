@@ -1,17 +1,25 @@
 """PartitionCheckpointReader: a reader for each partition of a stream, and the state of all of them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice, product
+
+import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import canonical
+from cdk.base.values import FieldValue, canonical, from_json
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stored_positions import MovingPositions
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
+
+_MOST_ALIKE = 64
+"""Partitions of other types that are looked for in the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +54,12 @@ class PartitionCheckpointReader(CheckpointReader):
     ) -> None:
         self._partitions = iter(partitions)
         self._inner, self._state = inner, state
-        self._positions = dict(state.positions)
+        self._positions = MovingPositions(state.positions)
         self._parents = dict(state.parents)
-        self._missing = dict(state.missing)
         self._readers: dict[Partition, PartitionReader] = {}
         self._opened_keys: set[str] = set()
         self._fields: set[frozenset[str]] = set()
-        self._alike = {_untyped(partition): partition for partition in state.positions}
+        self._goes_on = not state.positions
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[_Member] = AckQueue()
@@ -109,46 +116,57 @@ class PartitionCheckpointReader(CheckpointReader):
         if not self._changed:
             return None
         self._changed = False
-        positions, parents, missing = dict(self._positions), dict(self._parents), dict(self._missing)
-        return replace(self._state, positions=positions, parents=parents, missing=missing)
+        return replace(self._state, positions=self._positions.checkpoint(), parents=dict(self._parents))
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         # Not every partition is listed where the progress of parents says which ones are; one that starts where all
         # others stand would not be read from its start; and a source that has none at all is more likely a fault.
         if not self.finished or self._parents or WHOLE in self._positions or not self._opened_keys:
             return 0
-        absent = [partition for partition in self._positions if partition.key not in self._opened_keys]
-        missing = {partition: self._missing.get(partition, now) for partition in absent}
-        forgotten = [partition for partition, since in missing.items() if now - since >= after]
-        for partition in forgotten:
-            del self._positions[partition], missing[partition]
-        self._changed = self._changed or bool(forgotten) or missing != self._missing
-        self._missing = missing
-        return len(forgotten)
+        forgotten = 0
+        for key in [key for key in self._positions.known() if key not in self._opened_keys]:
+            since = self._positions.missing_since(key)
+            if now - (since or now) >= after:
+                self._positions.forget(key)
+                forgotten += 1
+            elif since is None:
+                self._positions.miss(key, now)
+            else:
+                continue
+            self._changed = True
+        return forgotten
 
     def _open(self, partition: Partition) -> None:
         self._opened_keys.add(partition.key)
         self._fields.add(frozenset(partition.fields))
-        if self._missing.pop(partition, None) is not None:
+        if self._positions.missing_since(partition.key) is not None:
+            self._positions.miss(partition.key, None)
             self._changed = True
-        if partition and partition not in self._positions and WHOLE in self._positions and len(self._opened_keys) == 1:
+        position = self._positions.get(partition)
+        self._goes_on = self._goes_on or bool(partition and position is not None)
+        if partition and position is None and WHOLE in self._positions and len(self._opened_keys) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each partition starts from it; "
                 "reset the stream's state to read the whole history of every partition",
-                _words(self._positions[WHOLE]),
+                _words(self._positions.get(WHOLE) or Start()),
             )
-        alike = self._alike.get(_untyped(partition), partition)
-        if partition not in self._positions and alike.key not in self._opened_keys:
-            self.mismatch = self.mismatch or (
+        may_differ = position is None and self._state.positions and not self.mismatch
+        if may_differ and (alike := next(filter(self._is_unread, _alike(partition)), None)) is not None:
+            self.mismatch = (
                 f"the state knows the partition {alike.key}, and today's is {partition.key}, of another type"
             )
-        position = self._positions.get(partition) or self._positions.get(WHOLE) or Start()
+        position = position or self._positions.get(WHOLE) or Start()
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
         self._tickets[partition] = self._queue.open(_Member(partition))
 
+    def _is_unread(self, partition: Partition) -> bool:
+        return partition in self._positions and partition.key not in self._opened_keys
+
     def _warn_of_fields(self) -> None:
         """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
+        if self._goes_on:
+            return
         known = {frozenset(partition.fields) for partition in self._state.positions if partition}
         if known and self._fields and known.isdisjoint(self._fields):
             old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
@@ -179,9 +197,8 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _take_over(self, reader: PartitionReader) -> None:
         position = reader.position
-        if self._positions.get(reader.partition, Start()) != position:
-            self._positions[reader.partition.bare] = position
-            self._changed = True
+        if position != Start() or reader.partition in self._positions:
+            self._changed |= self._positions.move(reader.partition, position)
 
     def _advance_parents(self) -> None:
         for member in self._queue.pop_closed():
@@ -192,8 +209,7 @@ class PartitionCheckpointReader(CheckpointReader):
     def _leave_shared_cursor(self) -> None:
         """Drop the cursor kept for all partitions once each has its own."""
         if self._planned and not self._readers and WHOLE in self._positions and self._opened_keys - {WHOLE.key}:
-            del self._positions[WHOLE]
-            self._changed = True
+            self._changed |= self._positions.move(WHOLE, None)
 
 
 def _words(position: Position) -> str:
@@ -201,6 +217,24 @@ def _words(position: Position) -> str:
     return "read to its end" if position.cursor is None else canonical(dict(position.cursor))
 
 
-def _untyped(partition: Partition) -> str:
-    """What identifies a partition, whether its ids are numbers or strings."""
-    return partition.key.replace('"', "")
+def _alike(partition: Partition) -> Iterator[Partition]:
+    """The partitions whose numbers are strings, or the other way round."""
+    forms = _forms(partition.fields)
+    return (Partition(fields) for fields in islice(forms, 1, _MOST_ALIKE))
+
+
+def _forms(value: FieldValue) -> Iterator[FieldValue]:
+    """A value as it is, and then as another type writes it."""
+    match value:
+        case dict():
+            choices = [[(name, form) for form in _forms(part)] for name, part in value.items()]
+            yield from map(dict, product(*choices))
+        case str():
+            yield value
+            with suppress(orjson.JSONDecodeError):
+                other = from_json(value)
+                if not isinstance(other, str | dict | list) and canonical(other) == value:
+                    yield other
+        case _:
+            yield value
+            yield canonical(value)

@@ -7,18 +7,23 @@ record, and appends what is missing before it reads anything.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import takewhile
 from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonValue, to_json
+from cdk.base.values import JsonValue, from_json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.table_state import TableState
+from cdk.state.layers.layer_file import StoredLayer
+from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.log.session import open_session
 from cdk.state.log.slot_value import Kind
 from cdk.state.log.state_log import StateLog
 from cdk.state.log.value_check import ValueCheck
+from cdk.state.stored_positions import PartitionEntries
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -46,15 +51,25 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
 def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, TableState], None]:
     """What refuses the state of a stream that may not be kept, before anything of its commit is written.
 
-    It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it.
+    It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it. Of many
+    partitions it looks at those that moved since the state that it saw before.
     """
     options = pipeline.state
     values = ValueCheck(secrets, options.max_checkpoint_state_size)
     logged = options.state_provider is not None and options.enabled
+    checked: dict[str, LayeredMap] = {}
 
     def check(stream: str, saved: TableState) -> None:
+        size = 0
+        match saved.state:
+            case {"states": PartitionEntries(texts=texts), **rest}:
+                moved = texts.since(checked.get(stream) or _loaded(texts))
+                values.secrets.refuse(to_json(moved), f"state of {stream}")
+                checked[stream], size, saved = texts, texts.size, replace(saved, state=rest)
+            case _:
+                pass
         if logged:
-            values.check(f"stream:{stream}", STREAM.of(_value(saved)))
+            values.check(f"stream:{stream}", STREAM.of(_value(saved)), more=size)
         else:
             values.secrets.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
 
@@ -133,9 +148,21 @@ def _of_sync(saved: TableState, sync: str) -> TableState:
     return TableState(saved.sync_mode, saved.write_mode, sync, saved.generation, records=saved.records)
 
 
+def _loaded(texts: LayeredMap) -> LayeredMap:
+    """What lay there already: it was looked at when it was written."""
+    return LayeredMap(list(takewhile(lambda layer: isinstance(layer, StoredLayer), texts.layers)))
+
+
 def _value(saved: TableState) -> Mapping[str, JsonValue]:
+    state = saved.state
+    match state:
+        case {"states": PartitionEntries(texts=texts), **rest}:
+            # By key: the log writes of an object what changed, and of a list all.
+            state = {**rest, "states": {key: from_json(text) for key, text in texts.items()}}
+        case _:
+            pass
     return {
-        "state": saved.state,
+        "state": state,
         "complete": saved.complete,
         "generation": saved.generation,
         "sync": saved.sync,

@@ -241,6 +241,14 @@ PARTITIONS: Json = {
 }
 
 
+def test_show_of_a_partition_leaves_out_the_others(state: CommandLine, orders: Filled) -> None:
+    orders.add(PARTITIONS)
+    lines = state("show", "--partition", '{"shop": "b"}').lines
+
+    assert [line for line in lines if "shop" in line] == [f'  {{"shop":"b"}} updated_at: {MAR}']
+    assert state("show", "--partition", '{"shop": "c"}').code == 1
+
+
 def test_reset_of_a_partition_leaves_the_others(state: CommandLine, orders: Filled) -> None:
     orders.add(PARTITIONS)
 

@@ -14,12 +14,17 @@ from hypothesis import strategies as st
 from cdk.base.errors import BadState, StateError
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json
+from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.admin.verify import orphan_files
 from cdk.lake.delta.state_blobs import StateBlobs, number
 from cdk.lake.delta.stream_table import successor
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
+from cdk.state.layers.layered_map import LayeredMap
+from cdk.state.slice import Partition
+from cdk.state.stored_positions import PartitionEntries
 from tests.spark.users_table import blobs, opened, saved, wrote
 
 
@@ -28,12 +33,12 @@ from tests.spark.users_table import blobs, opened, saved, wrote
     [
         (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/1"', BadState, "expected the JSON an earlier run wrote"),
-        (b"[]", BadState, 'expected a state of the format "spark-cdk/1"'),
-        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/1"'),
-        (b'{"format": "spark-cdk/1"}', BadState, "expected the fields an earlier run wrote"),
+        (b'{"format": "spark-cdk/2"', BadState, "expected the JSON an earlier run wrote"),
+        (b"[]", BadState, 'expected a state of the format "spark-cdk/2"'),
+        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/2"'),
+        (b'{"format": "spark-cdk/2"}', BadState, "expected the fields an earlier run wrote"),
         (
-            b'{"format": "spark-cdk/1", "stream": "users", "pending": [], "history": [], "what": 1}',
+            b'{"format": "spark-cdk/2", "stream": "users", "pending": [], "history": [], "what": 1}',
             BadState,
             "expected the fields an earlier run wrote",
         ),
@@ -66,6 +71,10 @@ def in_any_order(state: Json) -> Json:
     return {**state, "states": sorted(state["states"], key=lambda entry: entry["partition"]["shop"])}
 
 
+def entry(seq: int) -> str:
+    return f'{{"cursor":{{"seq":{seq}}}}}'
+
+
 class World:
     """A table whose stream has a thousand partitions, and what a person knows of its states."""
 
@@ -78,15 +87,25 @@ class World:
         self.commit(random.Random(0))
 
     def commit(self, chance: random.Random) -> None:
-        for n in chance.sample(sorted(self.cursors), chance.choice([0, 3, 300])):
-            self.cursors[n] += 1
-        for n in chance.sample(sorted(self.cursors), chance.choice([0, 0, 3])):
-            del self.cursors[n]
+        moved: dict[int, int | None] = {n: self.cursors[n] + 1 for n in self.some(chance, [0, 3, 300])}
+        moved |= dict.fromkeys(self.some(chance, [0, 0, 3]))
         first = chance.randrange(9_999)
-        self.cursors |= dict.fromkeys(range(first, first + chance.choice([0, 4])), 7)
-        self.table.commit(saved(of_many(self.cursors)), wrote(self.root, first))
+        moved |= dict.fromkeys(range(first, first + chance.choice([0, 4])), 7)
+        self.cursors = {n: seq for n, seq in {**self.cursors, **moved}.items() if seq is not None}
+        state = of_many(self.cursors)
+        match self.table.saved:
+            case TableState(state={"states": PartitionEntries(texts=texts)}) if chance.random() < 0.7:
+                # As a sync has it: only what moved is known.
+                news = {f'{{"shop":{n}}}': None if seq is None else entry(seq) for n, seq in moved.items()}
+                state["states"] = PartitionEntries(texts.updated(news))
+            case _:
+                pass
+        self.table.commit(saved(state), wrote(self.root, first))
         self.states[self.table.rows_state_version] = of_many(self.cursors)
         self.versions[self.table.version] = self.table.rows_state_version
+
+    def some(self, chance: random.Random, counts: list[int]) -> list[int]:
+        return chance.sample(sorted(self.cursors), chance.choice(counts))
 
     def reopen(self, _: random.Random) -> None:
         self.table = opened(self.root)
@@ -107,13 +126,13 @@ class World:
     def clean_up(self, _: random.Random) -> None:
         later = system_clock() + timedelta(days=9)
         for found in orphan_files(self.one, "shop", now=later, age=timedelta(days=1)):
-            if found.name.endswith(".json"):
+            if found.name.endswith((".json", ".layer")):
                 found.root.delete(found.name)
 
     @property
     def kept(self) -> list[int]:
         """The states that the newest one can be rolled back to; a table that was restored has lost some."""
-        table, there = opened(self.root), {int(path.stem) for path in blobs(self.root)}
+        table, there = opened(self.root), {int(path.stem) for path in blobs(self.root) if path.suffix == ".json"}
         assert table.saved is not None
         assert table.rows_state_version is not None
         return [n for n in (table.rows_state_version, *table.saved.history) if n in there]
@@ -149,44 +168,106 @@ def test_states_of_many_partitions_come_back_whole_whatever_happens_to_their_tab
         assert in_any_order(found) == in_any_order(world.states[version])
 
 
-def test_a_commit_writes_the_partitions_that_moved_and_a_new_base_now_and_then(root: Path) -> None:
+def layers(root: Path) -> list[tuple[int, int]]:
+    """Version and entries of the layers of the newest state."""
+    newest = max((path for path in blobs(root) if path.suffix == ".json"), key=lambda path: int(path.stem))
+    return [(version, entries) for version, entries, *_ in orjson.loads(newest.read_bytes())["partitions"]["layers"]]
+
+
+def test_a_commit_writes_the_partitions_that_moved_and_joins_layers_now_and_then(root: Path) -> None:
     cursors = dict.fromkeys(range(4_000), 0)
     opened(root).commit(saved(of_many(cursors)))
-    base = blobs(root)[0].stat().st_size
-    sizes = []
+    written = []
     for n in range(60):
-        cursors |= dict.fromkeys(range(100), n + 1)
+        cursors |= dict.fromkeys(range(100 * n % 4_000, 100 * n % 4_000 + 100), n + 1)
         opened(root).commit(saved(of_many(cursors)))
-        sizes.append(max(blobs(root), key=lambda path: int(path.stem)).stat().st_size)
+        assert len(layers(root)) <= 17
+        written.append(layers(root)[-1][1])
 
-    # After forty times a hundred entries, as many as the base has, there is another one.
-    assert [n for n, size in enumerate(sizes) if size > base / 2] == [40]
-    assert sum(sizes) < 3 * base
+    # Sixteen of the same weight become one; all become one when as many entries were replaced as there are.
+    joined = {n: entries for n, entries in enumerate(written) if entries != 100}
+    assert joined == {15: 1_600, 31: 1_600, 40: 4_000, 56: 1_600}
     assert opened(root).saved == saved(of_many(cursors))
+
+
+def test_a_first_read_writes_each_partition_about_once(root: Path) -> None:
+    table, texts = opened(root), LayeredMap()
+    before: set[Path] = set()
+    written = 0
+    for n in range(12):
+        texts = texts.updated({f'{{"shop":{i}}}': entry(i) for i in range(1_000 * n, 1_000 * (n + 1))})
+        table.commit(saved({"states": PartitionEntries(texts)}))
+        written += sum(path.stat().st_size for path in {*blobs(root)} - before)
+        before = {*blobs(root)}
+
+    whole = StateBlobs(LocalFolder(root / "whole"), "users")
+    whole.write(successor(None), saved({"states": PartitionEntries(LayeredMap.of(dict(texts)))}))
+    assert written < 2 * sum(path.stat().st_size for path in (root / "whole").iterdir())
+
+
+def test_what_did_not_move_is_not_written(root: Path) -> None:
+    opened(root).commit(saved(of_many(dict.fromkeys(range(1_000), 0))))
+    before = layers(root)
+    opened(root).commit(saved(of_many(dict.fromkeys(range(1_000), 0)), records=5))
+
+    assert layers(root) == before
+    assert opened(root).saved == saved(of_many(dict.fromkeys(range(1_000), 0)), records=5)
+
+
+def test_a_partition_is_looked_up_without_the_others(root: Path) -> None:
+    opened(root).commit(saved(of_many(dict.fromkeys(range(9_000), 3))))
+    opened(root).commit(saved(of_many({**dict.fromkeys(range(9_000), 3), 77: 4})))
+    table = opened(root)
+    assert table.saved is not None
+    found = [narrowed(table.saved, Partition.of(shop=n)).state["states"] for n in (77, 78)]
+
+    assert [entries[0]["cursor"]["seq"] for entries in found] == [4, 3]
+    assert not any("texts" in vars(layer) for layer in table.saved.state["states"].texts.layers)
+    with pytest.raises(StateError, match="the state has no partition"):
+        narrowed(table.saved, Partition.of(shop="77"))
 
 
 def test_a_state_leans_on_no_draft(tmp_path: Path) -> None:
     states, state = StateBlobs(LocalFolder(tmp_path), "users"), saved(of_many(dict.fromkeys(range(1_000), 0)))
     first, second = successor(None), successor(successor(None))
     states.write(first, state)
-    states.remove(lambda version: version == first)
+    states.remove(first)
     states.write(second, state)
 
     assert StateBlobs(LocalFolder(tmp_path), "users").load(second) == state
 
 
-def test_a_state_whose_base_is_not_the_one_it_was_written_for_is_an_error(root: Path) -> None:
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(at: int) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind", "problem"),
+    [
+        (Path.unlink, StateError, "this file is missing"),
+        (cut, BadState, "as written"),
+        (flip(3), BadState, "an index of the digest"),
+        (flip(-3), BadState, "a block of the digest"),
+    ],
+)
+def test_a_layer_that_is_not_as_it_was_written_is_an_error_that_names_it(
+    root: Path, damage: Callable[[Path], None], kind: type[StateError], problem: str
+) -> None:
     cursors = dict.fromkeys(range(1_200), 0)
     opened(root).commit(saved(of_many(cursors)))
     opened(root).commit(saved(of_many({**cursors, 1: 1})))
-    base = blobs(root)[0]
-    blob = orjson.loads(base.read_bytes())
-    base.write_bytes(orjson.dumps({**blob, "state": of_many(dict.fromkeys(range(1_100), 0))}))
+    first = next(path for path in blobs(root) if path.suffix == ".layer")
+    damage(first)
 
-    with pytest.raises(BadState, match="found 1100, expected 1200 partitions"):
-        opened(root)
-
-    base.unlink()
-    with pytest.raises(StateError, match="this file is missing") as caught:
-        opened(root)
-    assert caught.value.path == str(base)
+    with pytest.raises(kind, match=problem) as caught:
+        in_any_order(opened(root).saved.state)  # type: ignore[union-attr] # it was committed
+    assert str(caught.value.path).startswith(str(first))

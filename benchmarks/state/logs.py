@@ -1,4 +1,4 @@
-"""What a large state costs: `python benchmarks/state_bench.py [--entries 1000000]`.
+"""What a large state costs: `python benchmarks/state/logs.py [--entries 1000000]`.
 
 A set of entity ids and a map from partition to cursor, in a local store: the first run, a run that changes nothing,
 one that changes another slot, runs that change one in a hundred, and opening it again. Bytes are those of the files.

@@ -1,0 +1,169 @@
+"""LayeredMap: an immutable map of texts that shares with the one before it all that did not change.
+
+It is a stack of layers, the oldest first; each has the texts that an update set, and None for keys that it removed. So
+an update costs what it changes. Layers of a similar weight are joined once there are many, and all are once what
+later ones have replaced weighs as much as what counts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Protocol, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Texts: TypeAlias = Mapping[str, str | None]
+"""Texts by key; None where a key is removed."""
+
+_FEW = 1_000
+"""Texts that are copied as fast as layers are looked after."""
+_SIMILAR = 16
+"""Layers of similar weight that become one; also how many times as heavy the next weight is."""
+_ABSENT = object()
+
+
+class Layer(Protocol):
+    """What one update, or several together, set and removed."""
+
+    @property
+    def texts(self) -> Texts:
+        """All of it."""
+
+    def get(self, key: str, default: T) -> str | T | None:
+        """What it says of one key; `default`: nothing. Need not load all of it."""
+
+    def __len__(self) -> int:
+        """How many keys it says something of."""
+
+
+class MemoryLayer:
+    """A layer in memory."""
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+
+    def get(self, key: str, default: T) -> str | T | None:
+        return self.texts.get(key, default)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+class LayeredMap(Mapping[str, str]):
+    """Texts by key. A value: an update makes another one. Order is that in which keys came, but for loaded ones.
+
+    size: bytes of all keys and texts, as far as they are ASCII.
+    """
+
+    __slots__ = ("_length", "layers", "size")
+
+    def __init__(self, layers: Sequence[Layer] = (), length: int = 0, size: int = 0) -> None:
+        """length, size: of the map that the layers make together."""
+        self.layers, self._length, self.size = tuple(layers), length, size
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "LayeredMap":
+        """A map of these texts, which may not change any more."""
+        return cls([MemoryLayer(texts)], len(texts), sum(map(_weight, texts, texts.values())))
+
+    def __getitem__(self, key: str) -> str:
+        text = self._text(key)
+        if text is None:
+            raise KeyError(key)
+        return text
+
+    def _text(self, key: str) -> str | None:
+        for layer in reversed(self.layers):
+            text = layer.get(key, _ABSENT)
+            if text is not _ABSENT:
+                return text  # type: ignore[return-value] # it is what the layer has
+        return None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def items(self) -> Iterable[tuple[str, str]]:  # type: ignore[override] # it is the view of a dict
+        return self.texts.items()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LayeredMap) and len(self) == len(other) and not self.since(other)
+
+    __hash__ = None  # type: ignore[assignment] # as other maps have none
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """All texts as one dict. Loads what is not loaded."""
+        return {key: text for key, text in joined(self.layers).items() if text is not None}
+
+    def updated(self, changes: Texts) -> "LayeredMap":
+        """This map with some texts set or removed."""
+        news: dict[str, str | None] = {}
+        length, size = self._length, self.size
+        for key, text in changes.items():
+            before = self._text(key)
+            if text != before:
+                news[key] = text
+                length += (text is not None) - (before is not None)
+                size += _weight(key, text) - _weight(key, before)
+        if not news:
+            return self
+        most, layers = absorbed(list(map(len, self.layers)), len(news), length), list(self.layers)
+        if most == len(layers) or length < _FEW:
+            flat = {key: text for key, text in joined([*layers, MemoryLayer(news)]).items() if text is not None}
+            return LayeredMap([MemoryLayer(flat)], length, size)
+        below = len(layers) - most
+        return LayeredMap([*layers[:below], MemoryLayer(joined([*layers[below:], MemoryLayer(news)]))], length, size)
+
+    def shared(self, other: "LayeredMap") -> int:
+        """How many of the oldest layers are those of another map."""
+        return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self.layers, other.layers, strict=False)))
+
+    def load(self) -> None:
+        """Have all layers in memory. Raises what the layers do."""
+        for layer in self.layers:
+            _ = layer.texts
+
+    def since(self, older: "LayeredMap") -> dict[str, str | None]:
+        """What has to be set and removed in `older` to make this map of it. Costs what differs, or was joined since."""
+        same = self.shared(older)
+        keys = dict.fromkeys(key for layer in (*older.layers[same:], *self.layers[same:]) for key in layer.texts)
+        return {key: text for key in keys if (text := self.get(key)) != older.get(key)}
+
+
+def joined(layers: Sequence[Layer]) -> Texts:
+    """What layers say together."""
+    if len(layers) == 1:
+        return layers[0].texts
+    texts: dict[str, str | None] = {}
+    for layer in layers:
+        texts.update(layer.texts)
+    return texts
+
+
+def absorbed(weights: Sequence[int], weight: int, live: int) -> int:
+    """How many of the newest layers a new one is to be joined with; all of them: it becomes the whole map.
+
+    weights: of the layers there are, the oldest first. weight: of the new one. live: of what counts in the end.
+    """
+    if sum(weights) + weight > 2 * live:
+        return len(weights)
+    most = 0
+    while (run := _run(weights[: len(weights) - most], weight)) >= _SIMILAR - 1:
+        weight += sum(weights[len(weights) - most - run : len(weights) - most])
+        most += run
+    return most
+
+
+def _run(weights: Sequence[int], weight: int) -> int:
+    """How many of the newest layers are not of a greater magnitude than `weight`."""
+    magnitude: Callable[[int], int] = lambda weight: weight.bit_length() // (_SIMILAR.bit_length() - 1)  # noqa: E731
+    run = 0
+    while run < len(weights) and magnitude(weights[-1 - run]) <= magnitude(weight):
+        run += 1
+    return run
+
+
+def _weight(key: str, text: str | None) -> int:
+    return 0 if text is None else len(key) + len(text)

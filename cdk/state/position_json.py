@@ -1,0 +1,144 @@
+"""Positions as JSON: what a state says of one partition. `cdk.state.wire` says what the keys mean."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard, assert_never
+
+from cdk.base.errors import BadState
+from cdk.base.values import JsonObject, JsonValue
+from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
+from cdk.state.window import Window
+
+NO_CURSOR = "__ab_no_cursor_state_message"
+OWN_KEY = "_cdk"
+_COMPLETE = "__ab_full_refresh_sync_complete"
+_OLD_NO_CURSOR = "__ab_full_refresh_state_message"
+
+
+def position_json(position: Position, *, exact: bool) -> JsonObject:
+    """What a state says of a position. exact: also what only tables need."""
+    match position:
+        case Start():
+            return {}
+        case Done():
+            return {_COMPLETE: True}
+        case Checkpoint(cursor, edge, resume, trail):
+            own = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
+            if exact and edge is not None and edge.keys:
+                own["edge"] = _edge(edge, exact=exact)
+            if trail is not None:
+                own["trail"] = _trail(trail)
+            return {**cursor, OWN_KEY: own} if own else dict(cursor)
+        case _:
+            assert_never(position)
+
+
+def position_of(blob: JsonValue, path: str) -> Position:
+    """The position that a state speaks of. Raises BadState naming `path`."""
+    if blob is None:
+        return Start()
+    if not isinstance(blob, Mapping):
+        raise BadState(path, blob, "a JSON object with a cursor value or a page token")
+    if blob.get(_COMPLETE):
+        return Done()
+    if not blob or NO_CURSOR in blob or _OLD_NO_CURSOR in blob:
+        return Start()
+    if OWN_KEY not in blob:
+        return Checkpoint(dict(blob))
+    edge, resume, trail = own_parts(blob, path)
+    return Checkpoint({k: v for k, v in blob.items() if k != OWN_KEY}, edge, resume, trail)
+
+
+def own_parts(blob: Mapping[str, JsonValue], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
+    """What the kit has added to a cursor value. Raises BadState."""
+    own, where = blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"
+    if not isinstance(own, Mapping):
+        raise BadState(where, own, "the object that an earlier run of this kit left there")
+    return _to_edge(own.get("edge"), where), _to_resume(own, where), _to_trail(own.get("trail"), where)
+
+
+def _trail(trail: Trail) -> list[JsonValue]:
+    return [trail.held, trail.steps, trail.limit]
+
+
+def _to_trail(blob: JsonValue, path: str) -> Trail | None:
+    match blob:
+        case None:
+            return None
+        case [str() as held, int() as steps, int() as limit] if 0 <= steps <= limit:
+            return Trail(held, steps, limit)
+        case _:
+            raise BadState(f"{path}.trail", blob, "[digest of a token, steps since it, steps until it is replaced]")
+
+
+def _resume(resume: Resume, *, exact: bool) -> JsonObject:
+    blob: JsonObject = {"through": resume.through}
+    if resume.open:
+        blob["slices"] = [_open_slice(item, exact=exact) for item in resume.open]
+    return blob
+
+
+def _open_slice(item: OpenSlice, *, exact: bool) -> JsonObject:
+    w = item.window
+    blob: JsonObject = {"window": [w.start, w.end, w.until, w.last]}
+    match item.position:
+        case Done():
+            blob["done"] = True
+        case Checkpoint(cursor, trail=trail):
+            blob["cursor"] = dict(cursor)
+            if trail is not None:
+                blob["trail"] = _trail(trail)
+        case Start():
+            pass
+    if item.edge is not None:
+        blob["edge"] = _edge(item.edge, exact=exact)
+    return blob
+
+
+def _to_resume(own: Mapping[str, JsonValue], path: str) -> Resume | None:
+    if "through" not in own:
+        return None
+    slices = own.get("slices", [])
+    if not isinstance(slices, Sequence):
+        raise BadState(f"{path}.slices", slices, "a list of windows that were begun")
+    return Resume(own["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
+
+
+def _to_open_slice(blob: JsonValue, path: str) -> OpenSlice:
+    match item := as_object(blob):
+        case {"window": [start, end, until, bool() as last]}:
+            position: Position = Start()
+            if item.get("done"):
+                position = Done()
+            elif isinstance(cursor := item.get("cursor"), Mapping):
+                position = Checkpoint(dict(cursor), trail=_to_trail(item.get("trail"), path))
+            return OpenSlice(Window(start, end, until, last), position, _to_edge(item.get("edge"), path))
+        case _:
+            raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')
+
+
+def _edge(edge: Edge, *, exact: bool) -> JsonObject:
+    blob: JsonObject = {"value": edge.value}
+    if exact:
+        for name, known in (("keys", edge.keys), ("counts", edge.counts), ("held", edge.held)):
+            if known:
+                blob[name] = dict(known)
+    return blob
+
+
+def _to_edge(blob: JsonValue, path: str) -> Edge | None:
+    if blob is None:
+        return None
+    if isinstance(blob, Mapping) and "value" in blob:
+        keys, counts, held = (blob.get(name, {}) for name in ("keys", "counts", "held"))
+        if isinstance(keys, Mapping) and _are_counts(counts) and _are_counts(held):
+            return Edge(blob["value"], dict(keys), dict(counts), dict(held))
+    raise BadState(f"{path}.edge", blob, '{"value": ..., "keys": {...}, "counts": {digest: number}}')
+
+
+def _are_counts(blob: JsonValue) -> TypeGuard[Mapping[str, int]]:
+    return isinstance(blob, Mapping) and all(type(count) is int and count > 0 for count in blob.values())
+
+
+def as_object(blob: JsonValue) -> Mapping[str, JsonValue]:
+    """An object of JSON; an empty one for what is none."""
+    return blob if isinstance(blob, Mapping) else {}

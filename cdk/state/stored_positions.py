@@ -1,0 +1,251 @@
+"""StoredPositions: where many partitions stand, as the texts of their JSON until somebody asks for one.
+
+A million positions as objects are a gigabyte, their texts a fifth of it; and what moved is known where it moves, so
+that a checkpoint costs what moved since the one before.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+
+from cdk.base.errors import BadState
+from cdk.base.times.clock import parse_timestamp
+from cdk.base.values import JsonObject, JsonText, JsonValue, Stored, canonical, from_json
+from cdk.state.layers.layered_map import LayeredMap
+from cdk.state.position import Position
+from cdk.state.position_json import OWN_KEY, position_json, position_of
+from cdk.state.slice import Partition
+
+MANY = 1_000
+"""Partitions of a state from which on their entries stay texts."""
+_MISSING = "missing"
+_MAY_DIFFER = (f'"{OWN_KEY}"', f'"{_MISSING}"')
+"""What only tables keep is below these keys."""
+
+
+class StoredPositions(Mapping[Partition, Position]):
+    """Positions by partition. A value.
+
+    texts: by the key of each partition, its entry in the exact form of a state, without the partition.
+    """
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: LayeredMap) -> None:
+        self.texts = texts
+
+    @classmethod
+    def of(
+        cls, positions: Mapping[Partition, Position], missing: Mapping[Partition, datetime] | None = None
+    ) -> "StoredPositions":
+        """These positions. missing: since when complete lists of the source's partitions lack one; tables keep it.
+
+        Raises NotJson: a cursor is no JSON.
+        """
+        if isinstance(positions, StoredPositions):
+            return positions
+        missing = missing or {}
+        return cls(LayeredMap.of({p.key: entry_text(at, missing.get(p)) for p, at in positions.items()}))
+
+    def __getitem__(self, partition: Partition) -> Position:
+        return _entry(partition.key, self.texts[partition.key])[0]
+
+    def __contains__(self, partition: object) -> bool:
+        return isinstance(partition, Partition) and self.texts.get(partition.key) is not None
+
+    def __iter__(self) -> Iterator[Partition]:
+        return (Partition(_fields(key)) for key in self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __eq__(self, other: object) -> bool:
+        return self.texts == other.texts if isinstance(other, StoredPositions) else super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment] # as other maps have none
+
+    def updated(self, positions: Mapping[Partition, Position | None]) -> "StoredPositions":
+        """These with some of them moved, or, where there is None, removed."""
+        changes = {p.key: None if at is None else entry_text(at) for p, at in positions.items()}
+        return StoredPositions(self.texts.updated(changes))
+
+
+class MovingPositions:
+    """The positions of a stream that is read, and which of them have moved. Belongs to one thread."""
+
+    def __init__(self, positions: Mapping[Partition, Position]) -> None:
+        """Loads what is not loaded. Raises StateError: it is missing, or was changed."""
+        self._texts = StoredPositions.of(positions).texts
+        self._texts.load()
+        self._moved: dict[str, str | None] = {}
+
+    def get(self, partition: Partition) -> Position | None:
+        """Where a partition stands; None: it never moved."""
+        text = self._text(partition.key)
+        return None if text is None else _entry(partition.key, text)[0]
+
+    def __contains__(self, partition: Partition) -> bool:
+        return self._text(partition.key) is not None
+
+    def _text(self, key: str) -> str | None:
+        return self._moved[key] if key in self._moved else self._texts.get(key)
+
+    def move(self, partition: Partition, position: Position | None) -> bool:
+        """Have a partition stand somewhere, or, with None, forget it. Whether that is news."""
+        text = None if position is None else entry_text(position)
+        if text == self._text(partition.key):
+            return False
+        self._moved[partition.key] = text
+        return True
+
+    def known(self) -> Iterator[str]:
+        """The keys of the partitions that stand somewhere."""
+        yield from (key for key in self._texts if key not in self._moved)
+        yield from (key for key, text in self._moved.items() if text is not None)
+
+    def missing_since(self, key: str) -> datetime | None:
+        """Since when the source lacks a partition."""
+        text = self._text(key)
+        return None if text is None or f'"{_MISSING}"' not in text else _entry(key, text)[1]
+
+    def miss(self, key: str, since: datetime | None) -> None:
+        """Note since when the source lacks a partition; None: it does not, any more."""
+        text = self._text(key)
+        assert text is not None
+        self._moved[key] = entry_text(_entry(key, text)[0], since)
+
+    def forget(self, key: str) -> None:
+        """Forget a partition."""
+        self._moved[key] = None
+
+    def checkpoint(self) -> StoredPositions:
+        """The positions as they are now."""
+        self._texts, self._moved = self._texts.updated(self._moved), {}
+        return StoredPositions(self._texts)
+
+
+class PartitionEntries(Collection[JsonObject], JsonText):
+    """The `states` of a state of many partitions: `{"partition": ..., "cursor": ...}` each, in no order.
+
+    exact: with what only tables keep.
+    """
+
+    __slots__ = ("exact", "texts")
+
+    def __init__(self, texts: LayeredMap, *, exact: bool = True) -> None:
+        self.texts, self.exact = texts, exact
+
+    @classmethod
+    def of(cls, items: Stored) -> "PartitionEntries | None":
+        """The entries of a list of a state; None: it is none, or has a partition twice."""
+        match items:
+            case PartitionEntries():
+                return items
+            case list():
+                texts = {canonical(fields): canonical(rest) for fields, rest in map(_parts, items) if rest}
+                return cls(LayeredMap.of(texts)) if len(texts) == len(items) else None
+            case _:
+                return None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        return (_object(text) for text in self._wire_texts())
+
+    def __contains__(self, item: object) -> bool:
+        return any(item == entry for entry in self)
+
+    def __eq__(self, other: object) -> bool:
+        match other:
+            case PartitionEntries():
+                return self.texts == other.texts and self.exact == other.exact
+            case list():
+                return sorted(map(canonical, self)) == sorted(map(canonical, other))
+            case _:
+                return False
+
+    __hash__ = None  # type: ignore[assignment] # as lists have none
+
+    def entry(self, partition: Partition) -> JsonObject | None:
+        """The entry of one partition, found without loading the others; None where there is none."""
+        text = self.texts.get(partition.key)
+        return None if text is None else _object(self._wire_text(partition.key, text))
+
+    def moved(self, older: "PartitionEntries") -> tuple[list[JsonObject], list[JsonObject]]:
+        """The entries that differ from those of an older state: as they were there, and as they are here."""
+        partitions = [Partition(_fields(key)) for key in self.texts.since(older.texts)]
+        both = ((older.entry(partition), self.entry(partition)) for partition in partitions)
+        olds, news = zip(*both, strict=True) if partitions else ((), ())
+        return [entry for entry in olds if entry is not None], [entry for entry in news if entry is not None]
+
+    def json_text(self) -> bytes:
+        return f"[{','.join(self._wire_texts(ordered=self.exact))}]".encode()
+
+    def _wire_texts(self, *, ordered: bool = False) -> Iterator[str]:
+        items = self.texts.items()
+        return (self._wire_text(key, text) for key, text in (sorted(items) if ordered else items))
+
+    def _wire_text(self, key: str, text: str) -> str:
+        if not self.exact and any(part in text for part in _MAY_DIFFER):
+            text = canonical({"cursor": position_json(_entry(key, text)[0], exact=False)})
+        return f'{text[:-1]},"partition":{key}}}' if self.exact else f'{{"partition":{key},{text[1:]}'
+
+
+def with_entries(blob: Stored, *, exact: bool) -> Stored:
+    """A state whose `states`, if they are many, are `PartitionEntries`. exact: as there."""
+    match blob:
+        case {"states": list() as items, **rest} if len(items) >= MANY:
+            entries = PartitionEntries.of(items)
+            return blob if entries is None else {**rest, "states": PartitionEntries(entries.texts, exact=exact)}
+        case _:
+            return blob
+
+
+def is_same(blob: Stored, other: Stored) -> bool:
+    """Whether two states have the same canonical JSON; entries that did not change since are not looked at."""
+    match blob, other:
+        case {"states": PartitionEntries() as states, **rest}, {"states": PartitionEntries() as others, **others_rest}:
+            return states == others and canonical(rest) == canonical(others_rest)
+        case _:
+            return bool(blob == other) and canonical(blob) == canonical(other)
+
+
+def entry_text(position: Position, missing: datetime | None = None) -> str:
+    """The entry of a position in the exact form of a state, without its partition. Raises NotJson."""
+    entry: JsonObject = {"cursor": position_json(position, exact=True)}
+    if missing is not None:
+        entry[_MISSING] = missing.isoformat()
+    return canonical(entry)
+
+
+def since(text: JsonValue, path: str) -> datetime:
+    """Since when a partition is missing. Raises BadState."""
+    moment = parse_timestamp(text, ()) if isinstance(text, str) else None
+    if moment is None:
+        raise BadState(path, text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
+    return moment
+
+
+def _entry(key: str, text: str) -> tuple[Position, datetime | None]:
+    entry: Stored = from_json(text)
+    missing = entry.get(_MISSING)
+    position = position_of(entry.get("cursor"), f"state of {key}")
+    return position, None if missing is None else since(missing, f"state of {key}.missing")
+
+
+def _parts(item: Stored) -> tuple[Stored, Stored]:
+    """The fields of an entry's partition, and the rest; nothing of what is no entry."""
+    match item:
+        case {"partition": dict() as fields, **rest} if rest:
+            return fields, rest
+        case _:
+            return None, {}
+
+
+def _fields(key: str) -> JsonObject:
+    return _object(key)
+
+
+def _object(text: str) -> JsonObject:
+    value: Stored = from_json(text)
+    return dict(value)
