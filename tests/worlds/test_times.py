@@ -222,8 +222,10 @@ class Times(RuleBasedStateMachine):
         self._put(records)
 
     def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
+        # The rest of a cut sync does not ask for a window again that was over and read to its end.
+        past = 24 if self.stream in {"Dated", "DatedParts"} and not self._uncut else 0
         for id, hours, form, fields in records:
-            self.server.put(id, fields, hours, form)
+            self.server.put(id, fields, max(hours, past), form)
 
     # Pages have to be the same when a cut sync goes on, that of the stream beside, too.
     @precondition(lambda self: self.whole and self._uncut and not self.beside and len(self.server.present) > 1)
