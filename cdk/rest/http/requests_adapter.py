@@ -58,7 +58,7 @@ class Connections:
         limits: Sequence[Egress] = (),
     ) -> None:
         self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
-        self._adapter = _LimitedAdapter(response_seconds, limits) if limits else _Adapter(response_seconds)
+        self._adapter = _Adapter(response_seconds, limits)
         self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._proxies: dict[str, dict[str, str]] = {}
 
@@ -128,13 +128,17 @@ class _Pieces:
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies."""
+    """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies.
 
-    def __init__(self, response_seconds: float) -> None:
+    limits: where it may send. What a name leads to is seen when a connection is made. Behind a proxy that is the proxy,
+    which is always allowed: there only the name counts.
+    """
+
+    def __init__(self, response_seconds: float, limits: Sequence[Egress]) -> None:
         super().__init__(pool_connections=_HOSTS, pool_maxsize=_CONNECTIONS)
         self._pools: dict[str, ConnectionPool] = {}
-        self._response_seconds = response_seconds
-        self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds)
+        self._response_seconds, self._limits = response_seconds, limits
+        self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds, limits)
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Json) -> Json:
         """The pools behind a proxy."""
@@ -153,6 +157,11 @@ class _Adapter(HTTPAdapter):
         host = _host(url)
         pool = self._pools.get(host)
         if pool is None:
+            if self._limits:
+                # A proxy gets the URL whole, and reads it in its own way: one that can be read in two has no origin.
+                target = origin(url)
+                for limit in self._limits:
+                    limit.check_host(target.host, target.port)
             pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
             super().cert_verify(pool, url, verify, cert)  # type: ignore[no-untyped-call] # not typed there
             if len(self._pools) >= _HOSTS:
@@ -181,34 +190,6 @@ class _Adapter(HTTPAdapter):
         response.url = req.url or ""
         response.request = req
         return response
-
-
-class _LimitedAdapter(_Adapter):
-    """An adapter for some hosts only.
-
-    What a name leads to is seen when a connection is made. Behind a proxy that is the proxy, which is always allowed:
-    there only the name counts.
-    """
-
-    def __init__(self, response_seconds: float, limits: Sequence[Egress]) -> None:
-        super().__init__(response_seconds)
-        self._limits = limits
-        self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds, limits)
-
-    def get_connection_with_tls_context(
-        self,
-        request: requests.PreparedRequest,
-        verify: bool | str | None,  # noqa: FBT001 - the signature is that of `requests`
-        proxies: Mapping[str, str] | None = None,
-        cert: tuple[str, str] | str | None = None,
-    ) -> ConnectionPool:
-        url = request.url or ""
-        if _host(url) not in self._pools:
-            # A proxy gets the URL whole, and reads it in its own way: one that can be read in two has no origin.
-            target = origin(url)
-            for limit in self._limits:
-                limit.check_host(target.host, target.port)
-        return super().get_connection_with_tls_context(request, verify, proxies, cert)
 
 
 def _chunk_size(raw: requests.Response) -> int | None:
