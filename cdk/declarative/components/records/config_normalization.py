@@ -69,7 +69,6 @@ class ConfigRemapField(AnyConfigTransformation):
     field_path: list[Text] = Field(min_length=1, description="Where the value is; nothing happens if it is not there.")
 
     def build(self, ctx: BuildContext) -> Change:
-        """The function that changes a config."""
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
         where = ctx.where(self, "map")
         template = compile_template(self.map, where) if isinstance(self.map, str) else None
@@ -110,7 +109,6 @@ class ConfigAddFields(AnyConfigTransformation):
     )
 
     def build(self, ctx: BuildContext) -> Change:
-        """The function that changes a config."""
         added = [field.build(ctx) for field in self.fields]
         condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
         where, parameters = ctx.where(self, "fields"), self.parameters
@@ -146,7 +144,6 @@ class ConfigRemoveFields(AnyConfigTransformation):
     condition: Text = Field("", description="Whether to remove them; reads `config`. Empty means always.")
 
     def build(self, ctx: BuildContext) -> Change:
-        """The function that changes a config."""
         removers = removers_of(self, ctx, self.field_pointers)
         condition = compile_template(self.condition, ctx.where(self, "condition")) if self.condition else None
         parameters = self.parameters
@@ -262,7 +259,6 @@ class DpathValidator(AnyValidator):
     validation_strategy: Strategy = Field(description="What it must be.")
 
     def build(self, ctx: BuildContext) -> Check:
-        """The check of a config."""
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
         accept, parameters = self.validation_strategy.build(ctx), self.parameters
 
@@ -289,7 +285,6 @@ class PredicateValidator(AnyValidator):
     validation_strategy: Strategy = Field(description="What it must be.")
 
     def build(self, ctx: BuildContext) -> Check:
-        """The check of a config."""
         where = ctx.where(self, "value")
         source = (
             compile_template(self.value, where) if isinstance(self.value, str) else compile_nested(self.value, where)

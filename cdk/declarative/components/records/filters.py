@@ -23,7 +23,6 @@ class RecordFilter(AnyRecordFilter):
     )
 
     def build(self, ctx: BuildContext) -> Select:
-        """The function from the records of a page to those to keep."""
         condition = ctx.expression(self, "condition")
         template = condition.template
         if template is None or condition.fixed:

@@ -126,7 +126,6 @@ class AddFields(AnyTransformation):
     )
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that adds the fields to a page of records."""
         added = [field.build(ctx) for field in self.fields]
         base: Scope = {"config": ctx.config, "parameters": self.parameters}
         condition = ctx.expression(self, "condition") if self.condition else None
@@ -219,7 +218,6 @@ class RemoveFields(AnyTransformation):
     )
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that removes the fields from a page of records."""
         removers = removers_of(self, ctx, self.field_pointers)
         if not self.condition:
 

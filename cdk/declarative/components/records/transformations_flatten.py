@@ -26,7 +26,6 @@ class FlattenFields(AnyTransformation):
     flatten_lists: bool = Field(True, description="Whether elements of lists become fields, too: `list.0`, `list.1`.")
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that flattens a page of records."""
         lists = self.flatten_lists
 
         def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001

@@ -38,8 +38,6 @@ class KeysToLower(AnyTransformation):
     """
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that renames the fields of a page of records."""
-
         def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 for name in list(record):
@@ -60,8 +58,6 @@ class KeysToSnakeCase(AnyTransformation):
     """
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that renames the fields of a page of records."""
-
         def transform(records: list[JsonObject], names: Names) -> None:  # noqa: ARG001
             for record in records:
                 _rename(record, snake_case)
@@ -82,7 +78,6 @@ class KeysReplace(AnyTransformation):
     new: Text = Field(description="What to write instead; reads the same.")
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that renames the fields of a page of records."""
         old, new = ctx.expression(self, "old"), ctx.expression(self, "new")
 
         def transform(records: list[JsonObject], names: Names) -> None:

@@ -21,7 +21,6 @@ class RequestBodyPlainText(AnyRequestBody):
     value: str = Field(description="The text of the body.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
-        """The function that sets the body."""
         text = ctx.expression(self, "value")
 
         def fill(draft: RequestBuilder, names: Names) -> None:
@@ -42,7 +41,6 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
     value: str | JsonObject = Field(description="Fields and their values, which are sent as texts.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
-        """The function that adds the fields."""
         fields = ctx.mapping(self, "value")
 
         def fill(draft: RequestBuilder, names: Names) -> None:
@@ -64,7 +62,6 @@ class RequestBodyJsonObject(AnyRequestBody):
     value: str | JsonObject = Field(description="The object; texts inside it may be expressions.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
-        """The function that adds the object's keys."""
         body = ctx.nested(self, "value")
 
         def fill(draft: RequestBuilder, names: Names) -> None:
@@ -94,7 +91,6 @@ class RequestBodyGraphQL(AnyRequestBody):
     value: GraphQlQuery = Field(description="The query; other keys, such as `variables`, are sent beside it.")
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
-        """The function that sets the query."""
         body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")
 
         def fill(draft: RequestBuilder, names: Names) -> None:

@@ -48,7 +48,6 @@ class RequestOption(AnyPageTokenOption):
         return self
 
     def build(self, ctx: BuildContext) -> Put:
-        """The function that puts a value there."""
         part, path = self.inject_into, self.path(ctx)
         return lambda draft, value: draft.put(part, path, value)
 
@@ -68,5 +67,4 @@ class RequestPath(AnyPageTokenOption):
     says_size = True
 
     def build(self, ctx: BuildContext) -> Put:
-        """The function that follows a token."""
         return lambda draft, token: draft.follow(str(token))

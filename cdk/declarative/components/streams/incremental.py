@@ -88,7 +88,6 @@ class DatetimeBasedCursor(AnyIncrementalSync):
     clamping: JsonObject | None = Field(None, description="Cut windows at whole days, weeks or months.")
 
     def build(self, ctx: BuildContext) -> Incremental:
-        """The cursor, and how its windows are asked for."""
         pattern = ctx.expression(self, "datetime_format").text()
         formats = [*(ctx.expression(self, "cursor_datetime_formats", f).text() for f in self.cursor_datetime_formats)]
         step, granularity = ctx.duration(self, "step", None), ctx.duration(self, "cursor_granularity", None)
