@@ -131,6 +131,10 @@ class BuildContext:
             template, base, fixed=template.fixed or (template.names <= base.keys() and not template.varies)
         )
 
+    def strings(self, component: Component, field: str) -> tuple[str, ...]:
+        """What the expressions in a list of a component render to, such as the names of a path."""
+        return tuple(self.expression(component, field, item).text() for item in getattr(component, field))
+
     def mapping(self, component: Component, field: str) -> "MappingExpression":
         """The map of expressions in a field of a component: each key and value is one, and null values are left out."""
         value = getattr(component, field)

@@ -134,7 +134,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
 
     def _tokens(self, ctx: BuildContext) -> list[str]:
         if isinstance(self.tokens, list):
-            texts = [ctx.expression(self, "tokens", text).text() for text in self.tokens]
+            texts = list(ctx.strings(self, "tokens"))
         else:
             value = ctx.expression(self, "tokens").value(types=(list,))
             texts = [str(item) for item in value] if isinstance(value, list) else str(value).split(self.token_delimiter)

@@ -83,7 +83,7 @@ class RecordExpander(Component):
         return records_expand.Expander(
             _single(self, ctx, "expand_records_from_field")
             if single
-            else _path(self, ctx, "expand_records_from_field"),
+            else ctx.strings(self, "expand_records_from_field"),
             remain_original=self.remain_original_record,
             emit_parent=self.on_no_records == "emit_parent",
             merge_parent=self.merge_parent,
@@ -109,7 +109,7 @@ class DpathExtractor(AnyExtractor):
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
         """The extractor; `values` gives what lies at the path, be it records or not."""
         expand = None if self.record_expander is None else self.record_expander.build(ctx)
-        return records.FieldExtractor(decoder, _path(self, ctx, "field_path"), expand)
+        return records.FieldExtractor(decoder, ctx.strings(self, "field_path"), expand)
 
 
 class CombinedExtractor(AnyExtractor):
@@ -165,16 +165,9 @@ class ResponseToFileExtractor(AnyExtractor):
         return csv_file.FileExtractor(self.preserve_na_values)
 
 
-def _path(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:
-    return tuple(
-        part if isinstance(part, str) and part == "*" else ctx.expression(component, field, part).text()
-        for part in getattr(component, field)
-    )
-
-
 def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:
     """A path that leads to one place."""
-    where = _path(component, ctx, field)
+    where = ctx.strings(component, field)
     if any(_GLOBS & set(name) for name in where):
         written = " > ".join(where)
         raise ManifestError(f"{ctx.where(component, field)}: found {written}, expected names without `*`, `?` and `[`")

@@ -207,7 +207,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
 
     def _properties(self, ctx: BuildContext, reader: SliceReader) -> JsonObject:
         where = self.schema_type_identifier
-        list_of, name_of = path(*_texts(ctx, where, where.schema_pointer)), path(*_texts(ctx, where, where.key_pointer))
+        list_of, name_of = path(*ctx.strings(where, "schema_pointer")), path(*ctx.strings(where, "key_pointer"))
         properties: JsonObject = {}
         records = records_in(reader.read(Slice()))
         for record in islice(records, 1) if where.schema_pointer else records:
@@ -224,16 +224,12 @@ class DynamicSchemaLoader(AnySchemaLoader):
         where = self.schema_type_identifier
         if where.type_pointer is None:
             return _type_schema("string")
-        type_value = path(*_texts(ctx, where, where.type_pointer))(entry)
+        type_value = path(*ctx.strings(where, "type_pointer"))(entry)
         for item in where.types_mapping or ():
             held = item.condition is None or ctx.expression(item, "condition").true({"raw_schema": entry})
             if held and type_value == item.current_type:
                 return _target_schema(item.target_type)
         return _type_schema(type_value if type_value is not None else "string")
-
-
-def _texts(ctx: BuildContext, component: Component, names: Sequence[str]) -> list[str]:
-    return [ctx.expression(component, "key_pointer", name).text() for name in names]
 
 
 def _target_schema(target: str | list[str] | ComplexFieldType) -> JsonObject:

@@ -50,7 +50,7 @@ class AddedFieldDefinition(Component):
 
     def build(self, ctx: BuildContext) -> "Addition":
         """What is added, and where."""
-        path = [ctx.expression(self, "path", part).text() for part in self.path]
+        path = list(ctx.strings(self, "path"))
         types = _TYPES.get(self.value_type or "", ())
         value = ctx.expression(self, "value")
         template, parameters = value.template, self.parameters

@@ -111,7 +111,7 @@ class PropertiesFromEndpoint(Component):
     def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
         """The function that finds the properties."""
         reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} properties"))
-        find = path(*(ctx.expression(self, "property_field_path", name).text() for name in self.property_field_path))
+        find = path(*ctx.strings(self, "property_field_path"))
 
         def load() -> Sequence[str]:
             values = map(find, records_in(reader.read(Slice())))

@@ -53,8 +53,9 @@ class RequestOption(AnyPageTokenOption):
 
     def path(self, ctx: BuildContext) -> tuple[str, ...]:
         """The name, or those that lead deeper into a JSON body."""
-        names = [self.field_name] if self.field_path is None else self.field_path
-        return tuple(ctx.expression(self, "field_name", name).text() for name in names)
+        if self.field_path is None:
+            return (ctx.expression(self, "field_name").text(),)
+        return ctx.strings(self, "field_path")
 
 
 class RequestPath(AnyPageTokenOption):

@@ -121,8 +121,7 @@ class StreamConfig(Component):
     default_values: list[JsonValue] | None = Field(None, description="Items besides those of the config.")
 
     def items(self, ctx: BuildContext) -> list[JsonValue]:
-        names = [ctx.expression(self, "configs_pointer", part).text() for part in self.configs_pointer]
-        value = path(*names)(ctx.config)
+        value = path(*ctx.strings(self, "configs_pointer"))(ctx.config)
         own = value if isinstance(value, list) else [] if value is None else [value]
         return [*own, *(self.default_values or [])]
 

@@ -130,7 +130,7 @@ class _Parent:
         self._value: Extract = path(*key.strip("/").split("/"))
         self._extra = [(".".join(names), path(*names)) for names in config.extra_fields or ()]
         if config.lazy_read_pointer:
-            names = [ctx.expression(config, "lazy_read_pointer", name).text() for name in config.lazy_read_pointer]
+            names = ctx.strings(config, "lazy_read_pointer")
             self._extra.append((FIRST_PAGE, path(*names)))
 
     def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:

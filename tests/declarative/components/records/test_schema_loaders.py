@@ -143,6 +143,12 @@ def test_fields_lie_where_the_pointers_lead(identifier: Any, body: Any, expected
     assert properties(body, identifier=identifier, extract=extract) == expected
 
 
+@pytest.mark.parametrize("pointer", ["schema_pointer", "key_pointer", "type_pointer"])
+def test_a_pointer_that_cannot_be_evaluated_is_named(pointer: str) -> None:
+    with pytest.raises(ManifestError, match=rf"SchemaTypeIdentifier\.{pointer}: "):
+        properties({"fields": FIELDS}, identifier={pointer: ["{{ 1 / 0 }}"]})
+
+
 @pytest.mark.parametrize(
     ("told", "mapping", "expected"),
     [
