@@ -1,10 +1,10 @@
-"""SyncRunner: a sync whose tasks run on Spark's executors."""
+"""SyncRunner: a sync whose tasks run on Spark's executors, or in this process until Spark is needed."""
 
 from collections.abc import Callable
 
 from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.http.authenticator import ignore
-from cdk.spark.cluster.executors import SparkWorkers
+from cdk.spark.cluster.spark_workers import SparkWorkers
 from cdk.streams.source import Source
 from cdk.sync.loop import runner
 from cdk.sync.loop.runner import Watch
@@ -13,7 +13,7 @@ from cdk.sync.tasks.workers import WorkerSource
 
 
 class SyncRunner(runner.SyncRunner):
-    """One sync of a pipeline, on Spark: a session is started, or the active one joined, when there is work for it."""
+    """One sync of a pipeline: on the active session, or on one that is started as the pipeline says."""
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.tasks.workers import Workers
 from tests.samples import DAY0, Orders, Users, moment, pages
 from tests.spark.verified import verify
+from tests.sync.loop.simulated_tasks import SimulatedCluster
 
 MODES: Mapping[str, StreamOptions] = {
     "append": StreamOptions(write_mode="append"),
@@ -124,7 +125,9 @@ def _pipeline(folder: Path, mode: str) -> Pipeline:
 
 def sync(folder: Path, mode: str, *, left: bool = True) -> bool:
     """Sync the stream of `mode`, a commit for every page; whether it got to its end."""
-    return SyncRunner(_pipeline(folder, mode), Everything(left=left), workers=Workers(run_inline, 2)).run().ok
+    # Another process reads from the third bundle on, or what passes for it here.
+    workers = Workers(run_inline, 2, cluster=SimulatedCluster(run_inline, 2, 3))
+    return SyncRunner(_pipeline(folder, mode), Everything(left=left), workers=workers).run().ok
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ streams:
 target: {{path: tables}}
 checkpoint_interval: {interval}s
 concurrency: {concurrency}
-spark: {{master: "{master}"}}
+spark: {{start: {start}, master: "{master}"}}
 """
 
 
@@ -153,13 +153,26 @@ class Trial:
     """The tables of one round, and the shop they are read from."""
 
     def __init__(
-        self, folder: Path, backend: Backend, address: str, *, master: str = "local[2,4]", mode: str = "append"
+        self,
+        folder: Path,
+        backend: Backend,
+        address: str,
+        *,
+        master: str = "local[2,4]",
+        mode: str = "append",
+        start: str = "always",
     ) -> None:
         self.folder, self.backend = folder, backend
         self.tables = [*STREAMS, *(f"{name}_history" for name in STREAMS if mode == "logged")]
         self.pipeline = folder / "pipeline.yaml"
         (folder / "sync.log").touch()
-        settings = {"address": address, "interval": INTERVAL, "concurrency": CONCURRENCY, "master": master}
+        settings = {
+            "address": address,
+            "interval": INTERVAL,
+            "concurrency": CONCURRENCY,
+            "master": master,
+            "start": start,
+        }
         streams = (f"  {name}: {MODES[mode].replace('FIELD', field)}" for name, field in STREAMS.items())
         settings["streams"] = "\n".join(streams)
         self.pipeline.write_text(PIPELINE.format(**settings))

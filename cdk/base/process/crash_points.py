@@ -16,6 +16,7 @@ POINTS: Final = {
     "page_read": "a task has read a page",
     "files_written": "a task has written its files and not returned",
     "task_ended": "a task has returned, nothing that it read is committed",
+    "cluster_joined": "Spark is ready, tasks of this process read on",
     "merge_compared": "a task has written a touched file anew and not returned",
     "merged": "all touched files are written anew, nothing is committed",
     "before_state_blob": "the commit is prepared",

@@ -22,12 +22,21 @@ class RunBudgets:
         self._lanes = allocator.divide(tasks)
         self._planning = TaskBudgets(allocator.divide(1).lease(1))
         self._reserved: TaskShare | None = None
-        self._plans = False
+        self._plans = self._grown = False
 
     @property
     def exhausted(self) -> bool:
         """Whether there is no lane for another task."""
-        return not self._lanes.free
+        return not self._lanes.free or (self._grown and not self._unleased)
+
+    @property
+    def _unleased(self) -> bool:
+        return self._lanes.free + (self._reserved is not None) == self._lanes.count
+
+    def grow(self, tasks: int) -> None:
+        """Let more tasks run at once, each with lanes of its own. Those that run come to their end first."""
+        if tasks > self._tasks:
+            self._tasks, self._grown = tasks, True
 
     @contextmanager
     def planning(self) -> Iterator[None]:
@@ -37,7 +46,7 @@ class RunBudgets:
 
     def lease(self, idle: int, *, last: bool) -> TaskShare:
         """Lanes for a task that begins. idle: how many could, with it. last: no other will, as far as one knows."""
-        if self._lanes.free + (self._reserved is not None) == self._lanes.count:
+        if self._unleased:
             self._divide()
         return self._lanes.lease(self._lanes.free if last else self._lanes.free // idle)
 
@@ -45,7 +54,7 @@ class RunBudgets:
         """Divide the lanes anew; no task runs."""
         spent = self._planning.spent()
         self._allocator.spent(spent)
-        self._plans = self._plans or bool(spent)
+        self._plans, self._grown = self._plans or bool(spent), False
         self._lanes = self._allocator.divide(self._tasks + self._plans)
         self._reserved = self._lanes.lease(1) if self._plans else None
         self._planning = TaskBudgets(self._reserved or self._allocator.divide(1).lease(1))

@@ -1,13 +1,10 @@
 """Work for Spark's executors: a function and what to call it with, one task each. Only results come back."""
 
 import pickle
-import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -15,7 +12,9 @@ from cdk.base.errors import ConfigError
 from cdk.base.process.gc_tuning import rare_collections
 from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result
+from cdk.lake.arrow.no_pandas import spare_pandas
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
+from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.spark.cluster.session import open_session, ship
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.task_pool import ThreadTasks
@@ -37,30 +36,27 @@ def executors(session: SparkSession) -> Workers:
         )
 
 
-@dataclass(frozen=True)
-class SparkWorkers:
-    """The executors of a session that is started, or joined, when a sync needs them."""
+def start_executors(
+    options: SparkOptions, name: str, log: Path, modules: Collection[str], launch: JvmLaunch | None = None
+) -> Workers:
+    """The executors of a session that is started or joined, and has the code of `modules`.
 
-    options: SparkOptions
+    Raises ConfigError: Spark does not start. TransientError: Spark was lost.
+    """
+    session = open_session(name, options, log, launch)
+    ship(session, modules)
+    return executors(session)
 
-    def check(self, item: object) -> None:
-        """Raise ConfigError for an item that cannot be pickled: alone, it would take all others down with the job."""
-        try:
-            cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
-        except Exception as error:
-            raise ConfigError(
-                f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
-                "or leave it out in __getstate__"
-            ) from error
 
-    def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
-        """Start or join a session that has the code.
-
-        Raises ConfigError: Spark does not start. TransientError: Spark was lost.
-        """
-        session = open_session(name, self.options, log)
-        ship(session, modules)
-        return executors(session)
+def check_travels(item: object) -> None:
+    """Raise ConfigError for an item that cannot be pickled: alone, it would take all others down with the job."""
+    try:
+        cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+    except Exception as error:
+        raise ConfigError(
+            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
+            "or leave it out in __getstate__"
+        ) from error
 
 
 def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -73,34 +69,10 @@ def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence
     def task(item: bytes) -> bytes:
         with part_of(run):
             argument = pickle.loads(item)  # noqa: S301 - our own driver wrote it
-            _spare_pandas()
+            spare_pandas()
             with rare_collections():
                 return pickle.dumps(work(argument))
 
     with translate_lost():
         results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]
     return [pickle.loads(result) for result in results]  # noqa: S301 - our own tasks wrote it
-
-
-class _NoPandas:
-    """Finds no pandas, wherever it is."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        """Refuse to import pandas (importlib.abc.MetaPathFinder)."""
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
-
-
-def _spare_pandas() -> None:
-    """Let Arrow find no pandas when it makes its first value, unless a connector has imported it.
-
-    Arrow would import it, in each worker, for 0.8 s of CPU on slow cores; nothing here needs it. Who
-    converts to pandas or from it by name has Arrow look again.
-    """
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _NoPandas)
-        try:
-            pa.array([0])
-        finally:
-            sys.meta_path.remove(_NoPandas)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile, mkdtemp
 
@@ -24,24 +24,24 @@ from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
 from cdk.spark.cluster.connect_session import SCHEME, connect
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.java_home import java_home
+from cdk.spark.cluster.jvm_launch import SUBMITTED, JvmLaunch
 from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.sync.settings.pipeline_file import SparkOptions
 
 # Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
 # take a quarter less memory. A cluster's own settings win.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# spark-submit sets it in the program that it starts: the JVM runs already, and its master is settled.
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 
 
-def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
+def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch | None = None) -> SparkSession:
     """Start a session, or take the one that runs (in a notebook, under spark-submit).
 
     On a master `sc://HOST:PORT`, a server of Spark Connect, nothing starts here and no Java is needed.
     log: where a JVM that is started here writes what it has to say; people watch the sync, not Spark's start.
+    launch: with which another thread can end the start.
     Raises ConfigError: no Java, Spark is too old, or does not start with these options.
     """
+    launch = launch or JvmLaunch()
     running = SparkSession.getActiveSession()
     if running is not None:
         if is_remote():
@@ -52,25 +52,29 @@ def open_session(name: str, options: SparkOptions, log: Path) -> SparkSession:
         return connect(name, options.master, conf)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(f"spark-cdk {name}")
-    settings = {} if _SUBMITTED in os.environ else _own_settings(options.master)
+    settings = {} if SUBMITTED in os.environ else _own_settings(options.master)
     if options.master is not None:
         settings["spark.master"] = options.master
+    own = {key: value for key, value in settings.items() if key not in conf}
     # The arguments of a JVM that is started here can be read by everybody on the machine: what a pipeline says, such as
     # the keys of a store, goes through a file. One that runs already is told over its connection.
-    running_jvm = SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
-    own = {key: value for key, value in settings.items() if key not in conf}
+    running_jvm = SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
     for key, value in {**own, **(conf if running_jvm else {})}.items():
         builder = builder.config(key, value)
-    with _properties({} if running_jvm else conf), _output_into(log), _keeping_ctrl_c():
-        try:
+    try:
+        if not running_jvm:
+            with _properties(conf) as properties:
+                launch.run({**own, "spark.app.name": f"spark-cdk {name}"}, properties, log)
+        with _keeping_ctrl_c():
             return builder.getOrCreate()
-        except Exception as error:
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
-            raise ConfigError(
-                f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
-                detail=tail,
-                path=str(log),
-            ) from error
+    except Exception as error:
+        launch.forget()
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
+        raise ConfigError(
+            f"Spark did not start with master {settings.get('spark.master', 'of spark-submit')!r}: {error}",
+            detail=tail,
+            path=str(log),
+        ) from error
 
 
 @contextmanager
@@ -83,25 +87,18 @@ def _keeping_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
-def _properties(settings: Mapping[str, str]) -> Iterator[None]:
-    """Let a JVM that is started meanwhile read these settings from a file that only its user can read."""
+def _properties(settings: Mapping[str, str]) -> Iterator[Path | None]:
+    """A file of these settings that only its user can read; None: there are none."""
     if not settings:
-        yield
+        yield None
         return
-    before = os.environ.get(_ARGUMENTS)
     with NamedTemporaryFile("wb", suffix=".conf") as file:
         # Spark reads this file instead of its own, which comes first, so that what follows wins.
         file.write(_spark_defaults())
         for key, value in settings.items():
             file.write(f"{_property(key)}={_property(value)}\n".encode())
         file.flush()
-        os.environ[_ARGUMENTS] = f"--properties-file {file.name} {before or 'pyspark-shell'}"
-        try:
-            yield
-        finally:
-            del os.environ[_ARGUMENTS]
-            if before is not None:
-                os.environ[_ARGUMENTS] = before
+        yield Path(file.name)
 
 
 def _spark_defaults() -> bytes:
@@ -143,29 +140,6 @@ def _archive_options(java: Path) -> str:
     """The JVM options of the class archive; none where the environment configures an archive already."""
     java_options = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
     return "" if "Archive" in java_options or "-Xshare" in java_options else archive_options(java, cache_folder())
-
-
-@contextmanager
-def _output_into(log: Path) -> Iterator[None]:
-    """Let a process that is started meanwhile write all it says into a file; it keeps that file for its life.
-
-    Else who reads our output to its end would wait for the JVM, which lives on to write its archive of classes.
-    """
-    saved = {}
-    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-        # A program may have been started without one, and then it is None.
-        with suppress(OSError, AttributeError):
-            stream.flush()
-            saved[number] = os.dup(number)
-    with log.open("ab") as file:
-        for number in saved:
-            os.dup2(file.fileno(), number)
-    try:
-        yield
-    finally:
-        for number, copy in saved.items():
-            os.dup2(copy, number)
-            os.close(copy)
 
 
 def ship(session: SparkSession, modules: Iterable[str]) -> None:

@@ -146,6 +146,18 @@ class Bundles:
         return self._tasks - len(self._running)
 
     @property
+    def divisible(self) -> bool:
+        """Whether a slice waits that can be read beside others."""
+        waiting = len(self._suspected) + sum(len(slices) for slices in self._wave)
+        waiting += sum(len(queue.waiting) for queue in self._queues.values())
+        return waiting > 0 and waiting + sum(len(bundle.slices) for bundle in self._running) > 1
+
+    def grow(self, tasks: int) -> None:
+        """Let more tasks run at once, where several do."""
+        if 1 < self._tasks < tasks:
+            self._tasks, self._each = tasks, max(1, self._concurrency // tasks)
+
+    @property
     def empty(self) -> bool:
         """Whether no slice waits, and none comes before a task ends."""
         return (

@@ -16,6 +16,7 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
+from cdk.lake.arrow.no_pandas import spare_pandas
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
@@ -115,6 +116,7 @@ class SyncRunner:
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
         self._interruption = Interruption(self._pipeline.max_duration)
+        spare_pandas()
         with self._one_run() as tokens, counting(self._facts.http), rare_collections():
             try:
                 self._run()
@@ -251,9 +253,9 @@ class SyncRunner:
                     if runs:
                         self._let_tasks_note(target)
                         workers = self._start_workers(target, plans)
-                        TaskLoop(
-                            self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds)
-                        ).read_all()
+                        loop = TaskLoop(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds))
+                        self._facts = replace(self._facts, readers=loop.readers)
+                        loop.read_all()
                         if any(run.report.status is Status.INTERRUPTED for run in runs):
                             self._facts = replace(self._facts, interrupted=self._interruption.why)
                 crash_point("done")
@@ -274,11 +276,7 @@ class SyncRunner:
 
     def _start_workers(self, target: Folder, plans: Sequence[StreamPlan]) -> Workers:
         modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
-        workers = self._workers.start(
-            self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules
-        )
-        self._facts = replace(self._facts, spark=workers.engine, master=workers.master)
-        return workers
+        return self._workers.start(self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules)
 
     def _open(self, plan: StreamPlan, sync: str, opened: dict[str, Running]) -> StreamSync | None:
         """The stream's run; None when not even its table or schema can be used. Either is added to `opened`."""

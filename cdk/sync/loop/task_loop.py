@@ -7,7 +7,7 @@ then. Planning goes on beside the tasks.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TypeVar
@@ -27,6 +27,7 @@ from cdk.rest.limits.task_share import TaskShare
 from cdk.state.slice import Slice
 from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.reports.readers import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
@@ -62,6 +63,7 @@ _LONGEST = 40
 class _Running:
     """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began."""
 
+    workers: Workers
     bundle: Bundle
     pieces: Mapping[int, PlannedSlice]
     targets: Mapping[int, WriteTarget]
@@ -90,22 +92,25 @@ class TaskLoop:
         """
         self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
         self._name, self._joins = pipeline.name, pipeline.target.join_small_files
+        self.readers = Readers()
+        self.readers.joined(workers)
         self._longest = pipeline.checkpoint_interval.total_seconds() * _OF_INTERVAL
         self._interval = min(_FIRST, self._longest)
-        tasks = min(pipeline.concurrency, workers.count)
+        self._concurrency, tasks = pipeline.concurrency, min(pipeline.concurrency, workers.count)
         self._bundles, self._budgets = Bundles(runs, tasks, pipeline.concurrency, clock), RunBudgets(tasks)
         self._pool, self._numbers = workers.pool(), count()
         self._interruption = current_run().own(Interruption)
         self._running: dict[int, _Running] = {}
         self._uncommitted: dict[int, list[DataFile]] = {}
         """What tasks have brought of a stream since its last commit."""
-        self._due = 0.0
+        self._due = self._began = 0.0
 
     def read_all(self) -> None:
         """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
         for run in self._runs:
             self._for(run, partial(run.prepare, self._workers.spread))
-        self._due = self._clock() + self._interval
+        self._began = self._clock()
+        self._due = self._began + self._interval
         try:
             with self._interruption.reading():
                 while any(run.active for run in self._runs) or self._running or self._uncommitted:
@@ -115,6 +120,9 @@ class TaskLoop:
             with suppress(Exception):
                 self._workers.cancel()
             raise
+        finally:
+            if self._workers.cluster is not None:
+                self._workers.cluster.leave()
         for run in self._runs:
             run.warn_of_keys()
             if self._joins and not self._interruption.why:
@@ -126,6 +134,7 @@ class TaskLoop:
         if not self._interruption.why:
             with self._budgets.planning():
                 planning = self._bundles.plan(_PLANNING)
+        self._join()
         while not (self._interruption.why or self._budgets.exhausted) and (bundle := self._bundles.next()) is not None:
             self._start(bundle)
         if not self._running:
@@ -140,6 +149,30 @@ class TaskLoop:
         if self._uncommitted and self._clock() >= self._due:
             self._commit()
 
+    def _join(self) -> None:
+        """Let a cluster start where it is worth it, and give it all further tasks once it is there.
+
+        A local Spark takes about as long to start as a sync reads until its first commit is due, and as much of the
+        processors: who waits so long before it starts one never needs more than twice what knowing better would. It
+        brings nothing where no slice waits that could be read beside others, however long that one goes on.
+        """
+        cluster = self._workers.cluster
+        if cluster is None:
+            return
+        if (workers := cluster.joined()) is not None:
+            crash_point("cluster_joined")
+            self._workers = workers
+            self.readers.joined(workers)
+            tasks = min(self._concurrency, workers.count)
+            self._bundles.grow(tasks)
+            self._budgets.grow(tasks)
+        elif (
+            not (cluster.begun or self._interruption.why)
+            and self._clock() >= self._began + _FIRST
+            and self._bundles.divisible
+        ):
+            cluster.begin()
+
     def _until_due(self) -> float | None:
         """How long a commit can wait; None: there is nothing to commit."""
         return max(0.0, self._due - self._clock()) if self._uncommitted else None
@@ -149,21 +182,28 @@ class TaskLoop:
         seconds = self._interruption.limited(max(self._due - self._clock(), self._interval / 4))
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT)
+        if self._workers.cluster is not None and self._workers.cluster.starting:
+            # Soon it reads what is handed back.
+            seconds = min(seconds, _FIRST)
         tokens = self._tokens(bundle, seconds)
         pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
         if not pieces:
             self._bundles.ended(bundle, 0, 0)
             return
-        targets = {n: self._runs[n].target for n in sorted({piece.target for piece in pieces.values()})}
+        targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}
         share = self._budgets.lease(self._bundles.idle + 1, last=self._bundles.empty)
         live, limits = activities().folder, self._workers.limits
         job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits)
         tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
         name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
         number = next(self._numbers)
-        self._running[number] = _Running(bundle, pieces, targets, share, self._clock())
+        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock())
         self._watch(max(self._due - self._clock(), _SHORT))
         self._pool.start(number, partial(_read, self._workers, name, job, tasks))
+
+    def _target(self, n: int) -> WriteTarget:
+        target = self._runs[n].target
+        return replace(target, stream=self._workers.copy(target.stream))
 
     def _tokens(self, bundle: Bundle, seconds: float) -> Mapping[str, IssuedToken]:
         """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
@@ -182,6 +222,7 @@ class TaskLoop:
         result = ended.result or BundleResult()
         self._budgets.release(task.share, result.spent)
         self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started)
+        self.readers.add(task.workers, result.progress)
         match ended.error:
             case None:
                 run_tokens().merge(result.tokens)

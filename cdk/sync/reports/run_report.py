@@ -14,6 +14,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import StaleCount
+from cdk.sync.reports.readers import Readers
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 
@@ -43,10 +44,8 @@ class RunFacts:
     """The id of the sync; empty before it holds the lock."""
     started: datetime = _EPOCH
     ended: datetime = _EPOCH
-    spark: str = ""
-    """The version of Spark; empty before a session started."""
-    master: str = ""
-    """The address of Spark's master; empty before a session started."""
+    readers: Readers = field(default_factory=Readers)
+    """Who read what."""
     http: HttpMetrics = field(default_factory=HttpMetrics)
     """Requests outside the streams, such as for planning them."""
     failure: Failure | None = None
@@ -59,6 +58,7 @@ class RunFacts:
 
 def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
     """The report as JSON, secrets masked in every text."""
+    readers = run.readers
     report = {
         "format": FORMAT,
         "pipeline": run.pipeline or None,
@@ -69,7 +69,8 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
         "started_at": run.started.isoformat(),
         "ended_at": run.ended.isoformat(),
         "duration_seconds": round((run.ended - run.started).total_seconds(), 3),
-        "spark": {"version": run.spark, "master": run.master} if run.spark else None,
+        "spark": {"version": readers.version, "master": readers.master} if readers.version else None,
+        "read_by": {"process": asdict(readers.process), "spark": asdict(readers.spark)},
         "records": _sums(streams),
         "http": sum((stream.http for stream in streams), run.http).to_json(),
         "error": _error(run.failure),

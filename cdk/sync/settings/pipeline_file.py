@@ -170,8 +170,14 @@ class TargetOptions(_Part):
 
 
 class SparkOptions(_Part):
-    """The Spark session. master: default `local[N,4]` with N cores: a task may fail three times."""
+    """The Spark session. master: default `local[N,4]` with N cores: a task may fail three times.
 
+    start: a sync that has to begin first reads in its own process, and starts Spark beside it when work is left that is
+    worth it (needed), or reads on Spark alone (always), or in its own process alone (never). Default: needed on a local
+    master, else always; a session that is there is always used, unless never.
+    """
+
+    start: Literal["needed", "always", "never"] | None = None
     master: str | None = None
     conf: Mapping[str, str | int | float | bool] = Field(default_factory=dict)
 

@@ -1,13 +1,20 @@
-"""Workers: where the tasks of a sync run. In this process, if nothing else is there."""
+"""Workers: where the tasks of a sync run. In this process, if nothing else is there, or until a cluster joins."""
 
 from collections.abc import Callable, Collection
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
-from cdk.sync.tasks.task_pool import InlineTasks, TaskPool
+from cdk.streams.stream import Stream
+from cdk.sync.tasks.cluster_start import ClusterStart
+from cdk.sync.tasks.task_pool import InlineTasks, TaskPool, ThreadTasks
+
+
+def _itself(stream: Stream) -> Stream:
+    return stream
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,10 @@ class Workers:
     """The version of what runs the tasks, for reports; empty in this process."""
     master: str = ""
     """Where that is, without credentials."""
+    copy: Callable[[Stream], Stream] = _itself
+    """The stream as a task gets it, which reads beside the driver's thread."""
+    cluster: "ClusterStart[Workers] | None" = None
+    """The workers that start beside these and take their place; the pool stays."""
 
     def check(self, item: object) -> None:
         """Accept every item: what runs where it was made need not be sent."""
@@ -54,3 +65,19 @@ class WorkerSource(Protocol):
 
 IN_PROCESS = Workers(run_inline, 1)
 """A worker in this process."""
+
+
+def beside_the_driver(count: int, cluster: ClusterStart[Workers] | None = None) -> Workers:
+    """Workers in threads of this process. count: how many tasks run at once. cluster: what may take their place."""
+    return Workers(run_inline, count, pool=ThreadTasks, copy=_copied, cluster=cluster)
+
+
+def _copied(stream: Stream) -> Stream:
+    """A copy, as the process of a cluster gets one: what a read leaves in a stream stays where it was read.
+
+    So the stream itself can be sent to a cluster later, and no task changes it while it is.
+    """
+    try:
+        return deepcopy(stream)
+    except Exception:  # noqa: BLE001 - a connector's own; one that cannot be copied is read as `spark-cdk read` does
+        return stream

@@ -59,3 +59,17 @@ def test_the_next_sync_of_the_process_knows_what_this_one_has_spent() -> None:
 
     assert moments == [0, 0, 0, 0]
     assert calls(RunBudgets(1, allocator).lease(1, last=True), 3)[0] == [0, 0, 10]
+
+
+def test_more_tasks_get_lanes_of_their_own_once_those_that_run_have_ended() -> None:
+    budgets = RunBudgets(2, BudgetAllocator(Time().clock))
+    first, second = budgets.lease(2, last=False), budgets.lease(1, last=False)
+    budgets.grow(3)
+    budgets.release(first, calls(first, 3)[1])
+
+    assert budgets.exhausted
+    budgets.release(second, {})
+    assert not budgets.exhausted
+    shares = [budgets.lease(idle, last=False) for idle in (3, 2, 1)]
+    assert [calls(share, 2)[0] for share in shares] == [[0, 10], [0, 10], [0, 10]]
+    assert budgets.exhausted

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from cdk.base.task_map import TaskLost, run_inline
+from cdk.base.task_map import TaskLost, TaskMap, run_inline
 from cdk.sync.tasks.bundle_task import BundleJob
+from cdk.sync.tasks.cluster_start import ClusterStart
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
+from cdk.sync.tasks.workers import Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -79,6 +81,26 @@ class SimulatedTasks:
         if self._chances.below(3) != 1:
             return run_inline(work, items)
         return run_inline(work, [_hurried(item) for item in items])
+
+
+class SimulatedCluster(ClusterStart[Workers]):
+    """A cluster that joins when it is looked for the `joins`-th time, 0: never, whoever has begun to start it."""
+
+    def __init__(self, spread: TaskMap, tasks: int, joins: int) -> None:
+        workers = Workers(spread, tasks, engine="simulated")
+        super().__init__(lambda: workers)
+        self._there, self._joins = workers, joins
+        self.left = False
+
+    def begin(self) -> None:
+        self.begun = self.starting = True
+
+    def joined(self) -> Workers | None:
+        self._joins -= 1
+        return None if self._joins else self._there
+
+    def leave(self) -> None:
+        self.left = True
 
 
 def _hurried(item: Item) -> Item:

@@ -35,7 +35,7 @@ from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
-from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedTasks
+from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedCluster, SimulatedTasks
 
 
 class Parts(Stream):
@@ -283,6 +283,63 @@ def test_what_comes_later_in_the_read_waits_for_what_comes_before_it(tmp_path: P
     assert row["part"] == 3
 
 
+class OnAndOn(PagedStream):
+    """Pages that take a second each; of partitions that are known at once."""
+
+    name = "on"
+
+    def __init__(self, clock: Clock, partitions: int, pages: int) -> None:
+        super().__init__()
+        self._clock, self._partitions, self._pages = clock, partitions, pages
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(part=n) for n in range(self._partitions)]
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = 0 if token is None else int(token["page"])
+        self._clock.now += 1
+        return Page([{"id": f"{slice.partition['part']}/{page}"}], {"page": page + 1} if page < self._pages else None)
+
+
+def joining(folder: Path, clock: Clock, stream: Stream, joins: int) -> tuple[Watched, SimulatedCluster]:
+    """A sync that a cluster joins: at the how manieth look for it, 0: never."""
+    sync = Watched(folder, stream, clock, interval=10)
+    cluster = SimulatedCluster(sync._spread, 4, joins)
+    sync.loop._workers = replace(sync.loop._workers, cluster=cluster)
+    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    return sync, cluster
+
+
+@pytest.mark.parametrize(
+    ("partitions", "pages", "begins"), [(8, 3, True), (1, 60, False), (3, 0, False)], ids=["many", "one", "short"]
+)
+def test_a_cluster_starts_when_slices_wait_after_seconds_of_reading(
+    tmp_path: Path, partitions: int, pages: int, *, begins: bool
+) -> None:
+    clock = Clock()
+    sync, cluster = joining(tmp_path, clock, OnAndOn(clock, partitions, pages), 0)
+    sync.read_all()
+
+    assert cluster.begun == begins
+    assert cluster.left
+    readers = sync.loop.readers
+    assert (readers.spark.tasks, readers.version) == (0, "")
+    assert (readers.process.slices, readers.process.records) == (partitions, partitions * (pages + 1))
+
+
+def test_a_cluster_that_has_joined_reads_all_that_is_handed_out_from_then_on(tmp_path: Path) -> None:
+    clock = Clock()
+    sync, cluster = joining(tmp_path, clock, OnAndOn(clock, 8, 9), 2)
+    sync.read_all()
+
+    readers = sync.loop.readers
+    assert readers.version == "simulated"
+    assert readers.process.tasks == 2
+    assert readers.spark.tasks > 0
+    assert readers.process.records + readers.spark.records == sync.run.report.written == 80
+    assert not cluster.left
+
+
 class Two(Stream):
     """Two slices, each with a record whose undeclared field has the name that is given for it."""
 
@@ -520,8 +577,10 @@ MADE = st.builds(
     chances=st.lists(st.integers(0, 59), max_size=150),
     lives=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=2),
     deaths=st.sets(st.integers(1, 12), max_size=2),
+    joins=st.integers(0, 12),
+    more=st.integers(0, 4),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0917 - what a schedule is made of
     tmp_path_factory: pytest.TempPathFactory,
     streams: list[Made],
@@ -532,6 +591,8 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
     chances: list[int],
     lives: list[tuple[int, bool]],
     deaths: set[int],
+    joins: int,
+    more: int,
 ) -> None:
     folder, clock, chance = tmp_path_factory.mktemp("lake"), Clock(), Chances(chances)
     ended = count(1)
@@ -554,6 +615,15 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
             stream.step = pool.step
         with RunScope(shared={Interruption: pool.interruption}).working():
             TaskLoop(pipeline, runs, Workers(pool.spread, tasks, pool=lambda: pool), lambda _: None, clock).read_all()
+
+        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life)
+        cluster = SimulatedCluster(pool.spread, tasks + more, joins)
+        workers = Workers(pool.spread, tasks, pool=lambda: pool, cluster=cluster)
+        loop = TaskLoop(pipeline, runs, workers, lambda _: None, clock)
+        loop.read_all()
+        assert cluster.left != bool(loop.readers.version)
+        assert pool.most <= min(concurrency, tasks + more)
+        assert (loop.readers.process.tasks + loop.readers.spark.tasks) == pool.started
         return runs
 
     for life, interrupted in lives:

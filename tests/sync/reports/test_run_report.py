@@ -18,6 +18,7 @@ from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
+from cdk.sync.reports.readers import Readers
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -104,6 +105,8 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
     assert (report["started_at"], report["ended_at"]) == ("2024-01-01T00:00:00+00:00", "2024-01-02T00:00:00+00:00")
     assert report["duration_seconds"] == 86_400
     assert report["spark"] == {"version": session.version, "master": "local[2,4]"}
+    assert report["read_by"]["process"] == {"tasks": 0, "slices": 0, "records": 0}
+    assert (report["read_by"]["spark"]["slices"], report["read_by"]["spark"]["records"]) == (3, 39)
     assert len(report["sync_id"]) == 32
     assert (report["status"], report["error"]) == ("failed", None)
     assert report["records"] == {"read": 39, "written": 39, "rejected": 6, "skipped": 0}
@@ -223,7 +226,7 @@ def test_a_secret_at_the_cut_of_a_long_name_is_masked() -> None:
 def test_the_page_about_reports_shows_all_their_keys() -> None:
     page = (DOCS / "reference" / "run-report.md").read_text()
     shown = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
-    run = RunFacts("shop", "/lake", sync="1", spark="4", master="local")
+    run = RunFacts("shop", "/lake", sync="1", readers=Readers(version="4", master="local"))
     stream = replace(
         READING,
         by_slice=SliceCounts().plus(Slice(), SliceResult(0)),

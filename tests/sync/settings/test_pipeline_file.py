@@ -422,7 +422,7 @@ checkpoint_intervall: 30s
     [
         ("sorce: {}", "sorce: unknown key; did you mean 'source'?"),
         ("spark: {confs: {}}", "spark.confs: unknown key; did you mean 'conf'?"),
-        ("spark: {executor: 1}", "spark.executor: unknown key; there is 'conf', 'master'"),
+        ("spark: {executor: 1}", "spark.executor: unknown key; there is 'conf', 'master', 'start'"),
         ("streams: {a: {cursor: x}}", "streams.a.cursor: unknown key; did you mean 'cursor_field'?"),
     ],
 )

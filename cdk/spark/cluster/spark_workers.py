@@ -1,0 +1,128 @@
+"""SparkWorkers: where the tasks of a pipeline run, Spark or this process. pyspark is imported where Spark is used."""
+
+import os
+import re
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cdk.sync.settings.pipeline_file import SparkOptions
+from cdk.sync.tasks.cluster_start import ClusterStart
+from cdk.sync.tasks.workers import Workers, beside_the_driver
+
+if TYPE_CHECKING:  # it is imported where Spark starts
+    from cdk.spark.cluster.jvm_launch import JvmLaunch
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(?:\d+|\*))?\])?")
+_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+"""Where one of these variables is set, Spark is there already, or somewhere else."""
+
+
+@dataclass(frozen=True)
+class SparkWorkers:
+    """The executors of a session that is started or joined when a sync needs them, or workers of this process."""
+
+    options: SparkOptions
+    _sent: list[object] = field(default_factory=list)
+    """What tasks need, where it is sent later or never."""
+
+    def check(self, item: object) -> None:
+        """Raise ConfigError for an item that cannot be pickled, where all is read on Spark."""
+        if self._start == "always":
+            from cdk.spark.cluster.executors import check_travels  # noqa: PLC0415 - it imports pyspark
+
+            check_travels(item)
+        self._sent.append(item)
+
+    def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
+        """Start or join a session that has the code, or leave that for later.
+
+        Raises ConfigError: Spark does not start. TransientError: Spark was lost.
+        """
+        match self._start:
+            case "always":
+                from cdk.spark.cluster.executors import start_executors  # noqa: PLC0415 - it imports pyspark
+
+                return start_executors(self.options, name, log, modules)
+            case "never":
+                return beside_the_driver(self._tasks)
+            case "needed":
+                later = _Later(self.options, name, log, modules, self._sent)
+                return beside_the_driver(self._tasks, ClusterStart(later.start, later.end))
+
+    @cached_property
+    def _start(self) -> Literal["needed", "always", "never"]:
+        start = self.options.start
+        if start == "never":
+            return start
+        if start == "always" or _is_there():
+            return "always"
+        return start or ("always" if _local_cores(self._master) is None else "needed")
+
+    @property
+    def _master(self) -> str:
+        conf = self.options.conf
+        return str(conf.get("spark.master", "") or conf.get("spark.remote", "") or self.options.master or "local[*]")
+
+    @property
+    def _tasks(self) -> int:
+        """How many tasks run at once: as many as on Spark, if that is on this machine."""
+        # Where there may be more on a cluster, there are several here: one alone would read slices in another order.
+        return _local_cores(self._master) or max(2, os.cpu_count() or 1)
+
+
+def _is_there() -> bool:
+    """Whether Spark is there already, or is to be found by what the environment says."""
+    if any(name in os.environ for name in _ELSEWHERE):
+        return True
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext  # noqa: PLC0415 - somebody has imported it
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None  # noqa: SLF001
+
+
+def _local_cores(master: str) -> int | None:
+    """How many tasks a local master runs at once; None: the master is none."""
+    match = _LOCAL.fullmatch(master)
+    if match is None:
+        return None
+    cores = match[1] if "[" in master else "1"
+    return (os.cpu_count() or 1) if cores == "*" else int(cores)
+
+
+class _Later:
+    """A session that starts beside a sync. Its methods are called from different threads."""
+
+    def __init__(
+        self, options: SparkOptions, name: str, log: Path, modules: Collection[str], sent: Sequence[object]
+    ) -> None:
+        self._options, self._name, self._log, self._modules, self._sent = options, name, log, modules, sent
+        self._launch: JvmLaunch | None = None
+        self._ended = False
+
+    def start(self) -> Workers:
+        from cdk.spark.cluster.executors import check_travels, start_executors  # noqa: PLC0415 - it imports pyspark
+        from cdk.spark.cluster.jvm_launch import JvmLaunch  # noqa: PLC0415 - as above
+
+        for item in self._sent:
+            check_travels(item)
+        launch = self._launch = JvmLaunch()
+        if self._ended:
+            launch.end()
+        try:
+            workers = start_executors(self._options, self._name, self._log, self._modules, launch)
+            launch.complete()
+        except Exception:
+            launch.forget()
+            raise
+        return workers
+
+    def end(self) -> None:
+        self._ended = True
+        if self._launch is not None:
+            self._launch.end()
