@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cdk.base.process.gc_tuning import rare_collections
+from cdk.base.process.tuning import rare_collections
 from cdk.base.secret_masking import secret_values
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (

@@ -9,10 +9,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
-from cdk.base.process.gc_tuning import rare_collections
+from cdk.base.process.tuning import rare_collections, spare_pandas
 from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result
-from cdk.lake.arrow.no_pandas import spare_pandas
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.spark.cluster.session import open_session, ship

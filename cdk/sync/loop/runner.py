@@ -9,14 +9,13 @@ from pathlib import Path
 
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
-from cdk.base.process.gc_tuning import rare_collections
 from cdk.base.process.interruption import Interruption
+from cdk.base.process.tuning import rare_collections, spare_pandas
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
-from cdk.lake.arrow.no_pandas import spare_pandas
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run

@@ -27,7 +27,7 @@ from cdk.rest.limits.task_share import TaskShare
 from cdk.state.slice import Slice
 from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.reports.readers import Readers
+from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget

@@ -1,12 +1,13 @@
-"""What a stream's part in a sync amounts to, slice by slice and commit by commit, in bounded size."""
+"""What a stream's part in a sync amounts to, slice by slice and commit by commit, in bounded size, and who read it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
+from cdk.sync.tasks.workers import Workers
 
 LISTED = 100
 """Slices, and commits, that are kept one by one; a sync may have a million of them."""
@@ -90,3 +91,37 @@ class StaleCount:
     def unremoved(self) -> bool:
         """Whether rows that the source has no more stayed, and a later read may remove them."""
         return bool(self.missing and self.kept_because) and self.removal != "report"
+
+
+@dataclass
+class ReadBy:
+    """What the tasks of one reader have brought."""
+
+    tasks: int = 0
+    slices: int = 0
+    """Slices that were read to their end."""
+    records: int = 0
+
+
+@dataclass
+class Readers:
+    """Who read what. Belongs to the driver's thread."""
+
+    process: ReadBy = field(default_factory=ReadBy)
+    spark: ReadBy = field(default_factory=ReadBy)
+    version: str = ""
+    """The version of Spark; empty where it has read nothing and was not there to."""
+    master: str = ""
+    """The address of Spark's master."""
+
+    def joined(self, workers: Workers) -> None:
+        """Note that tasks run there from now on."""
+        self.version, self.master = workers.engine, workers.master
+
+    def add(self, workers: Workers, results: Iterable[SliceResult]) -> None:
+        """Count a task that has ended where it ran."""
+        reader = self.spark if workers.engine else self.process
+        reader.tasks += 1
+        for result in results:
+            reader.slices += result.done
+            reader.records += result.read

@@ -13,8 +13,7 @@ from cdk.base.errors import FailureType
 from cdk.base.values import JsonValue
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
-from cdk.sync.reports.counts import StaleCount
-from cdk.sync.reports.readers import Readers
+from cdk.sync.reports.counts import Readers, StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 

@@ -17,8 +17,7 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.reports.counts import CommitCounts, SliceCounts, StaleCount
-from cdk.sync.reports.readers import Readers
+from cdk.sync.reports.counts import CommitCounts, Readers, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions

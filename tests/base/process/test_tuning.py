@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from cdk.base.process.gc_tuning import rare_collections
+from cdk.base.process.tuning import rare_collections
 
 
 def test_what_was_set_comes_back_after_an_error_too() -> None:
