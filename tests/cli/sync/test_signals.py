@@ -45,6 +45,7 @@ name: numbers
 source: {connector: numbers_api.py}
 target: {path: tables}
 streams: {numbers: {write_mode: WRITE_MODE}}
+spark: {start: always}
 """
 # Whoever runs the tests in the background has their children ignore Ctrl-C.
 AT_A_TERMINAL = """
