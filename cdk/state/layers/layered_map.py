@@ -63,7 +63,7 @@ class LayeredMap(Mapping[str, str]):
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "LayeredMap":
         """A map of these texts, which may not change any more."""
-        return cls([MemoryLayer(texts)], len(texts), sum(map(_weight, texts, texts.values())))
+        return cls([MemoryLayer(texts)], len(texts), sum(len(key) + len(text) for key, text in texts.items()))
 
     def __getitem__(self, key: str) -> str:
         text = self._text(key)
@@ -88,7 +88,9 @@ class LayeredMap(Mapping[str, str]):
         return self.texts.items()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LayeredMap) and len(self) == len(other) and not self.since(other)
+        if not isinstance(other, LayeredMap) or len(self) != len(other):
+            return False
+        return all(text == other.get(key) for key, text in self.since(other).items())
 
     __hash__ = None  # type: ignore[assignment] # as other maps have none
 
@@ -103,10 +105,13 @@ class LayeredMap(Mapping[str, str]):
         length, size = self._length, self.size
         for key, text in changes.items():
             before = self._text(key)
-            if text != before:
-                news[key] = text
-                length += (text is not None) - (before is not None)
-                size += _weight(key, text) - _weight(key, before)
+            if text == before:
+                continue
+            news[key] = text
+            if text is not None:
+                length, size = length + 1, size + len(key) + len(text)
+            if before is not None:
+                length, size = length - 1, size - len(key) - len(before)
         if not news:
             return self
         most, layers = absorbed(list(map(len, self.layers)), len(news), length), list(self.layers)
@@ -125,9 +130,16 @@ class LayeredMap(Mapping[str, str]):
         for layer in self.layers:
             _ = layer.texts
 
-    def since(self, older: "LayeredMap") -> dict[str, str | None]:
-        """What has to be set and removed in `older` to make this map of it. Costs what differs, or was joined since."""
+    def since(self, older: "LayeredMap") -> Texts:
+        """What is to be set and removed in `older` to make this map of it; some of it may be there already.
+
+        Costs what differs, or was joined since.
+        """
+        if not older.layers:
+            return self.texts
         same = self.shared(older)
+        if same == len(older.layers):
+            return joined(self.layers[same:])
         keys = dict.fromkeys(key for layer in (*older.layers[same:], *self.layers[same:]) for key in layer.texts)
         return {key: text for key in keys if (text := self.get(key)) != older.get(key)}
 
@@ -163,7 +175,3 @@ def _run(weights: Sequence[int], weight: int) -> int:
     while run < len(weights) and magnitude(weights[-1 - run]) <= magnitude(weight):
         run += 1
     return run
-
-
-def _weight(key: str, text: str | None) -> int:
-    return 0 if text is None else len(key) + len(text)
