@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchem
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cdk.base.suggestions import did_you_mean
+from cdk.base.validation_messages import shown
 from cdk.base.values import JsonValue
 
 
@@ -83,7 +84,7 @@ class Component(BaseModel):
             raise PydanticCustomError(
                 "component",
                 "found {found}, expected a component: an object with a `type` ({kind})",
-                {"found": _named(value), "kind": kind},
+                {"found": shown(value), "kind": kind},
             )
         name, members = value.get("type"), cls.members()
         if name is None:
@@ -134,17 +135,3 @@ def _listed(value: object) -> object:
 
 ONE_OR_MANY = BeforeValidator(_listed)
 """Marks a list that may also be written as its one element."""
-
-
-def _named(value: object) -> str:
-    match value:
-        case None:
-            return "nothing (null)"
-        case str():
-            return f"the text {value!r}" if len(value) < 60 else f"the text {value[:57]!r}..."  # noqa: PLR2004
-        case bool() | int() | float():
-            return f"{value!r}"
-        case list():
-            return "a list"
-        case _:
-            return f"a {type(value).__name__}"

@@ -12,7 +12,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock, Sleep, sleep, system_clock
 from cdk.base.times.iso_durations import Duration, later, parse_duration
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, json_kind
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.template import (
     MappingTemplate,
@@ -293,7 +293,7 @@ class MappingExpression:
         """
         value = self.template.value({**self.base, **names}, types)
         if not isinstance(value, dict):
-            raise ManifestError(f"{self.where}: renders to a {type(value).__name__}, expected a map of names to values")
+            raise ManifestError(f"{self.where}: renders to {json_kind(value)}, expected a map of names to values")
         return value
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue, json_kind
 from cdk.declarative.reading.type_normalizer import resolve
 
 _REF = "$ref"
@@ -84,5 +84,5 @@ def _loaded(file: Path) -> JsonSchema:
     except (OSError, orjson.JSONDecodeError) as error:
         raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
     if not isinstance(schema, Mapping):
-        raise ManifestError(f"found a {type(schema).__name__}, expected a JSON Schema, an object", path=str(file))
+        raise ManifestError(f"found {json_kind(schema)}, expected a JSON Schema, an object", path=str(file))
     return schema

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, json_kind
 
 Path: TypeAlias = Sequence[str]
 Keys: TypeAlias = Sequence[str | int]
@@ -128,8 +128,7 @@ def _pad(target: list[JsonValue], length: int) -> None:
 
 
 def _no_place(target: JsonValue, name: str) -> str:
-    kind = "null" if target is None else "a list" if isinstance(target, list) else f"a {type(target).__name__}"
-    return f"found {kind} where {name!r} should go, expected an object or, for an index, a list"
+    return f"found {json_kind(target)} where {name!r} should go, expected an object or, for an index, a list"
 
 
 def _remove_all(target: JsonValue, paths: Sequence[tuple[str, ...]]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, dotted, json_kind
 from cdk.declarative.syntax.json_edit import Keys, part_at
 
 _REF = "$ref"
@@ -50,7 +50,7 @@ class References:
             return target
         if not isinstance(target, Mapping):
             raise ManifestError(
-                f"{link!r} leads to {_kind(target)}, so no fields can stand beside the $ref", path=_dotted(keys)
+                f"{link!r} leads to {json_kind(target)}, so no fields can stand beside the $ref", path=dotted(keys)
             )
         return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
@@ -89,7 +89,7 @@ class References:
             return self._known[link]
         if link in self._open:
             circle = " -> ".join([*self._open[self._open.index(link) :], link])
-            raise ManifestError(f"the references go in a circle: {circle}", path=_dotted(keys))
+            raise ManifestError(f"the references go in a circle: {circle}", path=dotted(keys))
         self._open.append(link)
         try:
             resolved = self._known[link] = self.resolve(self._at(link, keys), _parts(link))
@@ -106,7 +106,7 @@ class References:
                 first = rest.partition("/")[0]
                 hint = did_you_mean(first, map(str, node)) if isinstance(node, Mapping) else ""
                 raise ManifestError(
-                    f"the reference {link!r} leads nowhere: there is no {first!r}{hint}", path=_dotted(keys)
+                    f"the reference {link!r} leads nowhere: there is no {first!r}{hint}", path=dotted(keys)
                 )
             node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):
@@ -144,11 +144,3 @@ def bounded(value: JsonValue, most: int) -> bool:
         return sizes[id(part)]
 
     return size(value) <= most
-
-
-def _kind(value: JsonValue) -> str:
-    return "a list" if isinstance(value, list) else "a text" if isinstance(value, str) else repr(value)
-
-
-def _dotted(keys: Keys) -> str:
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")

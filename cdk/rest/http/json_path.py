@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue, Record
+from cdk.base.values import JsonValue, Record, json_kind
 
 Extract: TypeAlias = Callable[[JsonValue], JsonValue]
 """From a decoded body to the value at a path; None where there is none."""
@@ -43,9 +43,9 @@ def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequen
         # Elements are alike; to look at each would cost more than reading them.
         if not value or type(value[0]) is dict:
             return value
-        kind = f"a list of {type(value[0]).__name__}"
+        kind = f"a list that begins with {json_kind(value[0])}"
     else:
-        kind = type(value).__name__
+        kind = json_kind(value)
     location = " > ".join(where) or "the top of the body"
     raise DecodeError(f"{source}: found {kind} at {location}, expected a list of objects; check `records_path`")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, Record
+from cdk.base.values import FieldValue, Record, json_kind
 from cdk.rest.http.json_path import ANY, matches, path
 from cdk.rest.records.extractor import PAGE, Records
 
@@ -130,7 +130,7 @@ def _put(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValu
         inner = node.get(name, {})
         if type(inner) is not dict:
             raise DecodeError(
-                f"found {type(inner).__name__} at {name!r} of a record, expected an object, for a value of its parent; "
+                f"found {json_kind(inner)} at {name!r} of a record, expected an object, for a value of its parent; "
                 f"choose another `record_path` than {' > '.join(where)}"
             )
         node[name] = node = dict(inner)

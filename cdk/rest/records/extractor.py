@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 from cdk.base.errors import DecodeError
 from cdk.base.suggestions import nearest
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, json_kind
 from cdk.rest.http.json_path import ANY, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
@@ -125,7 +125,7 @@ def objects(values: list[JsonValue], where: tuple[str, ...], request: Request) -
     present: list[JsonValue] = [value for value in values if value is not None]
     if _are_objects(present):
         return CountedRecords(present, len(values))
-    kind = next(type(value).__name__ for value in present if type(value) is not dict)
+    kind = next(json_kind(value) for value in present if type(value) is not dict)
     location = " > ".join(where) or "the top of the body"
     raise DecodeError(f"{request}: found {kind} at {location}, expected objects; check `field_path`")
 

@@ -40,7 +40,7 @@ def test_one_object_is_one_record_and_nothing_is_none() -> None:
     assert records_at(None, (), "") == ()
 
 
-@pytest.mark.parametrize(("found", "kind"), [("text", "str"), ([1], "a list of int")])
+@pytest.mark.parametrize(("found", "kind"), [("text", "a string"), ([1], "a list that begins with a number")])
 def test_what_is_no_record_is_an_error_that_names_the_place(found: Any, kind: str) -> None:
     with pytest.raises(DecodeError, match=rf"GET x: found {kind} at data > items"):
         records_at(found, ("data", "items"), "GET x")

@@ -62,7 +62,7 @@ def test_the_list_in_the_body_is_not_copied() -> None:
 
 @pytest.mark.parametrize("data", ["text", 5, ["x"], [{"a": 1}, 3], [[{"a": 1}]]])
 def test_what_is_no_object_is_an_error(data: Any) -> None:
-    with pytest.raises(DecodeError, match=r"found \w+ at data, expected objects"):
+    with pytest.raises(DecodeError, match=r"found a \w+ at data, expected objects"):
         found({"data": data}, "data")
 
 
@@ -145,7 +145,7 @@ def test_writing_into_one_element_changes_no_other() -> None:
 
 
 def test_a_value_cannot_be_put_into_what_is_no_object() -> None:
-    with pytest.raises(DecodeError, match=r"found int at 'x' of a record"):
+    with pytest.raises(DecodeError, match=r"found a number at 'x' of a record"):
         expanded(Expander(WHERE, parent_fields=((("id",), ("x", "y")),)), PARENT)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.schema_validator import DRAFT_2020_12, SchemaValidator
-from cdk.base.values import JsonObject, JsonValue, canonical
+from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
 from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
 from cdk.declarative.interpolation.template import compile_nested, compile_template
 from cdk.declarative.model.component import Component, Default
@@ -193,7 +193,7 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
         if isinstance(schema, str):
             schema = _parsed(ctx.expression(self, "base_schema").value())
         if not isinstance(schema, dict):
-            raise ManifestError(f"{where}: found {type(schema).__name__}, expected a JSON Schema, which is an object")
+            raise ManifestError(f"{where}: found {json_kind(schema)}, expected a JSON Schema, which is an object")
         try:
             validator = SchemaValidator(schema, default=DRAFT_2020_12)
         except ValueError as error:
@@ -228,18 +228,8 @@ def _mismatch(misfit: "ValidationError") -> str:
         missing = ", ".join(str(name) for name in expected if name not in value)
         return f"{location}found an object without {missing}, expected it to be there"
     limit = expected if isinstance(expected, str | int | float) else canonical(expected)
-    return f"{location}found {_KINDS.get(type(value), 'a value')} that does not fit, expected {rule}: {limit}"
+    return f"{location}found {json_kind(value)} that does not fit, expected {rule}: {limit}"
 
-
-_KINDS: Mapping[type, str] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a text",
-    list: "a list",
-    dict: "an object",
-}
 
 Strategy = Annotated[AnyValidationStrategy, Default("ValidateAdheresToSchema", "CustomValidationStrategy")]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, json_kind
 from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import (
@@ -215,7 +215,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
             for entry in value if isinstance(value, list) else [] if value is None else [value]:
                 name = name_of(entry)
                 if name is None:
-                    problem = f"leads nowhere in a {type(entry).__name__}, expected the name of a field there"
+                    problem = f"leads nowhere in {json_kind(entry)}, expected the name of a field there"
                     raise ManifestError(f"{ctx.where(where, 'key_pointer')}: {problem}")
                 properties[str(name)] = self._field(ctx, entry)
         return properties

@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, json_kind
 from cdk.declarative.components.records.extractors import DpathExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
@@ -219,7 +219,7 @@ class _Api:
         for target in chain.from_iterable(self._target.values(response)):
             if not isinstance(target, str):
                 raise DecodeError(
-                    f"{response.request}: found {type(target).__name__} as a download target, expected text"
+                    f"{response.request}: found {json_kind(target)} as a download target, expected a string"
                 )
             targets.append(target)
         return targets

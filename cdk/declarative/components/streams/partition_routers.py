@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonValue, Record, canonical
+from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.context import BuildContext
@@ -52,8 +52,7 @@ class ListPartitionRouter(AnyPartitionRouter):
         if isinstance(values, str):
             return [values] if values else []
         if not isinstance(values, Sequence):
-            where, kind = ctx.where(self, "values"), "null" if values is None else type(values).__name__
-            raise ManifestError(f"{where}: found {kind}, expected a list of values")
+            raise ManifestError(f"{ctx.where(self, 'values')}: found {json_kind(values)}, expected a list of values")
         return values
 
 

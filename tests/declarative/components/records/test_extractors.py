@@ -149,7 +149,9 @@ def test_elements_that_are_no_objects_become_records_in_any_case() -> None:
     assert made.records == [{"a": 1}, {"value": 5}, {"value": "x"}, {"value": [1]}]
 
 
-@pytest.mark.parametrize(("body", "expected"), [(5, "found int at"), ("oops", "found str at"), ([1], "found int")])
+@pytest.mark.parametrize(
+    ("body", "expected"), [(5, "found a number at"), ("oops", "found a string at"), ([1], "found a number")]
+)
 def test_a_path_to_something_else_than_records_is_named(body: Any, expected: str) -> None:
     api = MockApi()
     api.get("/items").returns(json={"data": body})

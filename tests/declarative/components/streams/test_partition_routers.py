@@ -104,7 +104,7 @@ def test_values_that_are_no_list_are_told() -> None:
     made = run(api(), partition_router={**listed("q"), "values": "{{ 5 }}"})
 
     assert isinstance(made.error, ManifestError)
-    assert "values: found int, expected a list" in str(made.error)
+    assert "values: found a number, expected a list" in str(made.error)
 
 
 def test_several_routers_are_combined_the_last_varying_fastest() -> None:
