@@ -33,7 +33,7 @@ def path(*names: str) -> Extract:
 def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequence[Record]:
     """What lies at a records path, as records: a list as it is, one object as a list of it, nothing as an empty list.
 
-    asked: the request, for the error. Raises DecodeError: something else lies there.
+    source: what errors name, such as the request. Raises DecodeError: something else lies there.
     """
     if value is None:
         return ()

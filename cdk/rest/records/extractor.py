@@ -119,7 +119,7 @@ class FieldExtractor(Extractor):
 
 
 def objects(values: list[JsonValue], where: tuple[str, ...], request: Request) -> Records:
-    """`found` as records, without its nulls. Raises DecodeError: there is something else among them."""
+    """`values` as records, without nulls. Raises DecodeError: there is something else among them."""
     if _are_objects(values):
         return values
     present: list[JsonValue] = [value for value in values if value is not None]
