@@ -23,8 +23,8 @@ class Slot:
     """One slot of a record, as JSON, so that fields of newer kits are carried along.
 
     `kind`, `version`; `since`: the record that last changed it; `digest` of `[kind, version, value]`; `bytes`: the
-    size of the value's canonical text. Then `value`, or `blobs`: the names of the whole value and of patches to it,
-    oldest first, with their `encoding` and `stored`: the sizes of the whole and of all patches together.
+    size of the value's canonical text. Then `value`, or `blobs`: the names of the layers that the value is made of,
+    oldest first, with the `entries` of each, their `encoding`, and `stored`: the sizes of the first and of all others.
     """
 
     json: Mapping[str, Stored]

@@ -1,6 +1,6 @@
 """The log that follows the tables; tasks run in this process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import ConfigError, Json, JsonSchema, Page, Partition, Slice, Stream, StreamState
+from cdk.base.errors import StateError, StateTooLarge
 from cdk.base.task_map import run_inline
 from cdk.base.times.clock import system_clock
 from cdk.engine.read import read
@@ -15,9 +16,11 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state import StateLog, StateRecord
+from cdk.state.layers.layered_map import LayeredMap
+from cdk.state.stored_positions import PartitionEntries
 from cdk.sync.loop import runner as sync_module
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.loop.state_log_mirror import open_log
+from cdk.sync.loop.state_log_mirror import open_log, state_check
 from cdk.sync.settings.pipeline_file import (
     Pipeline,
     ProviderOptions,
@@ -274,3 +277,38 @@ def test_a_secret_in_a_state_is_refused_before_anything_is_written(tmp_path: Pat
     assert lake.table("orders").to_pyarrow_table().num_rows == 0
     kept = [*(root / "_cdk_state").rglob("*.json"), *(root / "_delta_log").iterdir()]
     assert not any(b"2024-01-05" in path.read_bytes() for path in kept)
+
+
+class Shops(Stream):
+    """A partition for each of so many shops."""
+
+    name = "shops"
+    supports_checkpointing = True
+
+    def partitions(self) -> Iterator[Partition]:
+        return (Partition.of(shop=n) for n in range(1_100))
+
+    def read_records(self, slice: Slice) -> Iterator[Json]:
+        yield {"shop": slice.partition["shop"]}
+
+
+def test_the_log_has_the_positions_of_many_partitions_by_their_key(lake: Lake) -> None:
+    assert lake.sync(Shops()).ok
+    value = lake.log.value(lake.records[-1], "stream:shops").value
+
+    assert len(value["state"]["states"]) == 1_100
+    assert value["state"]["states"]['{"shop":7}'] == {"cursor": {"__ab_full_refresh_sync_complete": True}}
+
+
+def test_of_many_partitions_those_that_moved_are_looked_at(lake: Lake) -> None:
+    texts = LayeredMap.of({f'{{"shop":{n}}}': '{"cursor":{"page":1}}' for n in range(1_000)})
+    moved = texts.updated({'{"shop":7}': '{"cursor":{"url":"https://x?key=hunter22"}}'})
+    states = [TableState("incremental", "append", state={"states": PartitionEntries(map)}) for map in (texts, moved)]
+    check = state_check(lake.pipeline(), ["hunter22"])
+    check("shops", states[0])
+
+    with pytest.raises(StateError, match="found a secret of the config"):
+        check("shops", states[1])
+    small = replace(lake, options=lake.options.model_copy(update={"max_checkpoint_state_size": 30_000}))
+    with pytest.raises(StateTooLarge, match="found a state of"):
+        state_check(small.pipeline(), [])("shops", states[0])
