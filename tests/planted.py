@@ -263,6 +263,32 @@ BUGS = [
         "while not (self._interruption.why or self._budgets.exhausted)",
         "while not (self._budgets.exhausted)",
     ),
+    Bug(
+        "a bound of requests holds",
+        "rest/http/metrics",
+        "                if self.unsent <= 0:",
+        "                if self.unsent < 0:",
+    ),
+    Bug(
+        "a task that has died counts with all requests that it was lent",
+        "sync/loop/task_loop",
+        "None if ended.result is None else result.requests",
+        "result.requests",
+    ),
+    Bug(
+        "a task that was begun before sends nothing",
+        "sync/tasks/bundle_task",
+        "if task_attempt() and lent.unsent is not None:",
+        "if False:",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "planning that may send no more is not the end of the plan",
+        "sync/loop/stream_sync",
+        "        except RequestsSpent:",
+        "        except ZeroDivisionError:",
+        "tests/sync/loop/test_task_loop.py",
+    ),
     Bug("a task has no more time than is left", "sync/loop/task_loop", "self._interruption.limited(max(", "float(max("),
     Bug(
         "a task ends at its page when the sync is interrupted",

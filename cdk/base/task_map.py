@@ -1,6 +1,8 @@
 """TaskMap: calls a function with each item of a list, here or on a cluster, and returns the results in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 from cdk.base.errors import TransientError
@@ -14,6 +16,24 @@ class TaskMap(Protocol):
 
     def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
         """Call `work` with each item. Raises TransientError: what runs it was lost."""
+
+
+_attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
+
+
+def task_attempt() -> int:
+    """How often the task that runs here was begun before: it died, or is copied."""
+    return _attempt.get()
+
+
+@contextmanager
+def attempting(attempt: int) -> Iterator[None]:
+    """Let this block be a further attempt of a task."""
+    token = _attempt.set(attempt)
+    try:
+        yield
+    finally:
+        _attempt.reset(token)
 
 
 def run_inline(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 
 import click
 
+LIMIT_REACHED = 124
+"""What timeout(1) ends with: the time was up, or the requests were used up."""
+
 
 class Unexpected(click.ClickException):
     """Ends a command with an error that is none of the kit's, and with its traceback: without secrets."""

@@ -128,6 +128,18 @@ def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None
         raise click.BadParameter(f"found {value!r}, {error}") from error
 
 
+max_duration_option = click.option(
+    "--max-duration",
+    metavar="DURATION",
+    callback=parse_duration,
+    help="Read for so long, such as 10m; the next run goes on there.",
+)
+max_requests_option = click.option(
+    "--max-requests",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Send at most N requests; the next run goes on there.",
+)
 config_option = _file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
 catalog_option = _file_option("--catalog", "The streams to read, as JSON. Default: all.")
 state_option = _file_option("--state", "The state of an earlier read, or that read's whole output.")

@@ -68,7 +68,7 @@ class Progress:
         self._rows[stream].state = blob
         self._draw()
 
-    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
+    def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None:
         row = self._rows[stream]
         row.ended = self._clock()
         row.error = None if error is None else self._mask(error_text(error))

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
+from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import one_run
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
@@ -67,8 +68,8 @@ class Watch(Protocol):
     def state(self, stream: StreamDescriptor, blob: JsonValue) -> None:
         """A state has been written."""
 
-    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None:
-        """The stream is read, or has failed."""
+    def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None:
+        """The stream is read, has failed or is interrupted."""
 
 
 class Unwatched:
@@ -77,7 +78,7 @@ class Unwatched:
     def started(self, stream: StreamDescriptor) -> None: ...
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
     def state(self, stream: StreamDescriptor, blob: JsonValue) -> None: ...
-    def ended(self, stream: StreamDescriptor, error: Exception | None) -> None: ...
+    def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None: ...
 
 
 def run_read(
@@ -91,6 +92,7 @@ def run_read(
     mask: Mask = str,
     leaks: SecretCheck | None = None,
     watch: Watch | None = None,
+    interruption: Interruption | None = None,
 ) -> None:
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
 
@@ -98,12 +100,13 @@ def run_read(
     come after all records they cover, and COMPLETE, before which there is always a state that counts the last records:
     the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
     the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
+    interruption: ends the read after the next state; the stream is INCOMPLETE, and those after it are not begun.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
-    Raises StreamsFailed after the last stream, when any has failed.
+    Raises StreamsFailed after the last stream, when any has failed. Interrupted: before its end.
     """
     with one_run():
-        out = _Out(write, clock, leaks or SecretCheck(), watch or Unwatched())
+        out = _Out(write, clock, leaks or SecretCheck(), watch or Unwatched(), interruption or Interruption())
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -119,19 +122,29 @@ def _read_all(
     offered = {StreamDescriptor(name=stream.name, namespace=stream.namespace): stream for stream in streams}
     states = _restore(catalog, offered, manager)
     failures: dict[StreamDescriptor, Exception] = {}
+    interrupted: Interrupted | None = None
     for configured in catalog.streams:
+        if why := out.interruption.why:
+            interrupted = interrupted or Interrupted(why)
+        if interrupted is not None:
+            break
         descriptor = configured.stream.descriptor
         out.watch.started(descriptor)
         try:
             stream = _find(configured, offered)
             _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute)
+        except Interrupted as end:
+            interrupted = end
+            out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
         except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
             failures[descriptor] = error
             out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
             out.write(error_line(error, out.clock(), mask=mask, stream=descriptor))
-        out.watch.ended(descriptor, failures.get(descriptor))
+        out.watch.ended(descriptor, interrupted or failures.get(descriptor))
     if failures:
         raise StreamsFailed(failures)
+    if interrupted is not None:
+        raise interrupted
 
 
 class _Out(NamedTuple):
@@ -141,6 +154,7 @@ class _Out(NamedTuple):
     clock: Clock
     leaks: SecretCheck
     watch: Watch
+    interruption: Interruption
 
 
 class _StreamRun:
@@ -155,19 +169,24 @@ class _StreamRun:
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
         self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
-        self._pace = CheckpointThrottle(out.clock)
+        self._pace, self._interruption = CheckpointThrottle(out.clock), out.interruption
         self._running = False
         self._count = 0
 
     def run(self, state: StreamState, execute: Executor) -> None:
-        """Read the stream from `state` to its end. Raises what reading raises, after the state that could be saved."""
+        """Read the stream from `state` to its end.
+
+        Raises what reading raises, and Interrupted, after the state that could be saved.
+        """
         self._say(AirbyteStreamStatus.STARTED)
         try:
-            for item in read(self._stream, state, execute, self._pace.due):
+            for item in read(self._stream, state, execute, self._due):
                 match item:
                     case StreamState():
                         state = item
                         self._save(self._manager.checkpoint(self._stream, state))
+                        if why := self._interruption.why:
+                            raise Interrupted(why)
                     case page:
                         self._records(page)
         finally:
@@ -176,6 +195,9 @@ class _StreamRun:
                 last = self._manager.create_state_message(self._descriptor.name, self._descriptor.namespace)
             self._save(last)
         self._say(AirbyteStreamStatus.COMPLETE)
+
+    def _due(self) -> bool:
+        return bool(self._interruption.why) or self._pace.due()
 
     def _records(self, page: Sequence[Record]) -> None:
         if not self._running:

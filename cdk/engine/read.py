@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning, logger
+from cdk.base.process.interruption import Interrupted
 from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
@@ -32,9 +33,9 @@ def read(
 ) -> Generator[Sequence[Record] | StreamState]:
     """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
 
-    The last item of a read that changed anything is its final state. When reading fails, the state of what came
-    before is given first, then the error is raised. A slice that the source will never give (a FatalError) fails the
-    stream too, but the slices after it are read first: the state keeps it open.
+    The last item of a read that changed anything is its final state. When reading fails, or is interrupted, the state
+    of what came before is given first, then the error is raised. A slice that the source will never give (a FatalError)
+    fails the stream too, but the slices after it are read first: the state keeps it open.
     """
     reader = stream.checkpoint_reader(state)
     failures: list[FatalError] = []
@@ -51,7 +52,7 @@ def read(
                     reader.observe(slice, page.position, page.edge)
                     if due() and (checkpoint := reader.get_checkpoint()) is not None:
                         yield checkpoint
-    except Exception:
+    except (Exception, Interrupted):
         if (checkpoint := reader.get_checkpoint()) is not None:
             yield checkpoint
         raise

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -21,6 +21,7 @@ from cdk import (
     StateMixin,
     Stream,
 )
+from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.secret_masking import Secrets
 from cdk.engine.executors import Executor, serial, threads
 from cdk.engine.protocol_read import StreamsFailed, run_read
@@ -36,6 +37,7 @@ from cdk.protocol import (
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from tests.samples import STREAMS, Orders, Plain, Users
+from tests.sync.loop.simulated_tasks import Clock
 
 NOW = datetime(2024, 1, 5, tzinfo=UTC)
 
@@ -106,6 +108,45 @@ class Broken(Users):
         if token == {"page": 2}:
             raise self.error
         return super().read_page(slice, token)
+
+
+@pytest.mark.parametrize("execute", [serial, threads(3)])
+def test_a_read_whose_time_is_up_ends_with_its_next_state_and_begins_no_other_stream(execute: Executor) -> None:
+    clock = Clock()
+    interruption = Interruption(timedelta(seconds=1), clock)
+
+    class Timed(Users):
+        def read_page(self, slice: Slice, token: Json) -> Page:
+            clock.now = 1
+            return super().read_page(slice, token)
+
+    lines = Lines()
+    streams = [Timed(), Plain()]
+    with pytest.raises(Interrupted, match="max_duration"):
+        run_read(
+            streams,
+            catalog(*(stream.name for stream in streams)),
+            ConnectorStateManager(),
+            lines,
+            execute=execute,
+            clock=lambda: NOW,
+            interruption=interruption,
+        )
+
+    assert lines.story == ["STARTED", "RUNNING", 3, ({"page": 1}, 3.0), "INCOMPLETE"]
+
+
+def test_a_stream_that_failed_is_told_where_the_read_is_interrupted_later() -> None:
+    class Spent(Users):
+        def read_page(self, slice: Slice, token: Json) -> Page:
+            if token == {"page": 2}:
+                raise Interrupted("max_requests")
+            return super().read_page(slice, token)
+
+    lines, streams = Lines(), [Broken(), Spent(), Plain()]
+    with pytest.raises(StreamsFailed):
+        run_read(streams, catalog(*(one.name for one in streams)), ConnectorStateManager(), lines, clock=lambda: NOW)
+    assert lines.story[-7:] == ["STARTED", "RUNNING", 3, ({"page": 1}, 3.0), 3, ({"page": 2}, 3.0), "INCOMPLETE"]
 
 
 def test_a_full_refresh_tells_its_story() -> None:

@@ -7,8 +7,17 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-MAX_DURATION = "max_duration"
+MAX_DURATION, MAX_REQUESTS = "max_duration", "max_requests"
 _FLAG = "interrupted"
+
+
+class Interrupted(BaseException):
+    """Reading ends before its end, and its last checkpoint counts. No Exception: nobody may take it for an error."""
+
+    def __init__(self, why: str) -> None:
+        """why: as an Interruption has it."""
+        super().__init__(why)
+        self.why = why
 
 
 class Interruption:

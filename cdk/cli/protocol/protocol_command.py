@@ -8,7 +8,10 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 
 from cdk.base.errors import ConnectorExit
+from cdk.base.logs import logger
+from cdk.base.process.interruption import Interrupted
 from cdk.base.run import one_run
+from cdk.cli.command_errors import LIMIT_REACHED
 from cdk.cli.output import Output, ReaderGone
 from cdk.cli.protocol.log_messages import logging_to, say_failure
 from cdk.protocol import error_text
@@ -20,7 +23,8 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
     """Run `command` with the output of this process and return the exit code.
 
     0: it returned. 1: it raised, which is said as a FATAL log line and an error; or the reader of the output went
-    away, of which nothing is said. 128 + n: signal n (Ctrl-C, a polite kill) ended it between two lines.
+    away, of which nothing is said. 124: a limit of the read was reached. 128 + n: signal n (Ctrl-C, a polite kill)
+    ended it between two lines.
     """
     output = Output()
     caught: list[int] = []
@@ -35,6 +39,9 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
             command(output)
         except ReaderGone:
             return FAILED
+        except Interrupted as end:
+            logger.warning("interrupted by %s: the last state says where the next read goes on", end.why)
+            return LIMIT_REACHED
         except KeyboardInterrupt:
             return 128 + (caught[0] if caught else signal.SIGINT)
         except SystemExit as error:

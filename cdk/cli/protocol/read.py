@@ -2,10 +2,12 @@
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 
 import click
 
+from cdk.base.process.interruption import Interruption
 from cdk.base.process.tuning import rare_collections
 from cdk.base.secret_masking import secret_values
 from cdk.cli.config_file import load_config
@@ -14,6 +16,8 @@ from cdk.cli.options import (
     catalog_option,
     config_option,
     debug_option,
+    max_duration_option,
+    max_requests_option,
     state_option,
     with_egress,
     with_source,
@@ -40,6 +44,8 @@ from cdk.state.manager import ConnectorStateManager
     type=click.IntRange(min=1),
     help="How many slices to read at once. Default: what the manifest says, else 1.",
 )
+@max_duration_option
+@max_requests_option
 @with_egress
 @debug_option
 def read(
@@ -49,6 +55,8 @@ def read(
     catalog: Path | None,
     state: Path | None,
     concurrency: int | None,
+    max_duration: timedelta | None,
+    max_requests: int | None,
     debug: bool,
 ) -> int:
     """Read the streams of a catalog, going on from a state, and print their records and states."""
@@ -71,9 +79,21 @@ def read(
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
+                interruption=interruption,
             )
 
-    return run_protocol_command(say, debug=debug)
+    interruption = Interruption(max_duration)
+    with _leasing(max_requests):
+        return run_protocol_command(say, debug=debug)
+
+
+def _leasing(most: int | None) -> AbstractContextManager[object]:
+    """Let no more requests be sent than that."""
+    if most is None:
+        return nullcontext()
+    from cdk.rest.http.metrics import RequestLease, leasing  # noqa: PLC0415 - connectors without it start faster
+
+    return leasing(RequestLease(most))
 
 
 def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:

@@ -18,7 +18,8 @@ from cdk.cli.options import (
     connector_option,
     custom_code_option,
     manifest_option,
-    parse_duration,
+    max_duration_option,
+    max_requests_option,
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
@@ -59,12 +60,8 @@ from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
     help="Show what would be read, with the first N records of each stream; write nothing.",
 )
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
-@click.option(
-    "--max-duration",
-    metavar="DURATION",
-    callback=parse_duration,
-    help="Read for so long, such as 10m; the next sync goes on there.",
-)
+@max_duration_option
+@max_requests_option
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_egress
@@ -85,6 +82,7 @@ def sync(
     preview: int | None,
     force: bool,
     max_duration: timedelta | None,
+    max_requests: int | None,
     no_progress: bool,
     quiet: bool,
 ) -> int:
@@ -107,8 +105,8 @@ def sync(
         source.events = events
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
-        if max_duration is not None:
-            settings = settings.model_copy(update={"max_duration": max_duration})
+        limits = {"max_duration": max_duration, "max_requests": max_requests}
+        settings = settings.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
         if dry or preview is not None or settings.state.ignore_new_state:
             sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())

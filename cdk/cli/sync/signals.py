@@ -10,16 +10,13 @@ import click
 
 from cdk.base.errors import CdkError, StateConflict
 from cdk.base.secret_masking import Secrets
-from cdk.cli.command_errors import Busy, Unexpected
+from cdk.cli.command_errors import LIMIT_REACHED, Busy, Unexpected
 from cdk.cli.protocol.protocol_command import handling
 from cdk.cli.sync.display import Display
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 
 CTRL_C = "Ctrl-C"
-LIMIT_REACHED = 124
-"""What timeout(1) ends with: the time was up, or the requests were used up."""
-
 _STDERR = 2
 
 

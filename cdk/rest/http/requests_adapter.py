@@ -22,7 +22,7 @@ from cdk.base.values import Json
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.egress_pools import timed_pools
 from cdk.rest.http.messages import Headers, Request, Response
-from cdk.rest.http.metrics import current_metrics
+from cdk.rest.http.metrics import current_lease, current_metrics
 from cdk.rest.http.origin import origin
 from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, joined
 
@@ -63,7 +63,11 @@ class Connections:
         self._proxies: dict[str, dict[str, str]] = {}
 
     def send(self, request: Request) -> Response:
-        """Send `request` as it is, without following redirects, and read the whole response unless it is a stream."""
+        """Send `request` as it is, without following redirects, and read the whole response unless it is a stream.
+
+        Raises RequestsSpent: no more may be sent here.
+        """
+        current_lease().count()
         try:
             prepared = _prepared(request)
             raw = self._adapter.send(

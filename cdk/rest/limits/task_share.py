@@ -64,6 +64,8 @@ class TaskShare:
     """What is known of these lanes, by budget."""
     before: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The calls that had been made on any lane when the lanes were divided, by budget."""
+    requests: int | None = None
+    """How many requests it may send in all; None: any number."""
 
     def part(self, total: int) -> int:
         """This task's part of a whole number: the parts of all lanes are the whole, and differ by one at most."""

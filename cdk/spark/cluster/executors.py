@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
 from cdk.base.process.tuning import rare_collections, spare_pandas
 from cdk.base.run import current_run, part_of
-from cdk.base.task_map import Item, Result
+from cdk.base.task_map import Item, Result, attempting
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.spark.cluster.session import open_session, ship
@@ -66,7 +66,8 @@ def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence
     run = current_run().id
 
     def task(item: bytes) -> bytes:
-        with part_of(run):
+        context = TaskContext.get()
+        with part_of(run), attempting(0 if context is None else context.attemptNumber()):
             argument = pickle.loads(item)  # noqa: S301 - our own driver wrote it
             spare_pandas()
             with rare_collections():

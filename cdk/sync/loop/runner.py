@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
-from cdk.base.process.interruption import Interruption
+from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.tuning import rare_collections, spare_pandas
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
@@ -23,7 +23,7 @@ from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
-from cdk.rest.http.metrics import counting
+from cdk.rest.http.metrics import RequestLease, RequestsSpent, counting, leasing
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Preview, previews
@@ -55,7 +55,8 @@ class SyncResult:
     @property
     def ok(self) -> bool:
         """Whether every stream was read to its end, now or before."""
-        return all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
+        done = all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
+        return done and not self.run.interrupted
 
     def to_json(self) -> Report:
         """The report of the run (docs/reference/run-report.md), the config's secrets masked."""
@@ -116,9 +117,13 @@ class SyncRunner:
         """
         self._interruption = Interruption(self._pipeline.max_duration)
         spare_pandas()
-        with self._one_run() as tokens, counting(self._facts.http), rare_collections():
+        requests = RequestLease(self._pipeline.max_requests)
+        with self._one_run() as tokens, counting(self._facts.http), leasing(requests), rare_collections():
             try:
                 self._run()
+            except RequestsSpent:
+                # Not even the streams are known.
+                self._facts = replace(self._facts, interrupted=MAX_REQUESTS)
             finally:
                 tokens.flush()
                 self._write_traces()
@@ -256,7 +261,7 @@ class SyncRunner:
                         self._facts = replace(self._facts, readers=loop.readers)
                         loop.read_all()
                         if any(run.report.status is Status.INTERRUPTED for run in runs):
-                            self._facts = replace(self._facts, interrupted=self._interruption.why)
+                            self._facts = replace(self._facts, interrupted=self._interruption.why or MAX_REQUESTS)
                 crash_point("done")
             if self._windows is not None:
                 done = {

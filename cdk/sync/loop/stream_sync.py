@@ -18,7 +18,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
-from cdk.rest.http.metrics import HttpMetrics, counting
+from cdk.rest.http.metrics import HttpMetrics, RequestsSpent, counting
 from cdk.state.slice import Slice
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
@@ -190,6 +190,10 @@ class StreamSync:
         try:
             with self._planning():
                 return planning()
+        except RequestsSpent:
+            # What it was planning is lost with it: nobody may take it for the end.
+            self.report = replace(self.report, status=Status.INTERRUPTED)
+            return None
         except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
             self.fail(Failure.of(error))
             return None

@@ -13,7 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from cdk.base.process.crash_points import crash_point
-from cdk.base.process.interruption import Interruption
+from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.run import current_run
 from cdk.base.task_map import TaskLost
 from cdk.base.values import FieldValue
@@ -22,6 +22,7 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import as_folder
 from cdk.rest.auth.tokens import IssuedToken, run_tokens
 from cdk.rest.http.activity import activities
+from cdk.rest.http.metrics import RequestsSpent
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
 from cdk.state.slice import Slice
@@ -131,14 +132,14 @@ class TaskLoop:
     def _step(self) -> None:
         """Plan, start the tasks that can run, and take over what came until the next commit is due; then commit."""
         planning = False
-        if not self._interruption.why:
+        if not (self._interruption.why or self._budgets.requests_spent):
             with self._budgets.planning():
                 planning = self._bundles.plan(_PLANNING)
         self._join()
         while not (self._interruption.why or self._budgets.exhausted) and (bundle := self._bundles.next()) is not None:
             self._start(bundle)
         if not self._running:
-            if self._interruption.why:
+            if self._interruption.why or self._budgets.requests_spent:
                 self._commit_interrupted()
             else:
                 # Only a commit finds out whether there is more.
@@ -211,6 +212,8 @@ class TaskLoop:
         for n in sorted({piece.target for piece in bundle.slices}):
             try:
                 tokens |= self._runs[n].access_tokens(seconds)
+            except RequestsSpent:
+                self._runs[n].interrupt()
             except Exception as error:  # noqa: BLE001 - it fails this stream and no other
                 self._runs[n].fail(Failure.of(error))
         return tokens
@@ -220,7 +223,7 @@ class TaskLoop:
         crash_point("task_ended")
         task = self._running.pop(ended.number)
         result = ended.result or BundleResult()
-        self._budgets.release(task.share, result.spent)
+        self._budgets.release(task.share, result.spent, None if ended.result is None else result.requests)
         self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started)
         self.readers.add(task.workers, result.progress)
         match ended.error:
@@ -290,6 +293,7 @@ class TaskLoop:
 
     def _commit_interrupted(self) -> None:
         """Commit what is covered, and end the streams that it does not complete."""
+        self._interruption.request(self._interruption.why or MAX_REQUESTS)
         for run in self._runs:
             run.interrupt()
         self._commit()

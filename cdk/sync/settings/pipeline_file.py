@@ -212,6 +212,7 @@ class Pipeline(_Part):
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
     concurrency: slices read at once, over all machines.
     max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync goes on there.
+    max_requests: how many requests it may send, likewise.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
     """
 
@@ -224,6 +225,7 @@ class Pipeline(_Part):
     checkpoint_interval: Duration = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
     max_duration: Duration | None = None
+    max_requests: Annotated[int, Field(ge=1)] | None = None
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None

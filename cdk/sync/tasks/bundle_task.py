@@ -15,12 +15,13 @@ import pyarrow as pa
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
 from cdk.base.run import current_run
+from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
-from cdk.rest.http.metrics import counting
+from cdk.rest.http.metrics import RequestLease, RequestsSpent, counting, leasing
 from cdk.rest.limits.task_share import BudgetUsage, TaskShare, sharing
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
@@ -40,6 +41,8 @@ class BundleResult:
     """Undeclared fields that got columns in those files, or wider ones, see RecordBatchBuilder."""
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
     """Its calls, by budget."""
+    requests: int = 0
+    """Those that it sent."""
     tokens: Findings = field(default_factory=Findings)
     """What it found out of its access tokens."""
     vanished: str = ""
@@ -70,9 +73,13 @@ def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
     """Read slices with the job's part of what is shared. Runs in a task."""
     job, pieces = work
     current_run().own(Interruption).follow(job.live)
-    with sharing(job.share) as ledger, holding(job.tokens) as held, activities().task(job.live):
+    lent = RequestLease(job.share.requests)
+    if task_attempt() and lent.unsent is not None:
+        # What the first attempt has sent, nobody knows.
+        return BundleResult(requests=lent.unsent)
+    with sharing(job.share) as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
-    result.spent, result.tokens = ledger.spent(), held.findings
+    result.spent, result.requests, result.tokens = ledger.spent(), lent.sent, held.findings
     crash_point("files_written")
     return result
 
@@ -152,7 +159,7 @@ def _read(
     """The pages of a slice until the task's time is spent; an error of the source ends this slice and no other.
 
     A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
-    One whose access token has ended goes on in another task.
+    One whose access token has ended, or whose task may send no more requests, goes on in another task.
     """
     item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
@@ -172,7 +179,7 @@ def _read(
                 yield page
                 if item.broken or (isinstance(page.position, Checkpoint) and until.spent and not uncut):
                     return
-    except TokenEnded:
+    except (TokenEnded, RequestsSpent):
         return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         item.progress.failure = Failure.of(error)

@@ -174,6 +174,70 @@ def test_a_sync_whose_time_is_up_ends_with_a_code_of_its_own(cli: CommandLine, t
     assert (report["status"], report["interrupted"]) == ("interrupted", "max_duration")
 
 
+class Counted(ThreadingHTTPServer):
+    """Five pages of a record each. asked: how often one was asked for."""
+
+    daemon_threads = True
+    asked = 0
+
+
+class Pages(QuietHandler):
+    server: Counted
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        self.server.asked += 1
+        page = int(self.path.rpartition("=")[2]) if "=" in self.path else 1
+        self.answer(200, json.dumps({"data": [{"n": page}] if page <= 5 else []}).encode())
+
+
+LIMITED = """
+from cdk.rest import HttpStream, PageNumber
+
+
+class Numbers(HttpStream):
+    url_base = "{address}"
+    records_path = ("data",)
+    paginator = PageNumber()
+    schema = {{"type": "object", "properties": {{"n": {{"type": "integer"}}}}}}
+
+    def path(self, slice):
+        return "/numbers"
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("session")
+def test_no_more_requests_are_sent_than_a_sync_may(cli: CommandLine, tmp_path: Path) -> None:
+    with answering(Counted(("127.0.0.1", 0), Pages)) as server:
+        put(tmp_path, "")
+        (tmp_path / "numbers_api.py").write_text(LIMITED.format(address=f"http://127.0.0.1:{server.server_port}"))
+        limited = cli("sync", "pipeline.yaml", "--max-requests", "3", "--report", "report.json")
+        report, asked, landed = json.loads((tmp_path / "report.json").read_text()), server.asked, rows(tmp_path)
+        rest = cli("sync", "pipeline.yaml")
+
+    assert (limited.code, asked, landed) == (124, 3, [1, 2, 3])
+    assert (report["status"], report["interrupted"], report["http"]["requests"]) == ("interrupted", "max_requests", 3)
+    assert rest.code == 0
+    assert (server.asked, rows(tmp_path)) == (6, [1, 2, 3, 4, 5])
+
+
+def test_a_read_ends_at_its_limit_with_the_state_of_what_it_gave(cli: CommandLine, tmp_path: Path) -> None:
+    with answering(Counted(("127.0.0.1", 0), Pages)) as server:
+        (tmp_path / "numbers_api.py").write_text(LIMITED.format(address=f"http://127.0.0.1:{server.server_port}"))
+        read = ("read", "--connector", "numbers_api.py")
+        first = cli(*read, "--max-requests", "3")
+        (tmp_path / "first.jsonl").write_text("\n".join(first.lines))
+        rest = cli(*read, "--state", "first.jsonl")
+        late = cli(*read, "--max-duration", "0s")
+
+    assert (first.code, [record["record"]["data"]["n"] for record in first.of_type("RECORD")]) == (124, [1, 2, 3])
+    assert "interrupted by max_requests" in first.of_type("LOG")[-1]["log"]["message"]
+    statuses = [m["trace"]["stream_status"]["status"] for m in first.of_type("TRACE")]
+    assert statuses == ["STARTED", "RUNNING", "INCOMPLETE"]
+    assert (rest.code, [record["record"]["data"]["n"] for record in rest.of_type("RECORD")]) == (0, [4, 5])
+    assert (late.code, late.of_type("RECORD")) == (124, [])
+
+
 def test_a_duration_that_is_none_is_refused(cli: CommandLine) -> None:
     ran = cli("sync", "pipeline.yaml", "--max-duration", "soon")
 

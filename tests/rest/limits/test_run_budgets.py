@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cdk.rest.http.metrics import RequestLease, leasing
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskBudgets, TaskShare, task_budgets
 from tests.rest.api import NOON, Time
@@ -48,6 +49,18 @@ def test_planning_that_calls_nothing_leaves_all_to_the_tasks() -> None:
     plan(budgets, 0)
 
     assert [calls(budgets.lease(idle, last=False), 4)[0] for idle in (2, 1)] == [[0, 0, 0, 10], [0, 0, 0, 10]]
+
+
+def test_tasks_are_lent_half_of_the_requests_that_are_left_and_the_last_one_all() -> None:
+    with leasing(RequestLease(400)) as lease:
+        budgets = RunBudgets(3, BudgetAllocator(Time().clock))
+    first, last = budgets.lease(2, last=False), budgets.lease(1, last=True)
+
+    assert (first.requests, last.requests, budgets.requests_spent, budgets.exhausted) == (100, 300, True, True)
+    budgets.release(first, {}, 40)
+    assert (lease.unsent, budgets.exhausted) == (60, False)
+    budgets.release(last, {}, None)
+    assert lease.unsent == 60
 
 
 def test_the_next_sync_of_the_process_knows_what_this_one_has_spent() -> None:

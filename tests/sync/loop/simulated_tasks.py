@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
-from cdk.base.task_map import TaskLost, TaskMap, run_inline
+from cdk.base.task_map import TaskLost, TaskMap, attempting, run_inline
 from cdk.sync.tasks.bundle_task import BundleJob
 from cdk.sync.tasks.cluster_start import ClusterStart
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
@@ -71,7 +71,8 @@ class SimulatedTasks:
     def _ended(self, number: int, call: Call) -> EndedTask:
         inline = InlineTasks()
         if self._chances.below(5) == 1:
-            inline.start(number, call)  # a copy, whose result nobody gets
+            with attempting(1):
+                inline.start(number, call)  # a copy, whose result nobody gets
             inline.ended(None)
         inline.start(number, call)
         (ended,) = inline.ended(None)

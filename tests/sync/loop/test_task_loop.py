@@ -24,6 +24,7 @@ from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
+from cdk.rest.http.metrics import RequestLease, current_lease, leasing
 from cdk.state.window import Window
 from cdk.sync.loop.bundles import BundleKind
 from cdk.sync.loop.stream_sync import StreamSync
@@ -428,18 +429,18 @@ def test_a_sync_whose_time_is_up_commits_what_is_covered_and_the_next_goes_on_th
 
     def read(longest: timedelta | None) -> StreamSync:
         with RunScope(shared={Interruption: Interruption(longest, clock)}).working():
-            watched = Timed(tmp_path, Parts(clock, 20, seconds=1), clock, concurrency=2)
+            watched = Timed(tmp_path, Pages(clock, 1000), clock)
             watched.read_all()
         return watched.run
 
-    first = read(timedelta(seconds=13))
-    assert max(ends) == 13
+    first = read(timedelta(seconds=2.5))
+    assert set(ends) == {2.5}
     second = read(None)
 
     assert first.report.status is Status.INTERRUPTED
-    assert 0 < first.report.written == first.saved.records < 20
+    assert 0 < first.report.written == first.saved.records < 1000
     assert (second.report.status, second.report.resumed) == (Status.DONE, True)
-    assert first.report.written + second.report.written == 20
+    assert first.report.written + second.report.written == 1000
 
 
 def test_a_sync_that_is_interrupted_with_nothing_left_to_read_is_done(tmp_path: Path) -> None:
@@ -505,12 +506,21 @@ class Made(PagedStream):
         self.name, self.supports_checkpointing = name, stops
         self._pages, self._late, self._values = pages, late, values
         self.step: Callable[[], None] = lambda: None
+        self.sent = 0
 
     def partitions(self) -> Iterable[Partition]:
-        return [Partition.of(part=n) for n in range(len(self._pages))]
+        for n in range(len(self._pages)):
+            if n % 2:
+                self.send()
+            yield Partition.of(part=n)
+
+    def send(self) -> None:
+        current_lease().count()
+        self.sent += 1
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         self.step()
+        self.send()
         part, page = slice.partition["part"], 0 if token is None else int(token["page"])
         more = {"late": self._values[part % len(self._values)]} if page >= self._late else {}
         records = [{"id": f"{part}/{page}/{n}", **more} for n in range(2)]
@@ -533,15 +543,13 @@ class Killed(BaseException):
 class Mortal(SimulatedTasks):
     """Tasks of a driver that is killed, or interrupted, after so many steps: a page, a start or an end of a task."""
 
-    def __init__(
-        self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int, *, interrupted: bool = False
-    ) -> None:
+    def __init__(self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int, end: str) -> None:
         super().__init__(clock, chances, dies)
-        self._life, self._interrupted, self.interruption = life, interrupted, Interruption()
+        self._life, self._end, self.interruption = life, end, Interruption()
 
     def step(self) -> None:
         self._life -= 1
-        if self._interrupted and self._life == 0:
+        if self._end == "interrupted" and self._life == 0:
             assert self.interruption.request("Ctrl-C")
 
     def start(self, number: int, call: Call, /) -> None:
@@ -553,9 +561,24 @@ class Mortal(SimulatedTasks):
         ended = super().ended(seconds)
         for _ in ended:
             self.step()
-        if not self._interrupted and self._life <= 0:
+        if self._end == "killed" and self._life <= 0:
             raise Killed
         return ended
+
+
+@pytest.mark.parametrize("deaths", [0, 1])
+def test_tasks_that_die_or_are_copied_send_no_more_requests_than_there_are(tmp_path: Path, deaths: int) -> None:
+    clock, died = Clock(), count()
+    stream = Made("a", [4, 4, 4], stops=True, late=9, values=[None])
+    # Each task reads right after its start; it then dies, or a copy of it was there before.
+    chances = Chances([1, 0, 1, 0, 0]) if deaths else Always(1)
+    pool = SimulatedTasks(clock, chances, lambda _: next(died) < deaths)
+    with RunScope(shared={Interruption: Interruption()}).working(), leasing(RequestLease(6)):
+        watched = Watched(tmp_path, stream, clock, pool=pool)
+        watched.read_all()
+
+    assert watched.run.report.status is Status.INTERRUPTED
+    assert stream.sent <= 6
 
 
 MADE = st.builds(
@@ -575,7 +598,7 @@ MADE = st.builds(
     concurrency=st.integers(1, 6),
     interval=st.sampled_from([0, 5, 30]),
     chances=st.lists(st.integers(0, 59), max_size=150),
-    lives=st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=2),
+    lives=st.lists(st.tuples(st.integers(1, 12), st.sampled_from(["killed", "interrupted", "limited"])), max_size=3),
     deaths=st.sets(st.integers(1, 12), max_size=2),
     joins=st.integers(0, 12),
     more=st.integers(0, 4),
@@ -589,7 +612,7 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
     concurrency: int,
     interval: int,
     chances: list[int],
-    lives: list[tuple[int, bool]],
+    lives: list[tuple[int, str]],
     deaths: set[int],
     joins: int,
     more: int,
@@ -606,29 +629,29 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         concurrency=concurrency,
     )
 
-    def sync(life: int, *, interrupted: bool = False) -> list[StreamSync]:
+    def sync(life: int, end: str = "killed") -> list[StreamSync]:
         tables = OpenTables("test")
         plans = [StreamPlan(one, LocalFolder(folder / one.name), "full_refresh", mode) for one in streams]
         runs = [StreamSync(plan, tables, sync="s1") for plan in plans]
-        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life, interrupted=interrupted)
+        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life, end)
         for stream in streams:
-            stream.step = pool.step
-        with RunScope(shared={Interruption: pool.interruption}).working():
-            TaskLoop(pipeline, runs, Workers(pool.spread, tasks, pool=lambda: pool), lambda _: None, clock).read_all()
-
-        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life)
+            stream.step, stream.sent = pool.step, 0
+        requests = RequestLease(life if end == "limited" else None)
         cluster = SimulatedCluster(pool.spread, tasks + more, joins)
         workers = Workers(pool.spread, tasks, pool=lambda: pool, cluster=cluster)
-        loop = TaskLoop(pipeline, runs, workers, lambda _: None, clock)
-        loop.read_all()
+        with RunScope(shared={Interruption: pool.interruption}).working(), leasing(requests):
+            loop = TaskLoop(pipeline, runs, workers, lambda _: None, clock)
+            loop.read_all()
         assert cluster.left != bool(loop.readers.version)
         assert pool.most <= min(concurrency, tasks + more)
         assert (loop.readers.process.tasks + loop.readers.spark.tasks) == pool.started
         return runs
 
-    for life, interrupted in lives:
+    for life, end in lives:
         with suppress(Killed):
-            for run in sync(life, interrupted=interrupted):
+            after = sync(life, end)
+            assert end != "limited" or sum(stream.sent for stream in streams) <= life
+            for run in after:
                 report = run.report
                 assert report.status in {Status.DONE, Status.INTERRUPTED}, report.failure
                 shown = run.table.row_count()
