@@ -20,6 +20,7 @@ from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at, missing_files
 from cdk.lake.storage.folder import Folder
+from cdk.state.stored_positions import PartitionEntries
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -105,9 +106,16 @@ def _restore(subject: Subject) -> Iterator[Finding]:
 def _unreadable_states(subject: Subject) -> Iterator[Finding]:
     for version in _versions(subject.table):
         try:
-            subject.table.load(version)
+            match subject.table.load(version).state:
+                case {"states": PartitionEntries(texts=texts)}:
+                    texts.load()
+                case _:
+                    pass
         except StateError as error:
-            if version != subject.table.rows_state_version:
+            if version == subject.table.rows_state_version:
+                if not subject.lost:
+                    yield Finding(subject.name, str(error))
+            else:
                 text = f"{_state(version)} cannot be rolled back to: {error}"
                 yield Finding(subject.name, text, broken=False)
 

@@ -17,7 +17,8 @@ from cdk.base.values import Json
 from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
-from cdk.lake.admin.verify import orphan_files
+from cdk.lake.admin.table_audit import audit
+from cdk.lake.admin.verify import findings, orphan_files
 from cdk.lake.delta.state_blobs import StateBlobs, number
 from cdk.lake.delta.stream_table import successor
 from cdk.lake.delta.table_state import TableState
@@ -271,3 +272,18 @@ def test_a_layer_that_is_not_as_it_was_written_is_an_error_that_names_it(
     with pytest.raises(kind, match=problem) as caught:
         in_any_order(opened(root).saved.state)  # type: ignore[union-attr] # it was committed
     assert str(caught.value.path).startswith(str(first))
+
+
+def test_verify_looks_into_the_layers_of_all_states(root: Path) -> None:
+    one, cursors = StreamLocation("users", LocalFolder(root)), dict.fromkeys(range(1_200), 0)
+    opened(root).commit(saved(of_many(cursors)))
+    opened(root).commit(saved(of_many({**cursors, 1: 1})))
+    first, second = [path for path in blobs(root) if path.suffix == ".layer"]
+    assert list(findings(one, "shop", {"users": audit(one.root, "users")})) == []
+    flip(-3)(second)
+    (newest,) = findings(one, "shop", {"users": audit(one.root, "users")})
+    flip(-3)(first)
+    both = list(findings(one, "shop", {"users": audit(one.root, "users")}))
+
+    assert (newest.broken, str(second) in newest.text) == (True, True)
+    assert [(finding.broken, str(first) in finding.text) for finding in both] == [(True, True), (False, True)]
