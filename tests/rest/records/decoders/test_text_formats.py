@@ -137,6 +137,32 @@ def test_a_row_with_more_values_than_names_is_an_error() -> None:
         read(CsvRows(), b"a,b\n1,2\n1,2,3\n")
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (b'id,txt\n1,"a\n2,b\n3,c\n', 2),
+        (b'id,txt\n1,"a"\n\n2,"b\n\nc"\n3,"', 7),
+        (b'id,txt\n1,"a ""quoted""', 2),
+        (b'id,"txt', 1),
+    ],
+)
+def test_a_body_that_ends_inside_a_quoted_value_is_an_error(body: bytes, line: int) -> None:
+    with pytest.raises(DecodeError, match=f"ends inside a quoted value of the row from line {line} on;"):
+        read(CsvRows(), body)
+
+
+def test_columns_of_one_name_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    decoder = CsvRows()
+
+    with caplog.at_level(logging.WARNING, "cdk"):
+        assert read(decoder, b"id,amount,amount\n1,10,99\n") == [{"id": "1", "amount": "99"}]
+        assert read(decoder, b"id,amount,amount\n2,20,98\n") == [{"id": "2", "amount": "98"}]
+
+    assert [message.partition(": ")[2] for message in caplog.messages] == [
+        "the first row of the body names several columns 'amount'; only the last of each is read"
+    ]
+
+
 @pytest.mark.parametrize("delimiter", ["||", "", "\\q\\q"])
 def test_a_delimiter_is_one_character(delimiter: str) -> None:
     with pytest.raises(ConfigError, match="expected one character"):
