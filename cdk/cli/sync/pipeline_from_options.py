@@ -18,7 +18,6 @@ from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source
-from cdk.sources.manifests import manifest_source
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name
@@ -74,6 +73,8 @@ def given_pipeline(
     Raises ConfigError and CatalogError naming the option or the file.
     """
     if options.manifest_path is not None:
+        from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
+
         text = str(options.manifest_path)
         source, key = manifest_source(options.manifest_path, trusted=trusted), "manifest"
     else:
