@@ -45,7 +45,7 @@ name: numbers
 source: {connector: numbers_api.py}
 target: {path: tables}
 streams: {numbers: {write_mode: WRITE_MODE}}
-spark: {start: always}
+spark: {start: START}
 """
 # Whoever runs the tests in the background has their children ignore Ctrl-C.
 AT_A_TERMINAL = """
@@ -86,9 +86,9 @@ def api() -> Iterator[Api]:
         state.go_on.set()
 
 
-def put(folder: Path, address: str, write_mode: str = "append") -> None:
+def put(folder: Path, address: str, write_mode: str = "append", start: str = "always") -> None:
     (folder / "numbers_api.py").write_text(CONNECTOR.format(address=address))
-    (folder / "pipeline.yaml").write_text(PIPELINE.replace("WRITE_MODE", write_mode))
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("WRITE_MODE", write_mode).replace("START", start))
 
 
 def sync(folder: Path) -> subprocess.Popen[str]:
@@ -106,13 +106,14 @@ def rows(folder: Path) -> list[int]:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("number", "why", "write_mode"), [(signal.SIGINT, "Ctrl-C", "append"), (signal.SIGTERM, "SIGTERM", "overwrite")]
+    ("number", "why", "write_mode", "start"),
+    [(signal.SIGINT, "Ctrl-C", "append", "always"), (signal.SIGTERM, "SIGTERM", "overwrite", "never")],
 )
 def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
-    tmp_path: Path, number: signal.Signals, why: str, write_mode: str
+    tmp_path: Path, number: signal.Signals, why: str, write_mode: str, start: str
 ) -> None:
     with api() as pages:
-        put(tmp_path, pages.address, write_mode)
+        put(tmp_path, pages.address, write_mode, start)
         with sync(tmp_path) as first:
             try:
                 assert pages.asked.wait(TIMEOUT)
