@@ -28,6 +28,8 @@ class Given:
     properties: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     version: int = 7
+    renames: bool = False
+    """Whether a file has a name that delta-rs spells otherwise."""
 
 
 def _map(kind: Any, ids: Iterator[int]) -> None:
@@ -80,6 +82,7 @@ FEATURES: Mapping[str, Given] = {
     "type widening": _both("typeWidening"),
     "the vacuum protocol check": _both("vacuumProtocolCheck"),
     "Iceberg compatibility": Given(["icebergCompatV2"], properties={"delta.enableIcebergCompatV2": "true"}),
+    "files whose names delta-rs spells otherwise": Given(version=2, renames=True),
     "variant columns": _both("variantType"),
 }
 """One table's worth of each feature, by the names of `cdk.lake.delta.table_guard.FEATURES`."""
@@ -106,6 +109,8 @@ HARMLESS: Mapping[str, Given] = {
 def give(root: Path, given: Given) -> None:
     """Give a table a feature, in a commit of its own. Features that it has already stay."""
     log = _log(root)
+    if given.renames:
+        _rename(root, log)
     meta = next(action["metaData"] for action in reversed(log) if "metaData" in action)
     schema = orjson.loads(meta["schemaString"])
     for column in schema["fields"]:
@@ -126,6 +131,16 @@ def give(root: Path, given: Given) -> None:
         "configuration": {**meta["configuration"], **given.properties},
     }
     _commit(root, [_info("SET TBLPROPERTIES"), {"protocol": protocol}, {"metaData": changed}])
+
+
+def _rename(root: Path, log: Sequence[Action]) -> None:
+    """Have a file written again under a name that its writer does not encode."""
+    removed = {action["remove"]["path"] for action in log if "remove" in action}
+    add = next(action["add"] for action in log if "add" in action and action["add"]["path"] not in removed)
+    name = f"ü-{add['path']}"
+    (root / add["path"]).rename(root / name)
+    moved = {"path": add["path"], "deletionTimestamp": 1, "dataChange": False}
+    _commit(root, [_info("OPTIMIZE"), {"remove": moved}, {"add": {**add, "path": name, "dataChange": False}}])
 
 
 def delete_by_vector(root: Path, rows: Mapping[str, Sequence[int]]) -> None:

@@ -12,6 +12,7 @@ Records = Sequence[tuple[Json, int, int, Json]]
 MERGED, APPENDED = ("Counted", "append_dedup"), ("Counted", "append")
 WHOLE, REPLACED = ("Whole", "append_dedup"), ("Whole", "overwrite")
 THREE: Records = [(0, 1, 0, {}), (1, 1, 0, {}), (2, 1, 0, {})]
+IN_PLACES: Records = [(id, 1, 0, {}) for id in (0, 1, 2, 3, 4) for _ in range(2)]
 NUMBERS: Records = [(0, 1, 0, {"a": 1}), (1, 1, 0, {"a": 2})]
 
 
@@ -88,6 +89,19 @@ def a_first_commit_is_refused_and_somebody_adds_rows(world: Times) -> None:
     world.sync_while_somebody_joins_files(1, ("tasks", 0), vacuum=False)
 
 
+def folders_of_another_writer_are_merged_into(world: Times) -> None:
+    world.begin(MERGED, 0, "place", "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=IN_PLACES, first=5)
+    world.somebody("optimize", 0)
+    world.put(IN_PLACES)
+    world.sync(5)
+
+
+def a_constraint_comes_before_a_generation_with_another_type(world: Times) -> None:
+    begin(world, ("Unresumable", "overwrite"), [(0, 1, 0, {"b": 0.5})])
+    world.put([(0, 1, 0, {"b": True})])
+    world.sync_while_somebody(1, ("tasks", 0), "constrain", 9)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -100,6 +114,8 @@ WORLDS = [
     files_vanish_before_rows_are_counted_that_may_leave,
     files_vanish_while_a_task_writes_others,
     a_first_commit_is_refused_and_somebody_adds_rows,
+    folders_of_another_writer_are_merged_into,
+    a_constraint_comes_before_a_generation_with_another_type,
 ]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, write_deltalake
@@ -48,7 +49,10 @@ OWN: Mapping[str, Json] = {
     "id": {"type": "integer"},
     "at": {"type": "string"},
     "part": {"type": "integer"},
+    "place": {"type": "string"},
 }
+PLACES = ("New York", "a/b%20c=ü", "x", None)
+"""Values of a column that may divide the table: the folders of other writers spell them in ways of their own."""
 IDS = st.sampled_from([0, 1, 2, 3, 4, 0, 1, None, MISSING, "A7", 1.5])
 VALUES = st.sampled_from([None, 1, 2**40, 0.5, "x", True, {"a": 1}])
 FIELDS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2)
@@ -171,7 +175,7 @@ class Times(RuleBasedStateMachine):
     @initialize(
         mode=st.sampled_from(MODES),
         interval=st.sampled_from([0, 30]),
-        by=st.sampled_from([None, None, "part", "n"]),
+        by=st.sampled_from([None, None, "part", "n", "place"]),
         policy=st.sampled_from(["evolve", "evolve", "freeze", "discard"]),
         more=st.sampled_from(["", "", "history", "history", "soft", "hard", "report", "history hard"]),
         limits=st.sampled_from([DEFAULT_LIMITS, EACH_ROW, OPEN]),
@@ -225,7 +229,8 @@ class Times(RuleBasedStateMachine):
         # The rest of a cut sync does not ask for a window again that was over and read to its end.
         past = 24 if self.stream in {"Dated", "DatedParts"} and not self._uncut else 0
         for id, hours, form, fields in records:
-            self.server.put(id, fields, max(hours, past), form)
+            place = {"place": PLACES[crc32(repr(id).encode()) % len(PLACES)]}
+            self.server.put(id, {**fields, **place}, max(hours, past), form)
 
     # Pages have to be the same when a cut sync goes on, that of the stream beside, too.
     @precondition(lambda self: self.whole and self._uncut and not self.beside and len(self.server.present) > 1)

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
+from cdk.lake.parquet.table_files import unnamable_files
 from cdk.lake.storage.folder import Folder
 
 
@@ -59,12 +60,13 @@ class _Field(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log says about a table. fields: each field by its path, at any depth."""
+    """What the log says about a table. fields: each field by its path, at any depth. unnamable: such files."""
 
     features: frozenset[str]
     writer: int
     properties: Mapping[str, str]
     fields: Mapping[str, _Field]
+    unnamable: Sequence[str]
 
     def enabled(self, name: str) -> bool:
         return self.properties.get(name, "").lower() == "true"
@@ -211,6 +213,13 @@ FEATURES = (
     _unwritable("type widening", "typeWidening", "typeWidening-preview"),
     _unwritable("the vacuum protocol check", "vacuumProtocolCheck"),
     _unwritable("Iceberg compatibility", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+    Feature(
+        "files whose names delta-rs spells otherwise",
+        dict.fromkeys([Use.APPEND, Use.HISTORY, Use.GAIN], Way.FILES),
+        "they would stay, and their rows be there twice",
+        "use append, or have the engine that wrote them write them again under names of plain letters",
+        look=lambda log: f"{len(log.unnamable)}, such as {log.unnamable[0]}" if log.unnamable else "",
+    ),
     Feature("variant columns", _NONE, "the kit cannot write them", names=("variantType", "variantType-preview")),
 )
 """Each feature that is known, as `docs/reference/table-features.md` shows them."""
@@ -338,6 +347,7 @@ def _log(handle: DeltaTable) -> _Log:
         protocol.min_writer_version,
         dict(handle.metadata().configuration),
         dict(_fields(fields, "")),
+        unnamable_files(handle),
     )
 
 

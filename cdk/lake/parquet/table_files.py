@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Required, TypeAlias, TypedDict
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import orjson
 import pyarrow as pa
@@ -17,6 +17,11 @@ from cdk.base.values import JsonValue
 from cdk.lake.parquet.partitioning import Texts, text_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+
+_AS_THEY_ARE = "!$&'()+,-./:;=@_~"
+"""Characters besides letters and digits that delta-rs 1.6 does not encode where it writes a path into the log."""
+_ODD = r"[^A-Za-z0-9!$&'()+,\-./:;=@_~]"
+"""Finds the others."""
 
 Bound: TypeAlias = int | str | date | None
 """A bound of a column's values; None where the log has none, or none that can be compared."""
@@ -226,6 +231,18 @@ def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
     )
 
 
+def unnamable_files(handle: DeltaTable) -> list[str]:
+    """The files, as the log spells them, that no commit through delta-rs can remove.
+
+    delta-rs 1.6 decodes a path, spells it in its own way where it removes the file, and looks for what is removed by
+    the spelling: a file of a writer that spells otherwise stays. Its own DELETE, MERGE and overwrite leave it, too.
+    """
+    # Not `pa.table`: it imports pandas, for a quarter of a second.
+    paths = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()["path"]
+    odd = paths.filter(pc.match_substring_regex(paths, _ODD)).to_pylist()
+    return [path for path in odd if quote(unquote(path), safe=_AS_THEY_ARE) != path]
+
+
 def file_actions(
     add: Sequence[DataFile],
     remove: Sequence[TableFile],
@@ -248,7 +265,8 @@ def file_actions(
     removed = int(now.timestamp() * 1000)
     return [
         *actions,
-        *(RemoveAction(file.path, rows_change, removed, file.size, dict(file.partition)) for file in remove),
+        # Given as the log spells it, the path would be encoded once more, and the file would stay.
+        *(RemoveAction(unquote(file.path), rows_change, removed, file.size, dict(file.partition)) for file in remove),
     ]
 
 
