@@ -203,7 +203,7 @@ class Admin:
         if self.dry or change.saved == table.saved:
             return EditResult(location.name, change)
         OpenTables(self.pipeline).complete_history(location, table)
-        table.commit(change.saved, note=self._note(change))
+        table.move(change.saved, note=self._note(change))
         return EditResult(location.name, change, table.version)
 
     def _restore(self, location: StreamLocation, table: StreamTable, change: Change, to: int) -> int:

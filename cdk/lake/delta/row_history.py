@@ -189,7 +189,15 @@ class RowHistory:
         before = self.table.saved or TableState("incremental", Use.APPEND)
         state = None if remove else self.main.rows_state_version or 0
         rows = before.records + row_count(files)
-        self.table.commit(replace(before, state=state, records=rows), files, remove=remove)
+        saved = replace(before, state=state, records=rows)
+        if remove:
+            self.table.commit(saved, files, remove=remove)
+        else:
+            repeat_if_changed(self.table, partial(self._add, saved, files))
+
+    def _add(self, saved: TableState, files: Sequence[DataFile]) -> None:
+        self.table.guard.check([Use.HISTORY])
+        self.table.commit(saved, files)
 
 
 def _gains(schema: pa.Schema, field: pa.Field) -> bool:

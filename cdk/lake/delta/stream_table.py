@@ -29,16 +29,13 @@ from cdk.base.values import to_json
 from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
-from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable
+from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, repeat_if_changed
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
 from cdk.lake.delta.restore_detection import check_moves, check_rows, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.table_files import (
-    TableFile,
-    file_actions,
-)
+from cdk.lake.parquet.table_files import TableFile, commit_at, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.stored_positions import PartitionEntries
@@ -84,6 +81,8 @@ class StreamTable(PinnedTable):
         self.saved: TableState | None = None
         """The state that belongs to the table's rows; None when there is none."""
         self._undone: tuple[int, ...] = ()
+        self._looked_at = self.version
+        """The version up to which it is known that nobody has restored the table under this run."""
         self.lost_state: StateError | None = None
         """Why the state cannot be found or read."""
         # Versions go up, also where the marker was lost.
@@ -198,7 +197,6 @@ class StreamTable(PinnedTable):
         overwrite: bool = False,
         schema: pa.Schema | None = None,
         remove: Sequence[TableFile] = (),
-        alone: bool = False,
         logged: Sequence[DataFile] | None = None,
         change: Change | None = None,
         note: str = "",
@@ -207,20 +205,22 @@ class StreamTable(PinnedTable):
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
-        table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
-        the table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
-        delta-rs is to do in the place of naming files; it is alone, too. logged: see Saved; what `saved` says of it
-        does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
-        None: those of `files` come and those of other files leave.
+        table, as `files` gives them, that leave it. change: what delta-rs is to do in the place of naming files.
+        logged: see `TableState`; what `saved` says of it does not count. note: for the table's log: what a person did
+        to the state. receipt: what becomes of the rows; None: those of `files` come and those of other files leave.
+
+        It counts only if nobody else has committed since the table was last looked at: who joins files, restores the
+        table, adds a constraint or brings the same new key changes what the commit would be.
 
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
         TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
+        StateError: somebody has restored the table to rows of an older state.
         """
-        alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
         if self.seen_marker != before:  # refused before; the handle has seen the other run's commit since
             raise overtaken(self)
+        self._check_not_restored()
         version = successor(self._after if before is None else before)
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
         saved = self._completed(saved, files, () if overwrite else remove, logged, rows, overwrite=overwrite)
@@ -229,7 +229,7 @@ class StreamTable(PinnedTable):
         self.draft(version, saved)
         crash_point("after_state_blob")
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        properties = self._properties(version, saved, receipt, note, alone=alone)
+        properties = self._properties(version, saved, receipt, note)
         write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
@@ -240,6 +240,7 @@ class StreamTable(PinnedTable):
             self.seen_marker = self._marker()
         if self.seen_marker != version:
             raise overtaken(self)
+        self._looked_at += 1
         crash_point("after_commit")
         self.state_version, self.rows_state_version, self.saved = version, version, saved
         self._moves, self.lost_state = (), None
@@ -247,16 +248,43 @@ class StreamTable(PinnedTable):
         # may be a newer run's, written and about to be committed.
         self._states.keep({version, *saved.history}, number(version))
 
-    def _properties(
-        self, version: int, saved: TableState, receipt: Receipt, note: str, *, alone: bool
-    ) -> CommitProperties:
+    def move(self, saved: TableState, *, note: str = "", receipt: Receipt | None = None) -> None:
+        """Move the state alone. No row comes or goes, so what others have committed meanwhile does not matter.
+
+        Raises what `commit` does.
+        """
+        repeat_if_changed(self, partial(self.commit, saved, note=note, receipt=receipt))
+
+    def _check_not_restored(self) -> None:
+        """Raise StateError: somebody restored the table since this run looked at it, to the rows of an older state."""
+        if self.state_version is not None and any(map(self._is_restore, range(self._looked_at + 1, self.version + 1))):
+            rows_state = state_of_rows(
+                self.root, self.stream, self._app, version=self.version, marker=self.state_version
+            )
+            if rows_state.version != self.rows_state_version:
+                raise StateError(
+                    "the table was restored to an older version while this run read; what it has committed before is "
+                    "gone, and nothing more is written. Run the sync again: it goes on after the rows that are there",
+                    path=str(self.root),
+                    stream=self.stream,
+                )
+        self._looked_at = self.version
+
+    def _is_restore(self, version: int) -> bool:
+        try:
+            return commit_at(self.root, version).operation == "RESTORE"
+        except FileNotFoundError:
+            return False  # the log was cleaned up
+
+    def _properties(self, version: int, saved: TableState, receipt: Receipt, note: str) -> CommitProperties:
         metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
         return CommitProperties(
             custom_metadata={**metadata, NOTE: note} if note else metadata,
             app_transactions=[Transaction(self._app, version)],
-            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
-            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between.
-            max_commit_retries=0 if alone else None,
+            # Whoever came in between is looked at first. Tried again, delta-rs removes files that OPTIMIZE has removed
+            # before, by name or by an overwrite, and their rows would be there twice (measured, 1.6); and it adds rows
+            # to a table that was restored, whose state no longer fits.
+            max_commit_retries=0,
         )
 
     def _completed(

@@ -209,6 +209,10 @@ class Overwrite(WriteMode):
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
         if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
+            # delta-rs writes the columns as they are: a generation that needs others was begun before it had to.
+            final, columns = self._final_schema(), table.schema
+            if any(columns.field(name).type != final.field(name).type for name in columns.names):
+                table.guard.check([Use.WIDEN])
             table.check_files(pending)
             _rewritten(table, saved, pending, receipt, "overwrite")
             return receipt
@@ -275,7 +279,7 @@ class AppendDedup(WriteMode):
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
         if not rows.files:
             if done := self._changed(saved):
-                repeat_if_changed(self.table, partial(self.table.commit, saved, receipt=rows.staged))
+                self.table.move(saved, receipt=rows.staged)
             return Committed(saved, done, receipt=rows.staged)
         saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, rows, spread))
         for path in merged.spare:
@@ -300,10 +304,7 @@ class AppendDedup(WriteMode):
         if staged_in is not None:
             source.check_files(files)
         try:
-            # Alone, though no file may leave: a neighbour may have brought the same new key.
-            table.commit(
-                saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
-            )
+            table.commit(saved, result.add, remove=result.remove, logged=self._logged(files), receipt=receipt)
         except TableChanged:
             for file in result.add:
                 if file not in files:
@@ -330,7 +331,7 @@ class AppendDedup(WriteMode):
             result = replace(result, add=tuple(written))
         else:
             # delta-rs commits no MERGE that changes nothing, and the state has to move.
-            table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
+            table.commit(saved, logged=self._logged(files), receipt=receipt)
         return saved, result, receipt
 
     def add(self, columns: Sequence[pa.Field]) -> None:

@@ -141,7 +141,7 @@ def _begin_anew(location: StreamLocation, tables: OpenTables, sync: str) -> None
         return
     new = reset(table.saved or TableState("", "")).saved
     tables.complete_history(location, table)
-    table.commit(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
+    table.move(_of_sync(new, sync), note='{"what":"ignore_old_state"}')
 
 
 def _of_sync(saved: TableState, sync: str) -> TableState:

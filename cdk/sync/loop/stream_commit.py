@@ -99,7 +99,7 @@ class StreamCommit:
         if self.source.moved:
             moved = self._with_source(replace(table.saved, sync=saved.sync), finished=True)
             self._check(moved)
-            table.commit(moved)
+            table.move(moved)
         return CommitOutcome(Committed(table.saved, done=self.source.moved), unchanged=True)
 
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
@@ -127,7 +127,7 @@ class StreamCommit:
         table = self._writing.table
         if begun := table.saved is not None and not table.saved.complete:
             saved = replace(saved, state=None, source=None)
-            table.commit(saved)
+            table.move(saved)
         return CommitOutcome(Committed(saved, done=begun), refusal=refusal)
 
     def _commit_removing(
@@ -146,5 +146,5 @@ class StreamCommit:
         if self.source.conditional and stale.unremoved:
             # They can leave only with a read, so the next sync has to be one.
             saved = replace(saved, source=None)
-            self._writing.table.commit(saved)
+            self._writing.table.move(saved)
             yield CommitOutcome(Committed(saved, done=True), stale)

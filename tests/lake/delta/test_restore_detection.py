@@ -13,6 +13,7 @@ from cdk.base.errors import StateConflict, StateError
 from cdk.base.values import Json
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
+from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.storage.folder import LocalFolder
 from tests.spark.users_table import ids, opened, saved, state, wrote
 
@@ -29,6 +30,31 @@ def test_a_restored_table_has_the_state_of_its_rows(root: Path) -> None:
     again = opened(root)
     again.commit(saved({"page": 2}), wrote(root, 20))
     assert (ids(root), state(root)) == ([0, 1, 20], {"page": 2})
+
+
+def test_a_run_whose_rows_somebody_takes_away_commits_nothing_more(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 0}), wrote(root, 0))
+    version = table.version
+    table.commit(saved({"page": 1}), wrote(root, 1))
+    DeltaTable(str(root)).restore(version)
+
+    with pytest.raises(StateError, match="restored to an older version while this run read"):
+        repeat_if_changed(table, lambda: table.commit(saved({"page": 2}), wrote(root, 2)))
+
+    assert (ids(root), state(root)) == ([0], {"page": 0})
+
+
+def test_a_run_goes_on_beside_a_restore_that_takes_none_of_its_rows(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 0}), wrote(root, 0))
+    version = table.version
+    write_deltalake(str(root), pa.table({"id": [7]}), mode="append")
+    DeltaTable(str(root)).restore(version)
+
+    repeat_if_changed(table, lambda: table.commit(saved({"page": 1}), wrote(root, 1)))
+
+    assert (ids(root), state(root)) == ([0, 1], {"page": 1})
 
 
 def test_a_restore_can_be_restored_and_undone(root: Path) -> None:
