@@ -256,6 +256,27 @@ BUGS = [
         "                run.untouched(piece.slice)",
         "                pass",
     ),
+    Bug(
+        "a cluster that has joined gets all further tasks",
+        "sync/loop/task_loop",
+        "            self._workers = workers\n",
+        "",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "a cluster does not start for a slice that goes on alone",
+        "sync/loop/bundles",
+        "len(bundle.slices) for bundle in self._running) > 1",
+        "len(bundle.slices) for bundle in self._running) > 0",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "lanes are divided for more tasks when none has any",
+        "rest/limits/run_budgets",
+        " or (self._grown and not self._unleased)",
+        "",
+        "tests/rest/limits/test_run_budgets.py",
+    ),
     Bug("half a wave is not committed", "sync/loop/task_loop", "run.in_read_order and self._bundles.in_wave", "False"),
     Bug(
         "a sync that is interrupted begins no task",

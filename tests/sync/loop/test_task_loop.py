@@ -302,9 +302,11 @@ class OnAndOn(PagedStream):
         return Page([{"id": f"{slice.partition['part']}/{page}"}], {"page": page + 1} if page < self._pages else None)
 
 
-def joining(folder: Path, clock: Clock, stream: Stream, joins: int) -> tuple[Watched, SimulatedCluster]:
+def joining(
+    folder: Path, clock: Clock, stream: Stream, joins: int, interval: float = 10
+) -> tuple[Watched, SimulatedCluster]:
     """A sync that a cluster joins: at the how manieth look for it, 0: never."""
-    sync = Watched(folder, stream, clock, interval=10)
+    sync = Watched(folder, stream, clock, interval=interval)
     cluster = SimulatedCluster(sync._spread, 4, joins)
     sync.loop._workers = replace(sync.loop._workers, cluster=cluster)
     sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
@@ -312,13 +314,14 @@ def joining(folder: Path, clock: Clock, stream: Stream, joins: int) -> tuple[Wat
 
 
 @pytest.mark.parametrize(
-    ("partitions", "pages", "begins"), [(8, 3, True), (1, 60, False), (3, 0, False)], ids=["many", "one", "short"]
+    ("partitions", "pages", "begins"), [(8, 3, True), (1, 20, False), (3, 0, False)], ids=["many", "one", "short"]
 )
 def test_a_cluster_starts_when_slices_wait_after_seconds_of_reading(
     tmp_path: Path, partitions: int, pages: int, *, begins: bool
 ) -> None:
     clock = Clock()
-    sync, cluster = joining(tmp_path, clock, OnAndOn(clock, partitions, pages), 0)
+    # Each slice is handed back at each page.
+    sync, cluster = joining(tmp_path, clock, OnAndOn(clock, partitions, pages), 0, interval=0)
     sync.read_all()
 
     assert cluster.begun == begins
