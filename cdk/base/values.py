@@ -76,7 +76,7 @@ def _from_odd_json(text: bytes | str) -> JsonValue:
     return value if repaired == body else json.loads(body)
 
 
-class JsonText(ABC):
+class SerializedJson(ABC):
     """A value that is there as its JSON text; `to_json` puts that in its place."""
 
     @abstractmethod
@@ -113,14 +113,14 @@ def to_json(
 
 
 def _fragment(value: object) -> object:
-    if isinstance(value, JsonText):
+    if isinstance(value, SerializedJson):
         return orjson.Fragment(value.json_text())
     raise TypeError
 
 
 def _small(value: object) -> object:
     """A date, a UUID or the like as orjson writes it. Raises TypeError."""
-    return json.loads(value.json_text()) if isinstance(value, JsonText) else orjson.loads(orjson.dumps(value))
+    return json.loads(value.json_text()) if isinstance(value, SerializedJson) else orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: object) -> str:
