@@ -9,7 +9,7 @@ from datetime import datetime
 
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
-from cdk.base.values import JsonObject, SerializedJson, JsonValue, Stored, canonical, from_json
+from cdk.base.values import JsonObject, JsonValue, SerializedJson, Stored, canonical, from_json
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Position
 from cdk.state.position_json import OWN_KEY, position_json, position_of
