@@ -11,7 +11,7 @@ import click
 from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
 from cdk.rest.http.egress import Egress, limited
-from cdk.sources.discovery import find_source
+from cdk.sources.discovery import find_source, open_manifest
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -71,9 +71,7 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
             return command(lambda: fixed, *args, **kwargs)
         check_one_connector(connector, manifest)
         if manifest is not None:
-            from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
-
-            return command(lambda: manifest_source(manifest, trusted=bool(trusted), components=code), *args, **kwargs)
+            return command(lambda: open_manifest(manifest, trusted=bool(trusted), components=code), *args, **kwargs)
         if connector is None:
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
         return command(lambda: find_source(connector), *args, **kwargs)

@@ -6,7 +6,7 @@ from pathlib import Path
 from cdk.base.secret_masking import Secrets
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
-from cdk.sources.discovery import find_source
+from cdk.sources.discovery import find_source, open_manifest
 from cdk.sources.variables import SecretEnvironment
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
@@ -35,8 +35,6 @@ def config_file(path: Path) -> Path | None:
 def _source(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
     """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
     if options.manifest is not None:
-        from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
-
-        return manifest_source(folder / options.manifest, trusted=trusted)
+        return open_manifest(folder / options.manifest, trusted=trusted)
     assert options.connector is not None
     return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)

@@ -17,7 +17,7 @@ from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
-from cdk.sources.discovery import find_source
+from cdk.sources.discovery import find_source, open_manifest
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name
@@ -73,10 +73,8 @@ def given_pipeline(
     Raises ConfigError and CatalogError naming the option or the file.
     """
     if options.manifest_path is not None:
-        from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - see there
-
         text = str(options.manifest_path)
-        source, key = manifest_source(options.manifest_path, trusted=trusted), "manifest"
+        source, key = open_manifest(options.manifest_path, trusted=trusted), "manifest"
     else:
         text = str(options.connector)
         source, key = find_source(text), "connector"
