@@ -5,6 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -62,18 +63,25 @@ def from_json(text: bytes | str) -> JsonValue:
     try:
         value: JsonValue = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _from_odd_json(text)
+        return from_odd_json(text, _decode, json.loads)
     return value
 
 
-def _from_odd_json(text: bytes | str) -> JsonValue:
-    """The value of what msgspec refuses: text after a byte order mark, or with half a character."""
+def from_odd_json(
+    text: bytes | str, decode: Callable[[bytes], JsonValue], loads: Callable[[bytes], JsonValue]
+) -> JsonValue:
+    """The value of what msgspec refuses: text after a byte order mark, or with half a character.
+
+    decode: that of msgspec. loads: that of `json`, which reads half a character.
+    """
     body = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
-    if body.startswith(BOM_UTF8):
-        return from_json(body[len(BOM_UTF8) :])
+    body = body.removeprefix(BOM_UTF8)
     repaired = _ESCAPE.sub(lambda escape: _REPLACEMENT if escape[1] else escape[0], body)
-    value: JsonValue = orjson.loads(repaired)
-    return value if repaired == body else json.loads(body)
+    try:
+        value = decode(repaired)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = orjson.loads(repaired)
+    return value if repaired == body else loads(body)
 
 
 class SerializedJson(ABC):
@@ -94,7 +102,7 @@ def to_json(
     """
     options = (orjson.OPT_SORT_KEYS if sort else 0) | (orjson.OPT_INDENT_2 if indent else 0)
     try:
-        return orjson.dumps(value, default or _fragment, options)
+        return orjson.dumps(value, partial(fragment, default=default) if default else fragment, options)
     except TypeError as error:
         if not _BEYOND_ORJSON.search(str(error)):
             raise
@@ -112,10 +120,13 @@ def to_json(
         raise TypeError(str(error)) from None
 
 
-def _fragment(value: object) -> object:
+def fragment(value: object, default: Callable[[Any], object] | None = None) -> object:
+    """What orjson writes for SerializedJson; of anything else what `default` makes. Raises TypeError: it makes nothing."""
     if isinstance(value, SerializedJson):
         return orjson.Fragment(value.json_text())
-    raise TypeError
+    if default is None:
+        raise TypeError
+    return default(value)
 
 
 def _small(value: object) -> object:

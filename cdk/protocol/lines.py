@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError
 from cdk.base.errors import FatalError
 from cdk.base.records.plain_values import json_of
 from cdk.base.records.raw_json_lines import json_lines
-from cdk.base.values import NotJson, Record, to_json
+from cdk.base.values import NotJson, Record, fragment, to_json
 from cdk.protocol.messages import AirbyteMessage
 
 _CUT_TEXT = b"\n" * 16
@@ -93,7 +93,7 @@ def _dumps_page(records: Sequence[Record]) -> bytes:
     """
     items: list[Record | orjson.Fragment] = [_CUT] * (2 * len(records) - 1)
     items[::2] = records
-    return orjson.dumps(items)
+    return orjson.dumps(items, fragment)
 
 
 def _cut(page: bytes) -> list[bytes]:
@@ -107,7 +107,7 @@ def _cut(page: bytes) -> list[bytes]:
 def _dumps(stream: str, record: Record) -> bytes:
     """One record, when the fast encoder refused its page."""
     try:
-        return orjson.dumps(record)
+        return orjson.dumps(record, fragment)
     except TypeError:
         pass
     try:

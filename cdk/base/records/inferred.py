@@ -10,6 +10,7 @@ from decimal import Decimal
 from types import NoneType
 from typing import Literal, TypeAlias
 
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.records.plain_values import plain
 from cdk.base.values import JsonObject, Record
 
@@ -42,6 +43,8 @@ def inferred_type(values: Iterable[object]) -> JsonType | None:
 
 def _number(value: object) -> object:
     """A decimal as the number of JSON that it is written as, where no digit is lost."""
+    if isinstance(value, WrittenNumber):
+        value = value.exact
     if not isinstance(value, Decimal):
         return value
     text = str(value)

@@ -18,6 +18,7 @@ from enum import Enum
 
 import orjson
 
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.values import FieldValue, NotJson
 
 ALREADY = frozenset({str, int, float, bool, type(None), list, dict})
@@ -55,6 +56,8 @@ def json_of(value: object, path: str = "", *, special: str | None = None) -> str
     Raises NotJson naming the place, which begins with `path`.
     """
     try:
+        if _holds_written_number(value):  # which `json` takes for the double that it is
+            return _json_of(value, path, special)
         # Gets two times as deep as what follows.
         text = json.dumps(value, separators=(",", ":"), allow_nan=special is None, ensure_ascii=False)
         text.encode()
@@ -85,12 +88,27 @@ def _json_of(value: object, path: str, special: str | None) -> str:
             return f"[{','.join(_json_of(item, f'{path}[{i}]', special) for i, item in enumerate(value))}]"
         case str():
             return _string(value)
-        case Decimal():
+        case Decimal() | WrittenNumber():
             return str(value)
         case float() if not math.isfinite(value) and special is not None:
             return special
         case _:
             return json.dumps(value)
+
+
+def _holds_written_number(value: object) -> bool:
+    values, searched = [value], set[int]()
+    for each in values:  # grows
+        if isinstance(each, WrittenNumber):
+            return True
+        if id(each) in searched:  # a list may hold itself
+            continue
+        searched.add(id(each))
+        if isinstance(each, Mapping):
+            values += each.values()
+        elif isinstance(each, list | tuple):
+            values += each
+    return False
 
 
 def _string(text: str) -> str:

@@ -4,7 +4,6 @@ Decoding a record, and freeing it again, is two thirds of the work of moving it.
 text goes on as it came, with every digit of its numbers.
 """
 
-import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,8 @@ from typing import Any, ClassVar, TypeAlias, overload
 
 import msgspec
 
-from cdk.base.values import FieldValue, Record, from_json
+from cdk.base.records.exact_json import exact_json
+from cdk.base.values import Record
 
 Objects: TypeAlias = Sequence[msgspec.Struct]
 """Records as objects of one type."""
@@ -28,7 +28,7 @@ class JsonLines(Sequence[Record]):
     """Records, each one line of JSON text.
 
     Looking at a record decodes all of them; from then on the objects are what counts, for who got them may change
-    them. A number beyond what a float can hold is then infinite.
+    them. A number that no double holds is then a WrittenNumber.
     """
 
     __slots__ = ("_lines", "_records", "_size")
@@ -62,7 +62,7 @@ class JsonLines(Sequence[Record]):
         """A copy of the last record. The text stays."""
         if (lines := self.lines) is None:
             return self[-1]
-        record: Record = decoded(lines[lines.rfind(b"\n") + 1 :])
+        record: Record = exact_json(lines[lines.rfind(b"\n") + 1 :])
         return record
 
     def pop_objects(self, record_type: object) -> Objects | None:  # noqa: ARG002 - for overriding
@@ -101,7 +101,7 @@ class JsonLines(Sequence[Record]):
     def _decode(self) -> list[Record]:
         if self._records is None:
             assert self._lines is not None
-            self._records = decoded(b"[" + self._lines.replace(b"\n", b",") + b"]")
+            self._records = exact_json(b"[" + self._lines.replace(b"\n", b",") + b"]")
             self._lines = None
         return self._records
 
@@ -179,14 +179,6 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
     for name in reversed(where):
         kind = msgspec.defstruct("Outer", [("inner", kind)], rename={"inner": name}, gc=False)
     return msgspec.json.Decoder(kind)
-
-
-def decoded(text: bytes) -> FieldValue:
-    """What valid JSON stands for. A number beyond what a float can hold is infinite."""
-    try:
-        return from_json(text)
-    except json.JSONDecodeError:
-        return json.loads(text)
 
 
 @lru_cache(maxsize=256)

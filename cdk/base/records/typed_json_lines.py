@@ -12,7 +12,8 @@ from uuid import uuid4
 import msgspec
 import orjson
 
-from cdk.base.records.raw_json_lines import JsonLines, Objects, decoded, elements, is_plain, is_text
+from cdk.base.records.exact_json import exact_json, has_written_numbers
+from cdk.base.records.raw_json_lines import JsonLines, Objects, elements, is_plain, is_text
 from cdk.base.values import JsonValue, Record, from_json
 
 _LARGE = 2**21
@@ -30,8 +31,9 @@ _TIRED = 3
 class RecordType:
     """The type that a reader expects all records to be of, as long as they are."""
 
-    def __init__(self, kind: type[msgspec.Struct]) -> None:
-        """kind: refuses whatever the reader could not use."""
+    def __init__(self, kind: type[msgspec.Struct], *, exact: bool = False) -> None:
+        """kind: refuses whatever the reader could not use. exact: nor can it use what a double rounds."""
+        self.exact = exact
         self.list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type] # made elsewhere
         self.line: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
         self._failed = self._missed = 0
@@ -99,7 +101,7 @@ class TypedJsonLines(JsonLines):
 
     def _decode(self) -> list[Record]:
         if self._records is None:
-            self._records = list(chain.from_iterable(map(decoded, self._lists)))
+            self._records = list(chain.from_iterable(map(exact_json, self._lists)))
             self._lines, self._lists, self._objects = None, (), None
         return self._records
 
@@ -132,6 +134,8 @@ def cut_typed(
     if not len(key) - 2 <= begin < end or body.find(b'": ', 0, _HEAD) >= 0 or b"\n" in body or not is_text(body):
         return None
     before, text, after = body[:begin], body[begin:end], body[end:]
+    if record_type.exact and has_written_numbers(text):
+        return None
     try:
         lies_there = _at(where, from_json(before + orjson.dumps(_MARK) + after)) == _MARK
         objects = record_type.list.decode(text) if lies_there else None

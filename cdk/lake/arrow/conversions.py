@@ -18,6 +18,7 @@ from types import NoneType
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.times.clock import parse_timestamp
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 from cdk.lake.arrow.json_text import NO_JSON, json_text, valid
@@ -172,6 +173,8 @@ def _integer(value: object, bits: int) -> int:
 
 def _number(value: object) -> float | Decimal:
     match value:
+        case WrittenNumber():
+            return value.exact
         case int() | float() | Decimal() if value is not True and value is not False:
             return value
         case _:
@@ -179,6 +182,8 @@ def _number(value: object) -> float | Decimal:
 
 
 def _big_integer(value: object) -> Decimal:
+    if isinstance(value, WrittenNumber):
+        value = value.exact
     match value:
         case str() if _INTEGER.fullmatch(value):
             digits = value.lstrip("+-").lstrip("0") or "0"
@@ -191,7 +196,8 @@ def _big_integer(value: object) -> Decimal:
             number = value
         case _:
             raise CoercionError("not a whole number")
-    if abs(number) >= 10**_BIG_DIGITS:
+    # `abs` would round a Decimal to the digits of its context.
+    if not -(10**_BIG_DIGITS) < number < 10**_BIG_DIGITS:
         raise CoercionError(f"more than {_BIG_DIGITS} digits")
     return Decimal(int(number))
 

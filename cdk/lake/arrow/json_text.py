@@ -4,7 +4,9 @@ import json
 
 import orjson
 
+from cdk.base.records.exact_json import exact_json
 from cdk.base.records.plain_values import json_of, plain
+from cdk.base.values import fragment
 
 NO_JSON = "NaN and infinity are no JSON"
 _NAN = "\0"
@@ -17,12 +19,12 @@ def json_text(value: object) -> str | None:
     Raises NotJson: JSON has nothing like it, or it is too deep for any writer of JSON.
     """
     try:
-        text = orjson.dumps(value).decode()
+        text = orjson.dumps(value, fragment).decode()
     except TypeError:  # an integer of more than 64 bits, a lone surrogate, many levels, a Decimal
         text = json_of(value, special=_NAN)
         return None if _NAN in text else text
     # orjson writes NaN as null.
-    if "null" in text and orjson.loads(text) != value and _NAN in json_of(value, special=_NAN):
+    if "null" in text and exact_json(text.encode()) != value and _NAN in json_of(value, special=_NAN):
         return None
     return text
 

@@ -79,13 +79,13 @@ class RecordBatchBuilder:
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._typed_reader = TypedJsonReader(declared)
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
         self._follows, self._infers = set(follows), infers
         # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
         self._nulls: set[str] = set()
+        self._typed_reader = self._new_typed_reader()
         self._new = 0
         self._generation, self._clock = generation, clock
         self._ids = RowIds(unique)
@@ -219,7 +219,9 @@ class RecordBatchBuilder:
         self._typed_reader = self._new_typed_reader()
 
     def _new_typed_reader(self) -> TypedJsonReader:
-        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())})
+        # A declared number is a double, as the schema has it; an inferred one only while it loses no digit.
+        exact = any(self._columns.get(name) == pa.float64() for name in self._follows)
+        return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())}, exact=exact)
 
     def _additional(self, records: Sequence[Record], odd: Sequence[int], changes: dict[int, list[Change]]) -> pa.Array:
         if not odd:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import astuple
 
+from cdk.base.records.exact_json import has_written_numbers
 from cdk.base.records.raw_json_lines import JsonLines, is_plain, json_lines
 from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.values import FieldValue, Record
@@ -33,10 +34,11 @@ class TypedJsonReader:
     It reads nothing where one of the columns has a type that text is not read as, such as decimals.
     """
 
-    def __init__(self, columns: Mapping[str, ColumnType]) -> None:
+    def __init__(self, columns: Mapping[str, ColumnType], *, exact: bool = False) -> None:
+        """exact: a number that a double would round is left to who decodes it."""
         self._columns = dict(columns)
         supported = columns and all(map(_is_supported, columns, columns.values()))
-        self._record_type = RecordType(_object_of(columns)) if supported else None
+        self._record_type = RecordType(_object_of(columns), exact=exact) if supported else None
 
     @property
     def record_type(self) -> RecordType | None:
@@ -69,7 +71,7 @@ class TypedJsonReader:
         if (objects := records.pop_objects(record_type)) is not None:
             parts = [_arrays_of(objects, self._columns)]
             del objects
-        elif (lines := records.lines) is not None:
+        elif (lines := records.lines) is not None and not (record_type.exact and has_written_numbers(lines)):
             parts = [_arrays_of(record_type.line.decode_lines(piece), self._columns) for piece in _pieces(lines)]
         else:
             return None

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
 import orjson
 
 from cdk.base.errors import DecodeError
+from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.values import JsonValue, from_json
@@ -191,7 +192,7 @@ class Response:
         decoded = self._decoded
         if decoded is None:
             try:
-                decoded = (from_json(self.body),)
+                decoded = (exact_json(self.body),)
             except orjson.JSONDecodeError as error:
                 self._not_json(error)
             object.__setattr__(self, "_decoded", decoded)

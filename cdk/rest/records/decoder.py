@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from cdk.base.errors import DecodeError
+from cdk.base.records.exact_json import written_number
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
@@ -47,7 +48,7 @@ class JsonDocument:
             if not self._lenient:
                 raise
             try:
-                body = json.loads(response.body, parse_constant=lambda _: None)
+                body = json.loads(response.body, parse_constant=lambda _: None, parse_float=written_number)
             except (ValueError, RecursionError):
                 raise error from None
         return body

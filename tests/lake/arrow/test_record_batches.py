@@ -17,7 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.records.raw_json_lines import JsonLines, cut_out
+from cdk.base.records.typed_json_lines import cut_typed
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Json, NotJson, Record
 from cdk.lake.arrow.columns import ADDITIONAL, EXTRACTED_AT, GENERATION, META, RAW_ID, columns
@@ -481,6 +482,43 @@ def test_a_text_column_of_an_undeclared_field_notes_what_no_text_holds() -> None
 
     assert (row["x"], row["y"]) == (None, "a\\ud800")
     assert [note["change"] for note in row[META]["changes"]] == ["NULLED", "ESCAPED"]
+
+
+WRITTEN = ["0.5", "1234.567890123456789012", "12345678901234567.89", "9007199254740993.0", "1E400", "-1e999"]
+
+
+def columns_of(kind: Json, numbers: Sequence[str]) -> tuple[list[Json], list[str]]:
+    """The column of numbers, each a page, read as text, and the originals that are noted."""
+    schema = {} if kind is None else {"properties": {"x": kind}}
+    builder = RecordBatchBuilder(columns(schema), generation=0, room=5)
+    values, originals = [], []
+    for number in numbers:
+        body = b'[{"x":%s}]' % number.encode()
+        found = cut_typed(body, (), builder.record_type) or cut_out(body, ())
+        assert found is not None
+        for row in builder.batch(found[0]).to_pylist():
+            values.append(row["x"])
+            originals += [change["original"] for change in row[META]["changes"]]
+    return values, originals
+
+
+@pytest.mark.parametrize("number", WRITTEN[1:])
+def test_an_undeclared_number_is_text_where_a_double_would_lose_digits(number: str) -> None:
+    assert columns_of(None, [number]) == ([number], [])
+    assert columns_of(None, ["0.5", "0.25", number, "1.5"]) == ([0.5, 0.25, number, "1.5"], [])
+
+
+def test_a_text_column_has_the_digits_of_numbers_as_they_were_written() -> None:
+    assert columns_of({"type": "string"}, WRITTEN) == (WRITTEN, [])
+    objects = [f'{{"a":[{number}]}}' for number in WRITTEN]
+    assert columns_of({"type": "string"}, objects) == (objects, [])
+
+
+def test_a_declared_number_is_the_nearest_double_and_noted_where_it_is_beyond_all_of_them() -> None:
+    assert columns_of({"type": "number"}, WRITTEN) == (
+        [0.5, 1234.567890123457, 12345678901234567.89, None, None, None],
+        WRITTEN[3:],
+    )
 
 
 def test_every_row_says_when_it_was_read_in_which_generation_and_has_an_id_of_its_own() -> None:

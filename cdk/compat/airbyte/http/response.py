@@ -11,7 +11,7 @@ from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 
 from cdk.base.errors import CdkError, Timeout
-from cdk.base.values import from_json
+from cdk.base.records.exact_json import exact_json
 from cdk.rest import Headers, Request, Response
 
 
@@ -44,7 +44,7 @@ class ResponseFacade(requests.Response):
     def json(self, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature there
         """The body as JSON, new objects each time. Raises requests.JSONDecodeError: it is none."""
         try:
-            return from_json(self.native.body)
+            return exact_json(self.native.body)
         except orjson.JSONDecodeError:
             return super().json(**kwargs)
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue, from_json
+from cdk.base.records.exact_json import exact_json
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.lines import byte_lines
 
@@ -24,7 +25,7 @@ class Jsonl:
         return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        loads, bad, number = from_json, 0, 0
+        loads, bad, number = exact_json, 0, 0
         for number, line in enumerate(byte_lines(response), 1):
             try:
                 item = loads(line)

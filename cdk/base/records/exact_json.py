@@ -1,0 +1,95 @@
+"""The JSON of a source, with every digit of its numbers, where a double has fewer.
+
+A double holds 15 digits of a number, whatever they are, so only what has more is looked at closely.
+"""
+
+import re
+from decimal import Decimal, InvalidOperation
+from json import loads
+from math import isinf
+from typing import Self
+
+import msgspec
+
+from cdk.base.values import FieldValue, SerializedJson, from_odd_json
+
+# A point with more than 15 digits around it, which is quickly found: a nine-digit number before it, or eight behind it.
+_LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))")
+_FROM_POINT = re.compile(rb"\.\d+(?:[eE][+-]?\d+)?")
+_DIGITS = frozenset(b"0123456789")
+
+
+class WrittenNumber(float, SerializedJson):
+    """A double, and the text of the JSON number that it was read from, which is another number.
+
+    Whoever computes with it computes with the double, which may be infinite; what is written is the text.
+    """
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Take the text of a number in JSON."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    @property
+    def exact(self) -> Decimal:
+        """The number that the text says, or one that is beyond any column's, too."""
+        try:
+            return Decimal(self.text)
+        except InvalidOperation:  # the exponent has more digits than a Decimal's
+            return Decimal("1E+999999" if isinf(self) else "1E-999999").copy_sign(Decimal(self))
+
+    def json_text(self) -> bytes:
+        return self.text.encode()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return type(self), (self.text,)
+
+
+def exact_json(body: bytes) -> FieldValue:
+    """As `from_json`, where a number that no double holds is a WrittenNumber, also one beyond all of them.
+
+    A number beyond the smallest double, such as 1e-400, may be 0. Raises json.JSONDecodeError.
+    """
+    if _LONG.search(body) is None:
+        try:
+            return _decode(body)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+    try:
+        return _exact_decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return from_odd_json(body, _exact_decode, lambda text: loads(text, parse_float=written_number))
+
+
+def has_written_numbers(text: bytes) -> bool:
+    """Whether a number in valid JSON, or one in its strings, has digits that no double holds."""
+    for point in _LONG.finditer(text):
+        begin = point.start()
+        while begin and text[begin - 1] in _DIGITS:
+            begin -= 1
+        rest = _FROM_POINT.match(text, point.start())
+        if rest and isinstance(written_number(text[begin : rest.end()].decode()), WrittenNumber):
+            return True
+    return False
+
+
+def written_number(text: str) -> float:
+    """The number of a JSON text: a double, where it holds that number, or is one that is written so."""
+    number = float(text)
+    if repr(number) == text:
+        return number
+    try:
+        is_held = Decimal(text) in (Decimal(repr(number)), Decimal(number))
+    except InvalidOperation:
+        is_held = False
+    return number if is_held else WrittenNumber(text)
+
+
+_decode = msgspec.json.Decoder().decode
+_exact_decode = msgspec.json.Decoder(float_hook=written_number).decode

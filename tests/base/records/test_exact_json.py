@@ -1,0 +1,93 @@
+import json
+import math
+import pickle
+from decimal import Decimal
+
+import pytest
+
+from cdk.base.records.exact_json import WrittenNumber, exact_json, has_written_numbers, written_number
+from cdk.base.records.plain_values import json_of
+from cdk.base.values import to_json
+
+LOST = [
+    "12345678901234567.89",
+    "-1234.567890123456789012",
+    "9007199254740993.0",
+    "1E400",
+    "-1e999",
+    "1.5e99999999999999999999",
+    "0.12345678901234567890E5",
+]
+
+
+@pytest.mark.parametrize("text", LOST)
+@pytest.mark.parametrize(
+    "body", ['{"x":%s}', '[1.5, %s, "half \\ud83d"]', '\ufeff{"x": [%s]}', f'{{"x":%s,"big":{2**100}}}']
+)
+def test_a_number_that_no_double_holds_has_its_text(text: str, body: str) -> None:
+    assert text in json_of(exact_json((body % text).encode()))
+
+
+@pytest.mark.parametrize("text", LOST)
+def test_it_is_a_double_for_whoever_computes_and_a_text_for_whoever_writes(text: str) -> None:
+    number = written_number(text)
+
+    assert number == float(text)
+    assert str(number) == text
+    assert to_json({"x": number}) == b'{"x":%s}' % text.encode()
+    assert to_json([number], str) == b"[%s]" % text.encode()
+    assert str(pickle.loads(pickle.dumps(number))) == text  # noqa: S301 - made here
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.1",
+        "1.50",
+        "0.30000000000000004",
+        "1e21",
+        "1.2345678901234567E+19",
+        "-0.0",
+        "5e-324",
+        "0.1000000000000000055511151231257827021181583404541015625",
+    ],
+)
+def test_a_number_that_a_double_holds_is_one(text: str) -> None:
+    assert type(written_number(text)) is float
+    assert type(exact_json(b"[1234.567890123456789012,%s]" % text.encode())[1]) is float
+
+
+def test_a_number_beyond_what_a_decimal_holds_is_beyond_every_column() -> None:
+    large, small = WrittenNumber("-1e99999999999999999999"), WrittenNumber("1e-99999999999999999999")
+
+    assert large.exact < -(10**1000)
+    assert 0 < small.exact < Decimal("1e-1000")
+    assert math.isinf(large)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"x":1234.567890123456789012}', True),
+        (b"123456789012345678.5", True),
+        (b"[0.1234567890123456789]", True),
+        (b'{"x":0.30000000000000004,"y":12345678.1234567,"z":1.5}', False),
+        (json.dumps({"at": "2024-01-01T00:00:00.000000000Z", "url": "https://a.b/c.d"}).encode(), False),
+    ],
+)
+def test_numbers_of_more_digits_than_a_double_has_are_found(text: bytes, expected: bool) -> None:  # noqa: FBT001
+    assert has_written_numbers(text) is expected
+
+
+@pytest.mark.parametrize("body", [b"", b"[1.123456789", b"[1E400", b'{"x":1E400,}', b'["\xff",1E400]', b"[NaN]"])
+def test_what_is_no_json_is_an_error(body: bytes) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        exact_json(body)
+
+
+def test_a_list_that_holds_itself_is_searched_once() -> None:
+    endless: list[object] = [2**70]
+    endless.append(endless)
+
+    with pytest.raises(TypeError, match="too many levels"):
+        json_of(endless)
