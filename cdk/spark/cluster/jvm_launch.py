@@ -14,12 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark import SparkContext
-from pyspark.find_spark_home import _find_spark_home
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
-from pyspark.sql import SparkSession
-
 from cdk.base.errors import ConfigError
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -44,6 +38,12 @@ class JvmLaunch:
         settings: everybody on the machine can read them. properties: a file with others. Raises ConfigError: it does
         not start, or was ended.
         """
+        # A launch is made, and ended, where pyspark need not be there.
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+        from pyspark.serializers import UTF8Deserializer, read_int  # noqa: PLC0415
+
         with TemporaryDirectory(prefix="spark-cdk-") as folder:
             address = Path(folder, "address")
             environment = {**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)}
@@ -102,6 +102,9 @@ class JvmLaunch:
         with self._lock:
             if self._process is None:
                 return
+        from pyspark import SparkContext  # noqa: PLC0415 - it was imported for the start
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
         with SparkContext._lock:  # noqa: SLF001 - as above
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
             SparkSession._instantiatedSession = None  # noqa: SLF001

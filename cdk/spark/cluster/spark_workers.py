@@ -7,14 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.cluster_start import ClusterStart
 from cdk.sync.tasks.workers import Workers, beside_the_driver
-
-if TYPE_CHECKING:  # it is imported where Spark starts
-    from cdk.spark.cluster.jvm_launch import JvmLaunch
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(?:\d+|\*))?\])?")
 _ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
@@ -44,9 +42,7 @@ class SparkWorkers:
         """
         match self._start:
             case "always":
-                from cdk.spark.cluster.executors import start_executors  # noqa: PLC0415 - it imports pyspark
-
-                return start_executors(self.options, name, log, modules)
+                return _executors(self.options, name, log, modules)
             case "never":
                 return beside_the_driver(self._tasks)
             case "needed":
@@ -72,6 +68,22 @@ class SparkWorkers:
         """How many tasks run at once: as many as on Spark, if that is on this machine."""
         # Where there may be more on a cluster, there are several here: one alone would read slices in another order.
         return _local_cores(self._master) or max(2, os.cpu_count() or 1)
+
+
+def _executors(  # noqa: PLR0917 - what a session is started with
+    options: SparkOptions,
+    name: str,
+    log: Path,
+    modules: Collection[str],
+    sent: Sequence[object] = (),
+    launch: JvmLaunch | None = None,
+) -> Workers:
+    """The executors of a session; see `start_executors`. sent: what has not been checked and has to travel to them."""
+    from cdk.spark.cluster.executors import check_travels, start_executors  # noqa: PLC0415 - it imports pyspark
+
+    for item in sent:
+        check_travels(item)
+    return start_executors(options, name, log, modules, launch)
 
 
 def _is_there() -> bool:
@@ -106,16 +118,11 @@ class _Later:
         self._ended = False
 
     def start(self) -> Workers:
-        from cdk.spark.cluster.executors import check_travels, start_executors  # noqa: PLC0415 - it imports pyspark
-        from cdk.spark.cluster.jvm_launch import JvmLaunch  # noqa: PLC0415 - as above
-
-        for item in self._sent:
-            check_travels(item)
         launch = self._launch = JvmLaunch()
         if self._ended:
             launch.end()
         try:
-            workers = start_executors(self._options, self._name, self._log, self._modules, launch)
+            workers = _executors(self._options, self._name, self._log, self._modules, self._sent, launch)
             launch.complete()
         except Exception:
             launch.forget()
