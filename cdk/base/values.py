@@ -121,7 +121,7 @@ def to_json(
 
 
 def fragment(value: object, default: Callable[[Any], object] | None = None) -> object:
-    """What orjson writes for SerializedJson; of anything else what `default` makes. Raises TypeError: it makes nothing."""
+    """What orjson writes for SerializedJson, and for anything else what `default` makes. Raises TypeError."""
     if isinstance(value, SerializedJson):
         return orjson.Fragment(value.json_text())
     if default is None:
