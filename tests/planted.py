@@ -1293,6 +1293,13 @@ BUGS = [
         tests="tests/worlds/test_named_times.py",
     ),
     Bug(
+        "a history forgets its missing files though somebody joins others",
+        "lake/delta/row_history",
+        "repeat_if_changed(self.table, self._remove_missing)",
+        "self._remove_missing()",
+        tests="tests/worlds/test_named_times.py",
+    ),
+    Bug(
         "a refused first commit is no lost marker",
         "lake/delta/stream_table",
         "partial(self._states.remove, version)",

@@ -102,6 +102,22 @@ def a_constraint_comes_before_a_generation_with_another_type(world: Times) -> No
     world.sync_while_somebody(1, ("tasks", 0), "constrain", 9)
 
 
+def a_history_loses_its_missing_files_while_somebody_joins_others(world: Times) -> None:
+    begin(
+        world, ("Unresumable", "append_dedup"), [(0, 0, 0, {}), (0, 0, 0, {"a": 0.5}), (0, 0, 0, {"b": 1})], "history"
+    )
+    world.sync(2)
+    world.take_away(2)
+    world.somebody("vacuum", 0)
+    for _ in range(3):
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.restore(0)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(0, 0, 0, {}), (0, 0, 1, {}), ("A7", 0, 0, {"b": 0.5}), (0, 24, 2, {"b": 0.5, "a": {"a": 1}})])
+    world.sync_while_somebody_joins_files(1, ("request", 0), vacuum=True)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -116,6 +132,7 @@ WORLDS = [
     a_first_commit_is_refused_and_somebody_adds_rows,
     folders_of_another_writer_are_merged_into,
     a_constraint_comes_before_a_generation_with_another_type,
+    a_history_loses_its_missing_files_while_somebody_joins_others,
 ]
 
 

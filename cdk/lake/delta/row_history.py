@@ -61,15 +61,23 @@ class RowHistory:
 
     def catch_up(self, spread: TaskMap = run_inline) -> None:
         """Give the history the columns of the table, and its missing rows. Raises what `follow` raises."""
-        paths = missing_files(self.table.root, [file.path for file in self.table.files()])
-        if missing := [file for file in self.table.files() if file.path in paths]:
-            logger.warning("%s: %d files of %s are missing", self._stream, len(missing), self.table.root)
-            self._commit([], remove=missing)
+        repeat_if_changed(self.table, self._remove_missing)
         self._align(spread)
         if self._followed is None:
             self._fill()
         else:
             self.follow()
+
+    def _remove_missing(self) -> None:
+        """Have the table name no file that is gone. Which rows it lacks is unknown then."""
+        paths = missing_files(self.table.root, [file.path for file in self.table.files()])
+        if missing := [file for file in self.table.files() if file.path in paths]:
+            logger.warning("%s: %d files of %s are missing", self._stream, len(missing), self.table.root)
+            self.table.commit(replace(self._saved, state=None), remove=missing)
+
+    @property
+    def _saved(self) -> TableState:
+        return self.table.saved or TableState("incremental", Use.APPEND)
 
     @property
     def _followed(self) -> int | None:
@@ -111,9 +119,8 @@ class RowHistory:
         repeat_if_changed(self.table, partial(self._rewrite, layout, spread))
 
     def _rewrite(self, layout: TableLayout, spread: TaskMap) -> None:
-        saved = self.table.saved or TableState("incremental", Use.APPEND)
         files = layout.rewrite(self.table.files(), spread)
-        self.table.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+        self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
 
     def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
         fields = {field.name: field for field in current}
@@ -184,20 +191,14 @@ class RowHistory:
             if file.path not in yielded:
                 yield file.path, file.partition
 
-    def _commit(self, files: Sequence[DataFile], remove: Sequence[TableFile] = ()) -> None:
-        """Add the files and note up to which state the history is complete; unknown where files are removed."""
-        before = self.table.saved or TableState("incremental", Use.APPEND)
-        state = None if remove else self.main.rows_state_version or 0
-        rows = before.records + row_count(files)
-        saved = replace(before, state=state, records=rows)
-        if remove:
-            self.table.commit(saved, files, remove=remove)
-        else:
-            repeat_if_changed(self.table, partial(self._add, saved, files))
+    def _commit(self, files: Sequence[DataFile]) -> None:
+        """Add the files and note up to which state the history is complete."""
+        repeat_if_changed(self.table, partial(self._add, files))
 
-    def _add(self, saved: TableState, files: Sequence[DataFile]) -> None:
+    def _add(self, files: Sequence[DataFile]) -> None:
         self.table.guard.check([Use.HISTORY])
-        self.table.commit(saved, files)
+        records = self._saved.records + row_count(files)
+        self.table.commit(replace(self._saved, state=self.main.rows_state_version or 0, records=records), files)
 
 
 def _gains(schema: pa.Schema, field: pa.Field) -> bool:
