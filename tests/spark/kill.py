@@ -7,8 +7,7 @@ replaces or removes rows, the tables are full before the first kill, and some re
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
-With `--without-spark` the syncs are forks of this program whose tasks run in threads of the driver, as before Spark
-joins, and from some moment on as after it: a kill costs a tenth.
+With `--without-spark` the syncs are forks of this program whose tasks run in the driver: a kill costs a tenth.
 After each kill and each further sync, `spark-cdk state verify` finds nothing wrong, and each commit of rows has a
 receipt.
 """
@@ -41,12 +40,11 @@ from cdk.base.task_map import run_inline
 from cdk.lake.parquet.generation_diff import FLAG
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.tasks.workers import Workers, beside_the_driver
+from cdk.sync.tasks.workers import Workers
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
 from tests.spark.verified import verify
-from tests.sync.loop.simulated_tasks import SimulatedCluster
 
 VICTIMS = ("driver", "jvm", "worker")
 FORK = "fork"
@@ -78,7 +76,7 @@ streams:
 target: {{path: tables}}
 checkpoint_interval: {interval}s
 concurrency: {concurrency}
-spark: {{start: always, master: "{master}"}}
+spark: {{start: {start}, master: "{master}"}}
 """
 
 
@@ -298,10 +296,7 @@ class Forked:
 
 
 def _sync(pipeline: Path, log: Path) -> None:
-    # Threads read, and others from some look on, as when Spark joins a sync; or never.
-    cluster = SimulatedCluster(run_inline, CONCURRENCY, random.SystemRandom().randrange(20))
-    workers = beside_the_driver(CONCURRENCY, cluster)
-    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=workers).run()
+    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=Workers(run_inline, CONCURRENCY)).run()
     log.write_text(f"{result.to_json()}")
     raise SystemExit(not result.ok)
 
