@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from cdk.base.process.interruption import Interruption
+from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import rare_collections
 from cdk.base.secret_masking import secret_values
 from cdk.cli.config_file import load_config
@@ -83,17 +84,8 @@ def read(
             )
 
     interruption = Interruption(max_duration)
-    with _leasing(max_requests):
+    with leasing(RequestLease(max_requests)):
         return run_protocol_command(say, debug=debug)
-
-
-def _leasing(most: int | None) -> AbstractContextManager[object]:
-    """Let no more requests be sent than that."""
-    if most is None:
-        return nullcontext()
-    from cdk.rest.http.metrics import RequestLease, leasing  # noqa: PLC0415 - connectors without it start faster
-
-    return leasing(RequestLease(most))
 
 
 def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:

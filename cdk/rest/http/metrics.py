@@ -1,6 +1,4 @@
-"""HttpMetrics: what reading over HTTP took; RequestLease: how many requests it may take.
-
-Whoever runs a piece of work says which tally and which lease count; transports add to the one and take from the other.
+"""HttpMetrics: what reading over HTTP took. Whoever runs a piece of work says which tally counts; transports add to it.
 
 Threads that the executors start count where the one that started them does. Counting takes about 0.3 us a request.
 """
@@ -11,11 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from cdk.base.process.interruption import MAX_REQUESTS, Interrupted
 from cdk.base.values import JsonValue
 
-_LEAST_LENT = 8
-"""Requests that a task is lent at least, while there are so many."""
 _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
@@ -97,45 +92,6 @@ class HttpMetrics:
         }
 
 
-class RequestsSpent(Interrupted):
-    """All requests that may be sent were sent."""
-
-    def __init__(self) -> None:
-        super().__init__(MAX_REQUESTS)
-
-
-class RequestLease:
-    """How many requests may be sent: of a run, or the part of it that a task was lent. Thread-safe."""
-
-    def __init__(self, most: int | None = None) -> None:
-        """most: None: any number."""
-        self.unsent, self.sent = most, 0
-
-    def count(self) -> None:
-        """Count a request that is about to be sent. Raises RequestsSpent."""
-        with _adding:
-            if self.unsent is not None:
-                if self.unsent <= 0:
-                    raise RequestsSpent
-                self.unsent -= 1
-            self.sent += 1
-
-    def lend(self, parts: int) -> int | None:
-        """Requests for a task, of `parts` like it that may need some; never so few that a task is not worth it."""
-        with _adding:
-            if self.unsent is None:
-                return None
-            lent = min(self.unsent, max(self.unsent // parts, _LEAST_LENT))
-            self.unsent -= lent
-            return lent
-
-    def return_unsent(self, lent: int | None, sent: int | None) -> None:
-        """Have back what a task has not sent. sent: None: nobody knows, so it counts as all of them."""
-        with _adding:
-            if self.unsent is not None and lent is not None and sent is not None:
-                self.unsent += lent - sent
-
-
 # One lock for all: it is held for 0.1 us, and a lock of its own would keep a tally from travelling.
 _adding = threading.Lock()
 _current: ContextVar[HttpMetrics] = ContextVar("tally", default=HttpMetrics())  # noqa: B039 - the process's own, shared on purpose
@@ -156,25 +112,6 @@ def counting(into: HttpMetrics) -> Iterator[HttpMetrics]:
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
         _current.set(before)
-
-
-_lease: ContextVar[RequestLease] = ContextVar("lease", default=RequestLease())  # noqa: B039 - without a limit
-
-
-def current_lease() -> RequestLease:
-    """How many requests may be sent here."""
-    return _lease.get()
-
-
-@contextmanager
-def leasing(lease: RequestLease) -> Iterator[RequestLease]:
-    """Let requests of this block, and of threads that the executors start in it, keep to a lease."""
-    before = _lease.get()
-    _lease.set(lease)
-    try:
-        yield lease
-    finally:
-        _lease.set(before)
 
 
 def _names(*tallies: HttpMetrics) -> list[str]:

@@ -18,11 +18,12 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connectionpool import ConnectionPool
 
 from cdk.base.errors import ConfigError, DecodeError, Timeout, TransientError
+from cdk.base.process.request_lease import current_lease
 from cdk.base.values import Json
 from cdk.rest.http.egress import Egress
 from cdk.rest.http.egress_pools import timed_pools
 from cdk.rest.http.messages import Headers, Request, Response
-from cdk.rest.http.metrics import current_lease, current_metrics
+from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.origin import origin
 from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, joined
 

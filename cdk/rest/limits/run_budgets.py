@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from cdk.rest.http.metrics import current_lease
+from cdk.base.process.request_lease import current_lease
 from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskBudgets, TaskShare, sharing
 
 _OF_THE_PROCESS = BudgetAllocator()

@@ -10,6 +10,7 @@ from pathlib import Path
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.process.tuning import rare_collections, spare_pandas
 from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
@@ -23,7 +24,7 @@ from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
-from cdk.rest.http.metrics import RequestLease, RequestsSpent, counting, leasing
+from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Preview, previews

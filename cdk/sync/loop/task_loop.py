@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
+from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.run import current_run
 from cdk.base.task_map import TaskLost
 from cdk.base.values import FieldValue
@@ -22,7 +23,6 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import as_folder
 from cdk.rest.auth.tokens import IssuedToken, run_tokens
 from cdk.rest.http.activity import activities
-from cdk.rest.http.metrics import RequestsSpent
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
 from cdk.state.slice import Slice

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import current_run
 from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
@@ -21,7 +22,7 @@ from cdk.engine.executors import threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
-from cdk.rest.http.metrics import RequestLease, RequestsSpent, counting, leasing
+from cdk.rest.http.metrics import counting
 from cdk.rest.limits.task_share import BudgetUsage, TaskShare, sharing
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage

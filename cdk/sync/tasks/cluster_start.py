@@ -11,7 +11,7 @@ from cdk.base.logs import logger
 W = TypeVar("W")
 
 _PATIENCE = 2.0
-"""Seconds that are left to a start to end after it was told to."""
+"""Seconds that a start has to end once it is cancelled."""
 
 
 class ClusterStart(Generic[W]):
@@ -32,7 +32,7 @@ class ClusterStart(Generic[W]):
         self._error: Exception | None = None
 
     def begin(self) -> None:
-        """Begin to start."""
+        """Start the workers in a thread of their own; returns at once."""
         self.begun = self.starting = True
         # No process waits for a start that nobody needs any more.
         run = partial(copy_context().run, self._run)

@@ -8,18 +8,11 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from cdk import Timeout
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, current_lease, leasing
 from cdk.engine.executors import threads
 from cdk.rest import Budget, CachedTransport, Request, RequestsTransport
 from cdk.rest.client import HttpClient
-from cdk.rest.http.metrics import (
-    HttpMetrics,
-    RequestLease,
-    RequestsSpent,
-    counting,
-    current_lease,
-    current_metrics,
-    leasing,
-)
+from cdk.rest.http.metrics import HttpMetrics, counting, current_metrics
 from cdk.streams.read_slice import ReadPage
 from cdk.testing.mock_api import MockApi
 from connectors.shop.api import serving
@@ -131,31 +124,6 @@ def test_tallies_travel_and_add_up() -> None:
         "statuses": {"2xx": 2, "4xx": 2, "5xx": 1},
     }
     assert one.statuses == {"2xx": 1, "4xx": 2}
-
-
-def test_what_a_task_does_not_send_others_may() -> None:
-    lease = RequestLease(100)
-    lent = lease.lend(2)
-
-    assert (lent, lease.unsent) == (50, 50)
-    lease.return_unsent(lent, 20)
-    assert lease.unsent == 80
-    # A task that has died may have sent all of them.
-    lease.return_unsent(lease.lend(4), None)
-    assert lease.unsent == 60
-
-
-def test_the_last_requests_are_not_lent_one_by_one() -> None:
-    lease = RequestLease(20)
-
-    assert [lease.lend(100) for _ in range(4)] == [8, 8, 4, 0]
-
-
-def test_a_lease_without_a_limit_only_counts() -> None:
-    lease = RequestLease()
-    lease.count()
-
-    assert (lease.lend(2), lease.unsent, lease.sent) == (None, None, 1)
 
 
 def test_a_request_that_may_not_be_sent_reaches_no_server() -> None:

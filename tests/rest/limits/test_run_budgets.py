@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cdk.rest.http.metrics import RequestLease, leasing
+from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskBudgets, TaskShare, task_budgets
 from tests.rest.api import NOON, Time

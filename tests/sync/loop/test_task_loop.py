@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Stream, TransientError
 from cdk.base.process.interruption import Interruption
+from cdk.base.process.request_lease import RequestLease, current_lease, leasing
 from cdk.base.run import RunScope
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables
@@ -24,7 +25,6 @@ from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
-from cdk.rest.http.metrics import RequestLease, current_lease, leasing
 from cdk.state.window import Window
 from cdk.sync.loop.bundles import BundleKind
 from cdk.sync.loop.stream_sync import StreamSync

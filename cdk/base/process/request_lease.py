@@ -1,0 +1,75 @@
+"""RequestLease: how many requests a run may send, or the part of it that one of its tasks was lent.
+
+Whoever runs a piece of work says which lease counts; transports take from it. Threads that the executors start take
+from that of the thread that started them.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from cdk.base.process.interruption import MAX_REQUESTS, Interrupted
+
+_LEAST_LENT = 8
+"""Requests that a task is lent at least, while there are so many."""
+
+
+class RequestsSpent(Interrupted):
+    """All requests that may be sent were sent."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_REQUESTS)
+
+
+class RequestLease:
+    """How many requests may be sent: of a run, or the part of it that a task was lent. Thread-safe."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """most: requests that may be sent; None: any number."""
+        self.unsent, self.sent = most, 0
+
+    def count(self) -> None:
+        """Count a request that is about to be sent. Raises RequestsSpent."""
+        with _counting:
+            if self.unsent is not None:
+                if self.unsent <= 0:
+                    raise RequestsSpent
+                self.unsent -= 1
+            self.sent += 1
+
+    def lend(self, parts: int) -> int | None:
+        """Requests for a task, of `parts` like it that may need some; never so few that a task is not worth it."""
+        with _counting:
+            if self.unsent is None:
+                return None
+            lent = min(self.unsent, max(self.unsent // parts, _LEAST_LENT))
+            self.unsent -= lent
+            return lent
+
+    def return_unsent(self, lent: int | None, sent: int | None) -> None:
+        """Have back what a task has not sent. sent: None: nobody knows, so it counts as all of them."""
+        with _counting:
+            if self.unsent is not None and lent is not None and sent is not None:
+                self.unsent += lent - sent
+
+
+# One lock for all: it is held for 0.1 us, and a lease is made for each task.
+_counting = threading.Lock()
+_lease: ContextVar[RequestLease] = ContextVar("lease", default=RequestLease())  # noqa: B039 - without a limit
+
+
+def current_lease() -> RequestLease:
+    """How many requests may be sent here."""
+    return _lease.get()
+
+
+@contextmanager
+def leasing(lease: RequestLease) -> Iterator[RequestLease]:
+    """Let requests of this block, and of threads that the executors start in it, keep to a lease."""
+    before = _lease.get()
+    _lease.set(lease)
+    try:
+        yield lease
+    finally:
+        _lease.set(before)
