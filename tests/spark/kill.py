@@ -7,7 +7,9 @@ replaces or removes rows, the tables are full before the first kill, and some re
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
-With `--without-spark` the syncs are forks of this program whose tasks run in the driver: a kill costs a tenth.
+With `--without-spark` the syncs are forks of this program, and a kill costs a tenth. In half of the rounds reading and
+commits take turns there. In the others tasks run in threads beside the commits, as before Spark joins, and from some
+moment on as after it: with an interval so short a commit takes several, so these rounds do not count pages.
 After each kill and each further sync, `spark-cdk state verify` finds nothing wrong, and each commit of rows has a
 receipt.
 """
@@ -40,15 +42,16 @@ from cdk.base.task_map import run_inline
 from cdk.lake.parquet.generation_diff import FLAG
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.tasks.workers import Workers
+from cdk.sync.tasks.workers import Workers, beside_the_driver
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
 from tests.spark.verified import verify
+from tests.sync.loop.simulated_tasks import SimulatedCluster
 
 VICTIMS = ("driver", "jvm", "worker")
-FORK = "fork"
-"""The victim where there is no Spark."""
+FORK, THREADED = "fork", "threaded"
+"""The victims where there is no Spark: tasks take turns with commits, or run beside them."""
 STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
 """The streams, and what divides their tables where they are divided; not every record has it."""
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
@@ -204,7 +207,7 @@ class Trial:
     def sync_killed(self, victim: str, pages: int, seconds: float = 0) -> Kill:
         """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed."""
         before, again = self.pages(), self.again()
-        with self.fork() if victim == FORK else self.process() as process:
+        with self.fork(victim) if victim in {FORK, THREADED} else self.process() as process:
             while self.pages() < before + pages and process.poll() is None:
                 threading.Event().wait(0.005)
             threading.Event().wait(seconds)
@@ -262,8 +265,8 @@ class Trial:
                 process.wait()
 
     @contextmanager
-    def fork(self) -> Iterator["Forked"]:
-        process = Forked(self)
+    def fork(self, victim: str) -> Iterator["Forked"]:
+        process = Forked(self, victim)
         try:
             yield process
         finally:
@@ -278,10 +281,11 @@ class Trial:
 class Forked:
     """A sync in a fork of a program that has everything imported; looked at as a Popen is."""
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, victim: str) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
-        self._process = context.Process(target=_sync, args=(trial.pipeline, trial.folder / "sync.log"), daemon=True)
+        args = (trial.pipeline, trial.folder / "sync.log", victim)
+        self._process = context.Process(target=_sync, args=args, daemon=True)
         self._process.start()
         self.pid = int(self._process.pid or 0)
 
@@ -295,8 +299,12 @@ class Forked:
         return int(self._process.exitcode or 0)
 
 
-def _sync(pipeline: Path, log: Path) -> None:
-    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=Workers(run_inline, CONCURRENCY)).run()
+def _sync(pipeline: Path, log: Path, victim: str) -> None:
+    workers = Workers(run_inline, CONCURRENCY)
+    if victim == THREADED:
+        cluster = SimulatedCluster(run_inline, CONCURRENCY, random.SystemRandom().randrange(20))
+        workers = beside_the_driver(CONCURRENCY, cluster)
+    result = SyncRunner(Pipeline.load(pipeline), Shop(), workers=workers).run()
     log.write_text(f"{result.to_json()}")
     raise SystemExit(not result.ok)
 
@@ -344,9 +352,9 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
             if kills[-1].survived:
                 break
         else:
-            trial.sync_here() if victims[-1] == FORK else trial.sync()
-        again = trial.again()
-        _expect(again <= MOST_AGAIN * len(kills), f"{again} pages fetched again, at most {MOST_AGAIN} a kill promised")
+            trial.sync_here() if victims[-1] in {FORK, THREADED} else trial.sync()
+        again, most = trial.again(), MOST_AGAIN * len(kills)
+        _expect(THREADED in victims or again <= most, f"{again} pages fetched again, at most {most} promised")
         trial.compare(undisturbed.rows)
         before = trial.rows_now()
         trial.sync_here("orders", "visits")
@@ -390,7 +398,7 @@ def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a senten
 
 def _find(driver: int, victim: str) -> int | None:
     """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
-    if victim in {"driver", FORK}:
+    if victim in {"driver", FORK, THREADED}:
         return driver
     listed = subprocess.run(
         ["ps", "-Ao", "pid=,ppid=,command="],  # noqa: S607
@@ -428,7 +436,7 @@ def main() -> int:
     options = parser.parse_args()
     chance = random.Random(options.seed)
     print(f"seed {options.seed}")
-    print("mode       victim  pages fetched  rows committed  pages fetched again in that run  receipts")
+    print("mode       victim   pages fetched  rows committed  pages fetched again in that run  receipts")
     done: Counter[str] = Counter()
     broken: Counter[str] = Counter()
     undisturbed: dict[str, Undisturbed] = {}
@@ -439,7 +447,7 @@ def main() -> int:
         # A worker's death is survived, so it comes last.
         victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
         if options.without_spark:
-            victims = [FORK] * 8
+            victims = [chance.choice((FORK, THREADED))] * 8
         victims = victims[: options.kills - done.total()]
         if mode not in undisturbed:
             undisturbed[mode] = Undisturbed(_made(home / mode), mode)
@@ -455,7 +463,7 @@ def main() -> int:
         for kill in kills:
             note = "  survived" if kill.survived else ""
             figures = f"{kill.pages:13} {kill.committed:15} {kill.again:31} {kill.receipts:9}"
-            print(f"{mode:10} {kill.victim:7} {figures}{note}", flush=True)
+            print(f"{mode:10} {kill.victim:8} {figures}{note}", flush=True)
         done[mode] += len(kills)
     by_mode = ", ".join(f"{mode} {count}" for mode, count in done.items())
     if broken:

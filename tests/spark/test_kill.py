@@ -11,7 +11,7 @@ from cdk import Json
 from cdk.lake.delta.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
-from tests.spark.kill import FORK, MODES, Failed, Trial, Undisturbed, Varied, round_of_kills
+from tests.spark.kill import FORK, MODES, THREADED, Failed, Trial, Undisturbed, Varied, round_of_kills
 
 SIZES = Sizes(products=900, orders=900, customers=20, visits=40)
 
@@ -26,6 +26,8 @@ SIZES = Sizes(products=900, orders=900, customers=20, visits=40)
         ("logged", [FORK, FORK]),
         ("parted", [FORK, FORK]),
         ("removed", [FORK, FORK]),
+        ("merged", [THREADED, THREADED]),
+        ("removed", [THREADED, THREADED]),
     ],
 )
 @pytest.mark.timeout(900)  # syncs with a JVM each, on a machine that may be busy
