@@ -53,7 +53,7 @@ class StoredPositions(Mapping[Partition, Position]):
         return isinstance(partition, Partition) and self.texts.get(partition.key) is not None
 
     def __iter__(self) -> Iterator[Partition]:
-        return (Partition(_fields(key)) for key in self.texts)
+        return (Partition(_object(key)) for key in self.texts)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -114,7 +114,7 @@ class MovingPositions:
         self._moved[key] = entry_text(_entry(key, text)[0], since)
 
     def forget(self, key: str) -> None:
-        """Forget a partition."""
+        """Drop a partition from the next checkpoint, as if it had never moved."""
         self._moved[key] = None
 
     def checkpoint(self) -> StoredPositions:
@@ -173,7 +173,7 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
 
     def moved(self, older: "PartitionEntries") -> tuple[list[JsonObject], list[JsonObject]]:
         """The entries that differ from those of an older state: as they were there, and as they are here."""
-        partitions = [Partition(_fields(key)) for key in self.texts.since(older.texts)]
+        partitions = [Partition(_object(key)) for key in self.texts.since(older.texts)]
         both = ((older.entry(partition), self.entry(partition)) for partition in partitions)
         olds, news = zip(*both, strict=True) if partitions else ((), ())
         return [entry for entry in olds if entry is not None], [entry for entry in news if entry is not None]
@@ -240,10 +240,6 @@ def _parts(item: Stored) -> tuple[Stored, Stored]:
             return fields, rest
         case _:
             return None, {}
-
-
-def _fields(key: str) -> JsonObject:
-    return _object(key)
 
 
 def _object(text: str) -> JsonObject:

@@ -11,12 +11,13 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock
+from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
@@ -179,6 +180,14 @@ class PinnedTable:
         """The table's columns, as the handle sees them."""
         return pa.schema(self._handle.schema().to_arrow())
 
+    def allow_types(self, schema: pa.Schema) -> None:
+        """Turn on what timestamps without a zone need, which no commit does by itself."""
+        if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
+            features = [TableFeatures.TimestampWithoutTimezone]
+            self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
+            self._handle.update_incremental()
+            self.seen_marker = self._marker()
+
     def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
         """The table as tasks write files for it. bounded: columns whose bounds go into the log."""
         return TableLayout(self.root, self.schema, tuple(bounded), self.partition_by)
@@ -246,3 +255,8 @@ class PinnedTable:
         """
         with self.root.explaining(self.stream):
             return join_small_files(self._handle, self.root, self._clock())
+
+
+def _zoneless(kind: pa.DataType) -> bool:
+    """Whether a type is, or contains, a timestamp without a zone."""
+    return any(pa.types.is_timestamp(part) and part.tz is None for part in leaves(kind))

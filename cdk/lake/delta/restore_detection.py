@@ -66,6 +66,32 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
     return RowsState(None if restored else marker, certain=True, moves=tuple(moves))
 
 
+def check_not_restored(
+    root: Folder, stream: str, app: str, *, after: int, version: int, state: tuple[int, int | None]
+) -> None:
+    """Raise StateError: a commit after version `after` up to `version` is a RESTORE to the rows of an older state.
+
+    state: the version of the marker, and that of the state of the rows at `after`.
+    """
+    marker, rows_state = state
+    if not any(_is_restore(root, at) for at in range(after + 1, version + 1)):
+        return
+    if state_of_rows(root, stream, app, version=version, marker=marker).version != rows_state:
+        raise StateError(
+            "the table was restored to an older version while this run read; what it has committed before is gone, and "
+            "nothing more is written. Run the sync again: it goes on after the rows that are there",
+            path=str(root),
+            stream=stream,
+        )
+
+
+def _is_restore(root: Folder, version: int) -> bool:
+    try:
+        return commit_at(root, version).operation == "RESTORE"
+    except FileNotFoundError:
+        return False  # the log was cleaned up
+
+
 def _unknown(why: str, root: Folder, stream: str) -> StateError:
     message = f"the state of the table's rows is unknown: {why}"
     return StateError(message, path=str(root), stream=stream)

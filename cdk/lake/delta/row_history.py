@@ -119,6 +119,7 @@ class RowHistory:
         repeat_if_changed(self.table, partial(self._rewrite, layout, spread))
 
     def _rewrite(self, layout: TableLayout, spread: TaskMap) -> None:
+        self.table.guard.check([Use.WIDEN])
         files = layout.rewrite(self.table.files(), spread)
         self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
 

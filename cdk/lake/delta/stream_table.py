@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -26,16 +26,15 @@ from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import to_json
-from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
 from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, repeat_if_changed
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
-from cdk.lake.delta.restore_detection import check_moves, check_rows, state_of_rows
+from cdk.lake.delta.restore_detection import check_moves, check_not_restored, check_rows, state_of_rows
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.parquet.table_files import TableFile, commit_at, file_actions
+from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.stored_positions import PartitionEntries
@@ -44,7 +43,6 @@ NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
 _RETAINED_STATES = 20
-_NEWEST = 3
 _SHOWN = 4096
 
 
@@ -197,6 +195,7 @@ class StreamTable(PinnedTable):
         overwrite: bool = False,
         schema: pa.Schema | None = None,
         remove: Sequence[TableFile] = (),
+        alone: bool = False,
         logged: Sequence[DataFile] | None = None,
         change: Change | None = None,
         note: str = "",
@@ -205,18 +204,18 @@ class StreamTable(PinnedTable):
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
-        table, as `files` gives them, that leave it. change: what delta-rs is to do in the place of naming files.
-        logged: see `TableState`; what `saved` says of it does not count. note: for the table's log: what a person did
-        to the state. receipt: what becomes of the rows; None: those of `files` come and those of other files leave.
-
-        It counts only if nobody else has committed since the table was last looked at: who joins files, restores the
-        table, adds a constraint or brings the same new key changes what the commit would be.
+        table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
+        the table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
+        delta-rs is to do in the place of naming files; it is alone, too. logged: see `TableState`; what `saved` says of
+        it does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
+        None: those of `files` come and those of other files leave.
 
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
         TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
         StateError: somebody has restored the table to rows of an older state.
         """
+        alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
         if self.seen_marker != before:  # refused before; the handle has seen the other run's commit since
             raise overtaken(self)
@@ -229,7 +228,7 @@ class StreamTable(PinnedTable):
         self.draft(version, saved)
         crash_point("after_state_blob")
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        properties = self._properties(version, saved, receipt, note)
+        properties = self._properties(version, saved, receipt, note, alone=alone)
         write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
@@ -240,7 +239,8 @@ class StreamTable(PinnedTable):
             self.seen_marker = self._marker()
         if self.seen_marker != version:
             raise overtaken(self)
-        self._looked_at += 1
+        if self.version == self._looked_at + 1:
+            self._looked_at = self.version
         crash_point("after_commit")
         self.state_version, self.rows_state_version, self.saved = version, version, saved
         self._moves, self.lost_state = (), None
@@ -257,34 +257,23 @@ class StreamTable(PinnedTable):
 
     def _check_not_restored(self) -> None:
         """Raise StateError: somebody restored the table since this run looked at it, to the rows of an older state."""
-        if self.state_version is not None and any(map(self._is_restore, range(self._looked_at + 1, self.version + 1))):
-            rows_state = state_of_rows(
-                self.root, self.stream, self._app, version=self.version, marker=self.state_version
-            )
-            if rows_state.version != self.rows_state_version:
-                raise StateError(
-                    "the table was restored to an older version while this run read; what it has committed before is "
-                    "gone, and nothing more is written. Run the sync again: it goes on after the rows that are there",
-                    path=str(self.root),
-                    stream=self.stream,
-                )
-        self._looked_at = self.version
+        version, marker = self.version, self.state_version
+        if marker is not None:
+            state = (marker, self.rows_state_version)
+            check_not_restored(self.root, self.stream, self._app, after=self._looked_at, version=version, state=state)
+        self._looked_at = version
 
-    def _is_restore(self, version: int) -> bool:
-        try:
-            return commit_at(self.root, version).operation == "RESTORE"
-        except FileNotFoundError:
-            return False  # the log was cleaned up
-
-    def _properties(self, version: int, saved: TableState, receipt: Receipt, note: str) -> CommitProperties:
+    def _properties(
+        self, version: int, saved: TableState, receipt: Receipt, note: str, *, alone: bool
+    ) -> CommitProperties:
         metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
         return CommitProperties(
             custom_metadata={**metadata, NOTE: note} if note else metadata,
             app_transactions=[Transaction(self._app, version)],
-            # Whoever came in between is looked at first. Tried again, delta-rs removes files that OPTIMIZE has removed
-            # before, by name or by an overwrite, and their rows would be there twice (measured, 1.6); and it adds rows
-            # to a table that was restored, whose state no longer fits.
-            max_commit_retries=0,
+            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
+            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between. Rows that
+            # are only added it adds again beside those of neighbours, but not over a RESTORE, which sets the metadata.
+            max_commit_retries=0 if alone else None,
         )
 
     def _completed(
@@ -300,27 +289,14 @@ class StreamTable(PinnedTable):
         """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
         if logged is None and self.saved is None and self.state_version is not None:
             logged = ()  # nobody knows which rows the lost state had brought
-        saved = replace(
-            saved,
-            history=tuple(self.states)[:_RETAINED_STATES],
-            logged=None if logged is None else tuple(logged),
-            logged_at=None,
-            rows=rows,
-            newest=(),
-            newest_at=0,
-        )
+        logged_at = None
         if self.saved is not None:
             logged_at = self.saved.logged_at if self.saved.logged is None else self.rows_state_version
-            saved = replace(saved, logged_at=logged_at)
-        if files:
-            newest = files[-_NEWEST:]
-            at = max(file.modified for file in newest)
-            return replace(saved, newest=tuple(file.path for file in newest), newest_at=at)
-        if self.saved is not None:
-            leaving = {file.path for file in remove}
-            staying = () if overwrite else tuple(path for path in self.saved.newest if path not in leaving)
-            return replace(saved, newest=staying, newest_at=self.saved.newest_at)
-        return saved
+        named = None if logged is None else tuple(logged)
+        history = tuple(self.states)[:_RETAINED_STATES]
+        saved = replace(saved, history=history, logged=named, logged_at=logged_at, rows=rows)
+        leaving = {file.path for file in remove}
+        return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)
 
     def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """A change that names files."""
@@ -387,14 +363,10 @@ class StreamTable(PinnedTable):
         return receipt, None if before is None or removed is None else before + added - removed
 
     def _prepared(self, schema: pa.Schema) -> Schema:
-        """The schema for an overwrite, which does not turn on by itself what timestamps without a zone need."""
-        if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
-            features = [TableFeatures.TimestampWithoutTimezone]
-            self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
-            self._handle.update_incremental()
-            self.seen_marker = self._marker()
-            if self.seen_marker != self.state_version:
-                raise overtaken(self)
+        """The schema for an overwrite, of which the table can hold all types."""
+        self.allow_types(schema)
+        if self.seen_marker != self.state_version:
+            raise overtaken(self)
         return Schema.from_arrow(schema)
 
     def draft(self, version: int, saved: TableState) -> None:
@@ -413,11 +385,6 @@ class StreamTable(PinnedTable):
 def successor(version: int | None) -> int:
     """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
     return (number(version or 0) + 1) << NONCE_BITS | secrets.randbits(NONCE_BITS)
-
-
-def _zoneless(kind: pa.DataType) -> bool:
-    """Whether a type is, or contains, a timestamp without a zone."""
-    return any(pa.types.is_timestamp(part) and part.tz is None for part in leaves(kind))
 
 
 def _for_people(saved: TableState) -> str:

@@ -1,10 +1,13 @@
 """What a table remembers of its stream between runs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cdk.base.values import JsonValue, Stored
 from cdk.lake.parquet.writer import DataFile
+
+_NEWEST = 3
+"""Files of a commit that are remembered."""
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,15 @@ class TableState:
     """When the last of `newest` was written, in milliseconds since 1970."""
     history: tuple[int, ...] = field(default=(), compare=False)
     """Versions of earlier states, newest first."""
+
+    def with_newest(
+        self, files: Sequence[DataFile], before: "TableState | None", stays: Callable[[str], bool]
+    ) -> "TableState":
+        """This state with the files of the newest commit that brought any: of this one, or what stays of them."""
+        if files:
+            newest = files[-_NEWEST:]
+            at = max(file.modified for file in newest)
+            return replace(self, newest=tuple(file.path for file in newest), newest_at=at)
+        if before is None:
+            return replace(self, newest=(), newest_at=0)
+        return replace(self, newest=tuple(filter(stays, before.newest)), newest_at=before.newest_at)

@@ -208,7 +208,7 @@ class Overwrite(WriteMode):
         """Commit the complete generation in place of the present rows."""
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
-        if pending and table.guard.way(Use.OVERWRITE) is Way.ENGINE:
+        if table.guard.way(Use.OVERWRITE) is Way.ENGINE and pending:
             # delta-rs writes the columns as they are: a generation that needs others was begun before it had to.
             final, columns = self._final_schema(), table.schema
             if any(columns.field(name).type != final.field(name).type for name in columns.names):
@@ -304,7 +304,10 @@ class AppendDedup(WriteMode):
         if staged_in is not None:
             source.check_files(files)
         try:
-            table.commit(saved, result.add, remove=result.remove, logged=self._logged(files), receipt=receipt)
+            # Alone, though no file may leave: a neighbour may have brought the same new key.
+            table.commit(
+                saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
+            )
         except TableChanged:
             for file in result.add:
                 if file not in files:
@@ -331,7 +334,7 @@ class AppendDedup(WriteMode):
             result = replace(result, add=tuple(written))
         else:
             # delta-rs commits no MERGE that changes nothing, and the state has to move.
-            table.commit(saved, logged=self._logged(files), receipt=receipt)
+            table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
         return saved, result, receipt
 
     def add(self, columns: Sequence[pa.Field]) -> None:

@@ -26,7 +26,7 @@ class Layer(Protocol):
 
     @property
     def texts(self) -> Texts:
-        """All of it."""
+        """All that it sets and removes; read where it is not loaded."""
 
     def get(self, key: str, default: T) -> str | T | None:
         """What it says of one key; `default`: nothing. Need not load all of it."""
@@ -36,7 +36,7 @@ class Layer(Protocol):
 
 
 class MemoryLayer:
-    """A layer in memory."""
+    """A layer that no file has yet: what an update set and removed."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
@@ -145,7 +145,7 @@ class LayeredMap(Mapping[str, str]):
 
 
 def joined(layers: Sequence[Layer]) -> Texts:
-    """What layers say together."""
+    """What layers set and remove together; the later of two counts."""
     if len(layers) == 1:
         return layers[0].texts
     texts: dict[str, str | None] = {}

@@ -123,7 +123,7 @@ class StaleRemoval:
         removed = count.removed if hard else 0
         complete, receipt = replace(saved, complete=True, records=rows - removed), Receipt(removed=removed)
         if not count.removed:
-            table.commit(complete, receipt=receipt)
+            table.commit(complete, alone=True, receipt=receipt)
         elif hard:
             change = deleted(table.schema, saved.generation)
             table.change(complete, change, receipt, {"deleted": count.removed})
@@ -150,7 +150,8 @@ class StaleRemoval:
         complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
         receipt = Receipt(removed=removed)
         try:
-            self._table.commit(complete, rewritten, remove=touched, receipt=receipt)
+            # Alone: what was counted is what leaves.
+            self._table.commit(complete, rewritten, remove=touched, alone=True, receipt=receipt)
         except TableChanged:
             for file in rewritten:
                 self._table.root.delete(file.path)

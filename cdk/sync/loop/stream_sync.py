@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from cdk.base.errors import CdkError, StateError, TransientError
 from cdk.base.logs import FirstWarning, logger
+from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
@@ -18,7 +19,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
-from cdk.rest.http.metrics import HttpMetrics, RequestsSpent, counting
+from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
@@ -26,6 +27,7 @@ from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
+from cdk.sync.loop.table_fit import check_owner
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -65,7 +67,7 @@ class StreamSync:
         self._plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
         if before is None and self.table.state_version is None:
-            self._check_owner(tables.pipeline)
+            check_owner(self.table, plan, tables.pipeline)
         self.saved, resumed = resume_point(plan, before, sync)
         if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
             logger.warning(
@@ -122,21 +124,6 @@ class StreamSync:
         single = self._commits.source.single_slice
         self._schedule = SliceSchedule(self.stream, self.saved.state, single=single, check=self._check_known)
         return resumed
-
-    def _check_owner(self, pipeline: str) -> None:
-        """Raise StateError: another pipeline has filled the table, and this one would append its rows again."""
-        others = self.table.other_pipelines if self.table.row_count() != 0 else []
-        if not others:
-            return
-        text = (
-            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
-            f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
-            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
-            "state reset`"
-        )
-        if self._plan.traits.repeats_rows:
-            raise StateError(text, path=str(self.table.root), stream=self.stream.name)
-        logger.warning("%s: %s; it is read from its start", self.stream.name, text)
 
     def _check_known(self, mismatch: str) -> None:
         """Raise StateError: what the state knows would be read again, and its rows appended."""

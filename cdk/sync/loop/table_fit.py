@@ -6,7 +6,7 @@ from contextlib import suppress
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.base.values import JsonSchema
 from cdk.lake.admin.locate import OpenTables
@@ -64,6 +64,23 @@ def existing_table(
     if table.lost_state is not None:
         raise table.lost_state
     return table
+
+
+def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
+    """Raise StateError: another pipeline has filled the table, and this one would append its rows again."""
+    others = table.other_pipelines if table.row_count() != 0 else []
+    if not others:
+        return
+    text = (
+        f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
+        f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
+        "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
+        "state reset`"
+    )
+    name = stream_plan.stream.name
+    if stream_plan.traits.repeats_rows:
+        raise StateError(text, path=str(table.root), stream=name)
+    logger.warning("%s: %s; it is read from its start", name, text)
 
 
 def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
