@@ -1,7 +1,7 @@
 """The command line: where its commands are registered, and how it starts."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -17,12 +17,18 @@ from cdk.streams.source import Source
 class LazyCommand(click.Command):
     """A command whose module is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    help: its first sentence, for the list of commands.
+    name: its name in `cdk.cli.pipeline_commands`. help: its first sentence, for the list of commands.
     """
 
-    def __init__(self, name: str, load: Callable[[], click.Command], help: str) -> None:
+    def __init__(self, name: str, help: str) -> None:
         super().__init__(name, help=help)
-        self.load = load
+        self.key = name
+
+    def load(self) -> click.Command:
+        """The command itself."""
+        from cdk.cli.pipeline_commands import COMMANDS  # noqa: PLC0415 - what this class is for
+
+        return COMMANDS[self.key]
 
     def make_context(
         self,
@@ -35,31 +41,11 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-def _sync() -> click.Command:
-    from cdk.cli.sync.command import sync  # noqa: PLC0415 - see LazyCommand
-
-    return sync
-
-
-def _tables() -> click.Command:
-    from cdk.cli.tables import tables  # noqa: PLC0415 - see LazyCommand
-
-    return tables
-
-
-def _state() -> click.Command:
-    from cdk.cli.state.command import state  # noqa: PLC0415 - see LazyCommand
-
-    return state
-
-
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PIPELINE_COMMANDS = (
-    LazyCommand("sync", _sync, "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
-    LazyCommand(
-        "tables", _tables, "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
-    ),
-    LazyCommand("state", _state, "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+    LazyCommand("sync", "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
+    LazyCommand("tables", "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."),
+    LazyCommand("state", "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
 )
 
 

@@ -1,7 +1,5 @@
 """What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,7 +45,7 @@ class Display:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pipeline, self._shown, self._clock = pipeline, shown, clock
-        self._console = console or _own_stderr()
+        self._console = console or Console(stderr=True)
         self._started = clock()
         self._committed: float | None = None
         self._commit_due: float | None = None
@@ -174,17 +172,6 @@ class Display:
         requests = _requests(sum((report.http for report in result.streams), result.run.http))
         line = Text(f"{self._pipeline} → {target}: {counted(commits, 'commit')} in {seconds:.1f} s{requests}", "dim")
         console.print(line, soft_wrap=True)
-
-
-def _own_stderr() -> Console:
-    """A console on standard error that stays there.
-
-    While Spark starts, descriptor 2 leads into a file (`cdk.spark.cluster.session`); a screen drawn meanwhile would
-    land there.
-    """
-    if not sys.stderr.isatty():
-        return Console(stderr=True)
-    return Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding))
 
 
 def _counts(report: StreamReport, remaining: float | None) -> str:
