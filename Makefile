@@ -82,6 +82,7 @@ bench-spark: $(VENV)/.installed-dev  ## CPU and memory of `sync` against limits 
 	$(BIN)/python benchmarks/spark/run.py --bench $(BENCH) --limits $(VENV)/bench --dlt $(VENV)/dlt \
 		--cases $(SPARK_CASES) --rounds $(ROUNDS)
 	$(BIN)/python benchmarks/spark/merges.py $(VENV)/merges --rounds $(ROUNDS)
+	$(BIN)/python benchmarks/spark/uneven.py
 
 # The oracle is a folder of its own: public manifests, and what airbyte-cdk made of each.
 ORACLE ?= ../shared/oracle

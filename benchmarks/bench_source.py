@@ -52,7 +52,7 @@ class Items(HttpStream):
     schema = SCHEMA
 
     @property
-    def url_base(self) -> str:  # type: ignore[override] # read-only: it comes from the config
+    def url_base(self) -> str:
         return str(self.config["base_url"])
 
     def path(self, slice: Slice) -> str:

@@ -129,13 +129,8 @@ def _measured(work: Work, merge: Way, number: int) -> tuple[Usage, int]:
 
 def _merged(spread: TaskMap, folder: Path, staged: list[DataFile], *, rows_here: int) -> int:
     table = _opened(folder)
-    merge = Merge(
-        table.root,
-        SCHEMA,
-        Identity(("id",), CursorColumn("version", "version", CountOrder())),
-        spread,
-        small_rows=rows_here,
-    )
+    identity = Identity(("id",), CursorColumn("version", "version", CountOrder()))
+    merge = Merge(table.layout(), identity, spread, small_rows=rows_here)
     merged = merge(staged, table.files("id"))
     assert table.saved is not None
     table.commit(replace(table.saved, records=0), merged.add, remove=merged.remove)

@@ -1,10 +1,14 @@
-"""Streams that show how reading scales: `Busy` needs a core and nothing else, so no server shares it."""
+"""Streams that show how reading scales: no server shares the cores with them.
 
-from collections.abc import Iterable, Mapping
+`Busy` needs a core and nothing else; `Uneven` waits, in one slice much longer than in the others.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
-from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, Source
+from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream
 
 PAGE = 1_000
 PAGES = 25
@@ -32,8 +36,34 @@ class Busy(PagedStream):
         return Page(orjson.loads(text), following)
 
 
-class BusySource(Source):
-    """That stream alone."""
+class Uneven(PagedStream):
+    """Slices of one page, which takes `wait` seconds; every `every`-th has `longer` pages, or takes as long in one.
 
-    name = "busy"
-    stream_classes = (Busy,)
+    checkpoints: whether a long slice has pages; else it is one page that takes as long as all of them.
+    """
+
+    def __init__(self, config: Mapping[str, Json]) -> None:
+        self.parts, self.every, self.longer = int(config["parts"]), int(config["every"]), int(config["longer"])
+        self.wait, self.checkpoints = float(config["wait"]), bool(config["checkpoints"])
+
+    def json_schema(self) -> JsonSchema:
+        return {"type": "object", "properties": {"part": {"type": "integer"}, "page": {"type": "integer"}}}
+
+    def partitions(self) -> Iterable[Partition]:
+        return (Partition({"part": n}) for n in range(self.parts))
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        part, number = slice.partition["part"], 0 if token is None else int(token["page"])
+        pages = self.longer if part % self.every == self.every // 2 else 1
+        following = {"page": number + 1} if self.checkpoints and number + 1 < pages else None
+        time.sleep(self.wait if self.checkpoints else self.wait * pages)  # noqa: TID251 - what is measured is waiting
+        return Page([{"part": part, "page": number}], following)
+
+
+class ScaleSource(Source):
+    """The one of those streams that the config is for."""
+
+    name = "scale"
+
+    def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+        return [Uneven(config) if "every" in config else Busy(config)]
