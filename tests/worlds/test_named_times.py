@@ -33,6 +33,11 @@ def a_pipeline_that_was_renamed(world: Times) -> None:
     world.sync_under_another_name(5)
 
 
+def rows_of_a_sync_of_which_nobody_says_how_far_it_read(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    world.sync_without("both")
+
+
 def an_overwrite_while_somebody_joins_files(world: Times) -> None:
     begin(world, REPLACED, THREE)
     world.sync_while_somebody_joins_files(5, ("tasks", 0), vacuum=False)
@@ -121,6 +126,7 @@ def a_history_loses_its_missing_files_while_somebody_joins_others(world: Times) 
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
+    rows_of_a_sync_of_which_nobody_says_how_far_it_read,
     an_overwrite_while_somebody_joins_files,
     a_column_becomes_wider_while_somebody_joins_files,
     a_column_becomes_wider_beside_a_history,

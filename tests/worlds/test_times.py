@@ -7,7 +7,7 @@ nothing.
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -286,13 +286,23 @@ class Times(RuleBasedStateMachine):
 
     # Restored to where only the other pipeline had filled the table, this one has no state that it could miss.
     @precondition(lambda self: self._exists() and self._marker(FIRST) is not None and self._rows() and self._has_begun)
-    @rule(what=st.sampled_from(["states", "marker"]))
+    @rule(what=st.sampled_from(["states", "marker", "both"]))
     def sync_without(self, what: str) -> None:
         """What says how far was read is gone; somebody brings it back when the sync was refused."""
-        # Where another pipeline has a state, the first one may begin without one.
-        gone = what == "states" or self._marker(SECOND) is not None
-        with self._without_states() if gone else self._without_marker():
+        # Where another pipeline has a state, or nothing comes twice, the first one may begin without one.
+        if self._marker(SECOND) is not None or (what == "both" and not self._appends_again):
+            what = "states"
+        with ExitStack() as gone:
+            if what != "marker":
+                gone.enter_context(self._without_states())
+            if what != "states":
+                gone.enter_context(self._without_marker())
             self._refused(FIRST, "")
+
+    @property
+    def _appends_again(self) -> bool:
+        """Whether the table has rows of syncs, and a sync from the start would add them once more."""
+        return self.mode == "append" and any(n >= 0 for n in self._numbers())
 
     # What others do.
 

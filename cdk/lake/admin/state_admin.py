@@ -127,7 +127,7 @@ class Admin:
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
         """Make the next sync read the stream, or a partition, from its start; also where the state is lost."""
         table = location.open(self.pipeline, clock=self.clock, lost=True)
-        if table.state_version is None and not table.retained:
+        if table.state_version is None and not table.retained and not table.has_synced_rows:
             raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
         saved = table.saved
         if saved is None:

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.times.clock import Clock
+from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
@@ -214,6 +215,13 @@ class PinnedTable:
         with self.root.explaining(self.stream):
             files = logged_files(self._handle)
         return total_rows([files[path].counted for path in (files if paths is None else paths)])
+
+    @property
+    def has_synced_rows(self) -> bool:
+        """Whether a sync has written some of the rows: these have ids."""
+        if RAW_ID not in self.schema.names:
+            return False
+        return any(batch.column(0).null_count < len(batch) for batch in self.scan([RAW_ID]))
 
     def lost_files(self) -> bool:
         """Whether files of the version that the handle is pinned to are missing; it then moves to the newest version.

@@ -66,8 +66,7 @@ class StreamSync:
         """
         self._plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
-        if before is None and self.table.state_version is None:
-            check_owner(self.table, plan, tables.pipeline)
+        check_owner(self.table, plan, tables.pipeline)
         self.saved, resumed = resume_point(plan, before, sync)
         if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
             logger.warning(

@@ -14,6 +14,7 @@ from cdk.lake.arrow.columns import (
     ADDITIONAL,
     JSON_TEXT,
     OWN_COLUMNS,
+    RAW_ID,
     ColumnType,
     column_name,
     column_owner,
@@ -39,6 +40,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
         # A new table has no features, and its columns from the start; its history may be older.
         check_guards(stream_plan, declared, SchemaChange(declared, pa.schema([])), Guard(), history)
         return None
+    check_owner(table, stream_plan, tables.pipeline)
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
     check_guards(stream_plan, declared, planned, table.guard, history)
@@ -67,16 +69,24 @@ def existing_table(
 
 
 def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
-    """Raise StateError: another pipeline has filled the table, and this one would append its rows again."""
-    others = table.other_pipelines if table.row_count() != 0 else []
-    if not others:
+    """Raise StateError: a sync has filled the table, this pipeline has no state, and would append the rows again."""
+    if table.state_version is not None or table.row_count() == 0:
         return
-    text = (
-        f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
-        f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
-        "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
-        "state reset`"
-    )
+    if others := table.other_pipelines:
+        text = (
+            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
+            f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
+            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
+            "state reset`"
+        )
+    elif table.has_synced_rows:
+        text = (
+            f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
+            "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
+            "`spark-cdk state import`, have all read again with `spark-cdk state reset`, or move the table away"
+        )
+    else:
+        return
     name = stream_plan.stream.name
     if stream_plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)

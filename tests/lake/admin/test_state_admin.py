@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -25,9 +26,10 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.table_writer import import_into_table
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
-from cdk.sync.settings.stream_plan import plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, plan_stream
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Orders, ShopOrders, Users, told
 from tests.spark.dying import dying_at
@@ -58,18 +60,32 @@ class Lake:
         return report.failure.message
 
     def _run(self) -> StreamReport:
+        return self._runner.run().streams[0]
+
+    @property
+    def preview_failure(self) -> str:
+        """Why a preview of the sync fails."""
+        (preview,) = self._runner.preview(0)
+        assert preview.failure is not None
+        return preview.failure.message
+
+    @property
+    def _runner(self) -> SyncRunner:
         pipeline = Pipeline(
             name=self.pipeline,
             source=SourceOptions(connector="given"),
             target=TargetOptions(path=str(self.folder)),
             streams={self.stream.name: self.options},
         )
-        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(run_inline, 1)).run().streams[0]
+        return SyncRunner(pipeline, Given([self.stream]), workers=Workers(run_inline, 1))
+
+    @property
+    def plan(self) -> StreamPlan:
+        return plan_stream(self.stream, self.options, LocalFolder(self.folder))
 
     @property
     def one(self) -> StreamLocation:
-        (one,) = [plan.location for plan in [plan_stream(self.stream, self.options, LocalFolder(self.folder))]]
-        return one
+        return self.plan.location
 
     @property
     def admin(self) -> Admin:
@@ -369,6 +385,71 @@ def test_a_table_whose_marker_is_gone_is_read_again_after_a_reset(tmp_path: Path
     lake.admin.reset(lake.one)
 
     assert (lake.sync(), len(lake.rows)) == (everything, 2 * everything)
+
+
+def copied(lake: Lake) -> None:
+    """The rows in a table of the same name that somebody else has created, with nothing beside it."""
+    root = lake.folder / lake.stream.name
+    rows = DeltaTable(str(root)).to_pyarrow_table()
+    shutil.rmtree(root)
+    write_deltalake(str(root), rows)
+
+
+def stripped(lake: Lake) -> None:
+    """The table of a pipeline that was renamed, without the folder of its states."""
+    shutil.rmtree(lake.folder / lake.stream.name / "_cdk_state")
+
+
+@pytest.mark.parametrize("lose", [copied, stripped])
+def test_rows_of_a_sync_without_any_state_are_not_read_again_on_their_own(
+    tmp_path: Path, lose: Callable[[Lake], None]
+) -> None:
+    old = Lake(tmp_path, Orders())
+    everything = old.sync()
+    lose(old)
+    new = Lake(tmp_path, Orders(), pipeline="store")
+
+    assert "no state says how far the source was read" in new.refused()
+    assert "no state says how far the source was read" in new.preview_failure
+    assert len(new.rows) == everything
+
+    new.admin.reset(new.one)
+
+    assert (new.sync(), len(new.rows)) == (everything, 2 * everything)
+
+
+def test_rows_of_a_sync_without_any_state_go_on_from_a_state_that_is_imported(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    everything = lake.sync()
+    saved = lake.table.saved
+    assert saved is not None
+    copied(lake)
+
+    import_into_table(lake.admin, lake.plan, saved.state, replaces=False)
+
+    assert (lake.sync(), len(lake.rows)) == (0, everything)
+
+
+def test_rows_of_a_sync_without_any_state_are_merged_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake.sync()
+    copied(lake)
+    caplog.clear()
+
+    assert (lake.sync(), len(lake.rows)) == (21, 21)
+    assert "no state says how far the source was read" in caplog.text
+
+
+def test_a_stream_begins_in_a_table_with_rows_of_others(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Orders())
+    root = tmp_path / "orders"
+    write_deltalake(str(root), pa.table({"id": [1, 2], "_airbyte_raw_id": pa.nulls(2, pa.string())}))
+
+    read = lake.sync()
+
+    assert len(lake.rows) == read + 2
 
 
 def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
