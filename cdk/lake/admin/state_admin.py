@@ -210,7 +210,7 @@ class Admin:
         """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
         version, before = successor(table.state_version), table.state_version
         retained = dict.fromkeys(n for n in (before, table.rows_state_version, *table.retained) if n is not None)
-        table.draft(version, replace(change.saved, history=tuple(retained)))
+        table.draft(version, replace(change.saved, history=tuple(retained), logged_at=table.logged_at))
         with location.root.explaining(location.stream):
             handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
             if handle.transaction_version(location.app(self.pipeline)) != before:

@@ -2,11 +2,13 @@
 
 A commit to the table names the files that belong to the history, and the history then adds them, once. Each state of
 the table knows the one before that brought rows, so a history that is behind, by however many commits, learns which
-rows are missing. Where no state knows that, or those files are missing, it reads the table's own log and copies every
-row that a file still has and the history has not, by the row's id.
+rows are missing, those of states that a RESTORE of the table has undone, too. Where no state knows that, or those files
+are missing, it reads the table's own log and copies every row that a file still has and the history has not, by the
+row's id.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
@@ -50,7 +52,7 @@ class RowHistory:
 
         Raises StateError, and what a store or a file raises.
         """
-        if self._followed is None or self._followed == self.main.rows_state_version:
+        if self._followed is None or self._followed == self.main.state_version:
             return
         files = self._named_since(self._followed)
         if files is None or missing_files(self.table.root, [file.path for file in files]):
@@ -91,19 +93,23 @@ class RowHistory:
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
         """The files that commits to the table have named since the one to `followed`; None: some are unknown."""
-        saved, at = self.main.saved, self.main.rows_state_version
         files: list[DataFile] = []
-        while saved is not None and at is not None and number(at) > number(followed):
-            if saved.logged is not None:
-                if not saved.logged:
-                    return None  # rows came while there was no history
-                files = [*saved.logged, *files]
+        at = self.main.state_version
+        while at is not None and number(at) > number(followed):
+            saved = self._state_at(at)
+            if saved is None or saved.logged == ():
+                return None  # it is lost, or rows came while there was no history
+            files = [*(saved.logged or ()), *files]
             at = saved.logged_at
-            try:
-                saved = None if at is None or number(at) <= number(followed) else self.main.load(at)
-            except StateError:
-                return None
         return files
+
+    def _state_at(self, version: int) -> TableState | None:
+        """A state of the table; None: it is not retained, or cannot be read."""
+        if version == self.main.state_version:
+            return self.main.newest
+        with suppress(StateError):
+            return self.main.load(version)
+        return None
 
     def _align(self, spread: TaskMap) -> None:
         """Widen columns and files to the table's types: a widening may have been interrupted between the two tables."""
@@ -199,7 +205,7 @@ class RowHistory:
     def _add(self, files: Sequence[DataFile]) -> None:
         self.table.guard.check([Use.HISTORY])
         records = self._saved.records + row_count(files)
-        self.table.commit(replace(self._saved, state=self.main.rows_state_version or 0, records=records), files)
+        self.table.commit(replace(self._saved, state=self.main.state_version or 0, records=records), files)
 
 
 def _gains(schema: pa.Schema, field: pa.Field) -> bool:

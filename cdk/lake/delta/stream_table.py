@@ -78,7 +78,8 @@ class StreamTable(PinnedTable):
         self._moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
         """The state that belongs to the table's rows; None when there is none."""
-        self._undone: tuple[int, ...] = ()
+        self.newest: TableState | None = None
+        """The state of the marker: `saved`, unless a RESTORE has undone it; None: there is none, or none readable."""
         self._looked_at = self.version
         """The version up to which it is known that nobody has restored the table under this run."""
         self.lost_state: StateError | None = None
@@ -103,10 +104,11 @@ class StreamTable(PinnedTable):
         if saved is not None and not certain:
             newest, others = number(self.state_version), self.other_pipelines
             check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
-        self.saved = saved
-        if self.rows_state_version != self.state_version:
+        self.saved = self.newest = saved
+        if self.restored:
+            self.newest = None
             with suppress(StateError):
-                self._undone = self.load(self.state_version).history
+                self.newest = self.load(self.state_version)
 
     def _check_new(self) -> None:
         """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
@@ -160,8 +162,8 @@ class StreamTable(PinnedTable):
 
         Those that a RESTORE has undone are among them, for it may be undone itself.
         """
-        history = self.saved.history if self.saved else ()
-        versions = (self.state_version, self.rows_state_version, *history, *self._undone)
+        history = [version for saved in (self.saved, self.newest) if saved is not None for version in saved.history]
+        versions = (self.state_version, self.rows_state_version, *history)
         return [version for version in dict.fromkeys(versions) if version is not None]
 
     @property
@@ -242,7 +244,8 @@ class StreamTable(PinnedTable):
         if self.version == self._looked_at + 1:
             self._looked_at = self.version
         crash_point("after_commit")
-        self.state_version, self.rows_state_version, self.saved = version, version, saved
+        self.state_version = self.rows_state_version = version
+        self.saved = self.newest = saved
         self._moves, self.lost_state = (), None
         # A restore of the table can no longer need others, nor drafts of interrupted runs. A state with a higher number
         # may be a newer run's, written and about to be committed.
@@ -287,16 +290,17 @@ class StreamTable(PinnedTable):
         overwrite: bool,
     ) -> TableState:
         """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
-        if logged is None and self.saved is None and self.state_version is not None:
-            logged = ()  # nobody knows which rows the lost state had brought
-        logged_at = None
-        if self.saved is not None:
-            logged_at = self.saved.logged_at if self.saved.logged is None else self.rows_state_version
         named = None if logged is None else tuple(logged)
         history = tuple(self.states)[:_RETAINED_STATES]
-        saved = replace(saved, history=history, logged=named, logged_at=logged_at, rows=rows)
+        saved = replace(saved, history=history, logged=named, logged_at=self.logged_at, rows=rows)
         leaving = {file.path for file in remove}
         return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)
+
+    @property
+    def logged_at(self) -> int | None:
+        """The version of the newest state that brought rows, or of one that is unreadable; None: there is none."""
+        newest = self.newest
+        return self.state_version if newest is None or newest.logged is not None else newest.logged_at
 
     def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
         """A change that names files."""

@@ -32,7 +32,10 @@ class TableState:
     Empty: rows came, and there is no history. None: no rows came.
     """
     logged_at: int | None = field(default=None, compare=False)
-    """The version of the last state before this one that brought rows; `StreamTable.commit` knows it."""
+    """The version of the last state before this one that brought rows, also where a RESTORE has undone it.
+
+    `StreamTable.commit` knows it.
+    """
     records: int = 0
     """Records committed in this generation."""
     known: int | None = None

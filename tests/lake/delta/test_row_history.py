@@ -51,6 +51,7 @@ class Edits(Stream):
     def __init__(self, width: int = 0, *, wide: bool = False) -> None:
         self.edits: list[dict[str, Json]] = []
         self.width, self.wide = width, wide
+        self.first = 0  # the number of the first edit that it still gives
 
     def edit(self, *, more: bool = False) -> None:
         """A page of edits; with `more`, of a field that is not declared."""
@@ -64,7 +65,8 @@ class Edits(Stream):
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         assert slice.window is not None
-        yield from pages([edit for edit in self.edits if edit["n"] >= int(slice.window.start)], slice)
+        since = max(int(slice.window.start), self.first)
+        yield from pages([edit for edit in self.edits if edit["n"] >= since], slice)
 
 
 def sync(folder: Path, stream: Stream, *, history: bool = True) -> StreamReport:
@@ -172,7 +174,7 @@ class Histories(RuleBasedStateMachine):
             Path(path).unlink()
 
     @precondition(_there)
-    @rule(back=st.integers(1, 3))
+    @rule(back=st.integers(1, 6))
     def restore_history(self, back: int) -> None:
         """Somebody brings back an older version of the history, if its files are there."""
         log = DeltaTable(str(self.history))
@@ -180,6 +182,15 @@ class Histories(RuleBasedStateMachine):
         files = DeltaTable(str(self.history), version=older).file_uris()
         if older < log.version() and all(Path(path).exists() for path in files):
             log.restore(older)
+
+    @rule(back=st.integers(1, 6))
+    def restore_table(self, back: int) -> None:
+        """Somebody undoes the newest edits, which the source has forgotten, and each thing is edited once more."""
+        self.sync()
+        log = DeltaTable(str(self.table))
+        log.restore(max(log.version() - back, 0))
+        self.stream.first = len(self.stream.edits)
+        self.stream.edit()
 
     @precondition(_there)
     @rule()
@@ -244,6 +255,20 @@ def test_files_that_were_vacuumed_before_the_history_had_them_come_from_the_tabl
 def test_a_history_that_is_behind_by_many_commits_gets_all_of_them() -> None:
     histories(
         edit, Histories.sync, edit, Histories.sync, edit, Histories.sync, lambda w: w.restore_history(2), Histories.sync
+    )
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_history_that_is_restored_has_the_rows_again_that_a_restore_of_its_table_had_undone(later: int) -> None:
+    histories(
+        edit,
+        Histories.sync,
+        edit,
+        lambda w: w.restore_table(3),
+        *[Histories.sync] * later,
+        lambda w: w.restore_history(3 + later),
+        Histories.sync,
+        Histories.sync,
     )
 
 
