@@ -48,13 +48,19 @@ class JsonDocument:
             if not self._lenient:
                 raise
             try:
-                body = json.loads(response.body, parse_constant=lambda _: None, parse_float=written_number)
+                body = lenient_json(response.body)
             except (ValueError, RecursionError):
                 raise error from None
         return body
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         return elements(self.decode(response))
+
+
+def lenient_json(text: bytes) -> JsonValue:
+    """JSON in which NaN and Infinity stand for null. Raises ValueError and RecursionError."""
+    value: JsonValue = json.loads(text, parse_constant=lambda _: None, parse_float=written_number)
+    return value
 
 
 def elements(body: JsonValue) -> Iterator[JsonValue]:

@@ -59,14 +59,20 @@ class JsonItemsDecoder(AnyDecoder):
 
 
 class JsonlDecoder(AnyDecoder):
-    """Bodies with a JSON value on each line. A line that is none is skipped, with a warning.
+    """Bodies with a JSON value on each line.
 
     Example:
         type: JsonlDecoder
     """
 
+    lenient: bool | None = Field(
+        False,
+        description="Skip a line that is no JSON, with a warning, and take NaN and Infinity for null. Without it such "
+        "a line is an error.",
+    )
+
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.Jsonl()
+        return decoders.Jsonl(lenient=bool(self.lenient))
 
 
 class CsvDecoder(AnyDecoder):

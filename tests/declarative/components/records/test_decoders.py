@@ -32,6 +32,7 @@ def archive(content: bytes) -> bytes:
         ({"type": "JsonItemsDecoder", "items_path": "d.x"}, b'{"d": {"x": [{"a": 1}]}}', [{"a": 1}]),
         ({"type": "JsonItemsDecoder", "items_path": "d", "encoding": "utf-16"}, '{"d": [1]}'.encode("utf-16"), [1]),
         ({"type": "JsonlDecoder"}, b'{"a": 1}\n{"a": 2}', [{"a": 1}, {"a": 2}]),
+        ({"type": "JsonlDecoder", "lenient": True}, b'{"a": 1}\n<html>\n{"a": NaN}', [{"a": 1}, {"a": None}]),
         ({"type": "CsvDecoder"}, b"a,b\n1,", [{"a": "1", "b": ""}]),
         (
             {"type": "CsvDecoder", "delimiter": "\\t", "encoding": "latin-1", "set_values_to_none": [""]},

@@ -49,22 +49,31 @@ def test_what_is_no_json_is_an_error(body: bytes) -> None:
         read(JsonDocument(), body)
 
 
-def test_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "cdk"):
-        found = read(Jsonl(), b'{"a":1}\r\n\nsecret\n[1]\n"\xff"\n{"n":NaN}\n3\n{"b":2}')
+@pytest.mark.parametrize("bad", [b"<html>secret", b'{"a":', b'"\xff"', b'{"n":NaN}'])
+def test_a_line_that_is_no_json_is_an_error_with_its_number(bad: bytes) -> None:
+    items = Jsonl().items(response(body=b'{"a":1}\r\n\n' + bad + b'\n{"b":2}'))
 
-    assert found == [{"a": 1}, [1], 3, {"b": 2}]
+    assert next(items) == {"a": 1}
+    with pytest.raises(DecodeError, match=r"line 3 is no JSON .*expected a JSON value on each line.*lenient") as error:
+        next(items)
+    assert "secret" not in str(error.value)
+
+
+def test_lenient_json_lines_skip_what_is_no_json_and_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "cdk"):
+        found = read(Jsonl(lenient=True), b'{"a":1}\r\n\nsecret\n[1]\n"\xff"\n{"n":NaN}\n3\n{"b":2}')
+
+    assert found == [{"a": 1}, [1], {"n": None}, 3, {"b": 2}]
     assert [message.partition(": ")[2].partition(" JSON")[0] for message in caplog.messages] == [
         "line 3 is no",
         "line 5 is no",
-        "line 6 is no",
     ]
     assert "secret" not in caplog.text
 
 
 def test_a_body_that_is_no_json_lines_at_all_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "cdk"):
-        assert read(Jsonl(), b"<p>\n" * 5000) == []
+        assert read(Jsonl(lenient=True), b"<p>\n" * 5000) == []
 
     assert len(caplog.messages) == 11
     assert "5000 of 5000 lines are no JSON" in caplog.messages[-1]
