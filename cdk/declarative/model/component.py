@@ -4,8 +4,9 @@ A component is chosen by its `type`. A field that takes any component of a kind 
 abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
@@ -14,6 +15,38 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from cdk.base.suggestions import did_you_mean
 from cdk.base.validation_messages import shown
 from cdk.base.values import JsonValue
+
+
+class Registry(Mapping[str, type["Component"]]):
+    """The components by type. A module of which it knows what is in it is imported when one of these is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, type[Component]] = {}
+        self._modules: dict[str, str] = {}
+
+    def expect(self, module: str, types: Sequence[str]) -> None:
+        """Know that a module defines the components of these types."""
+        self._modules.update(dict.fromkeys(types, module))
+
+    def add(self, name: str, kind: type["Component"]) -> None:
+        """Take in a class. Raises TypeError: there is another of that type."""
+        known = self._made.setdefault(name, kind)
+        if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+            raise TypeError(f"two components are called {name!r}: {known} and {kind}")
+
+    def __getitem__(self, name: str) -> type["Component"]:
+        if name not in self._made:
+            import_module(self._modules[name])
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made or name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._modules, **self._made})
+
+    def __len__(self) -> int:
+        return len(self._modules.keys() | self._made.keys())
 
 
 class Component(BaseModel):
@@ -30,7 +63,7 @@ class Component(BaseModel):
         extra="ignore", frozen=True, populate_by_name=True, defer_build=True, arbitrary_types_allowed=True
     )
 
-    registry: ClassVar[dict[str, type["Component"]]] = {}
+    registry: ClassVar[Registry] = Registry()
 
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
 
@@ -43,12 +76,8 @@ class Component(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: object) -> None:
-        name = cls.type_name()
-        if name is None:
-            return
-        known = Component.registry.setdefault(name, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"two components are called {name!r}: {known} and {cls}")
+        if (name := cls.type_name()) is not None:
+            Component.registry.add(name, cls)
 
     @classmethod
     def type_name(cls) -> str | None:
@@ -62,6 +91,12 @@ class Component(BaseModel):
             for part in value if isinstance(value, list) else (value,):
                 if isinstance(part, Component):
                     yield part
+
+    @classmethod
+    def member(cls, name: object) -> type[Self] | None:
+        """The component of this family that has a type; None where there is none."""
+        kind = Component.registry.get(name) if isinstance(name, str) else None
+        return kind if kind is not None and issubclass(kind, cls) else None
 
     @classmethod
     def members(cls) -> dict[str, type[Self]]:
@@ -86,15 +121,14 @@ class Component(BaseModel):
                 "found {found}, expected a component: an object with a `type` ({kind})",
                 {"found": shown(value), "kind": kind},
             )
-        name, members = value.get("type"), cls.members()
+        name = value.get("type")
         if name is None:
-            known = ", ".join(sorted(members))
+            known = ", ".join(sorted(cls.members()))
             raise PydanticCustomError(
                 "component", "has no `type`, expected one of {known}", {"known": known, "kind": kind}
             )
-        member = members.get(name) if isinstance(name, str) else None
-        if member is None:
-            hint = did_you_mean(str(name), members)
+        if (member := cls.member(name)) is None:
+            hint = did_you_mean(str(name), cls.members())
             if (known_kind := Component.registry.get(str(name))) is not None:
                 hint = f": a {known_kind.__name__} cannot stand here{hint}"
             raise PydanticCustomError(

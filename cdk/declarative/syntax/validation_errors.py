@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -164,7 +165,7 @@ def _may_be_meant(option: Shape, value: JsonValue) -> bool:
 
 
 def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
-    kind, members = shape.kind, shape.kind.members()
+    kind = shape.kind
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
         return
@@ -172,9 +173,9 @@ def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     if name is None and shape.default is not None:
         name = shape.default.of(value)
     if name is None:
-        yield Problem(keys, f"this {kind_of(kind)} has no `type`{_expected(members)}")
-    elif (member := members.get(name) if isinstance(name, str) else None) is None:
-        yield Problem((*keys, "type"), _stranger(name, kind_of(kind), members))
+        yield Problem(keys, f"this {kind_of(kind)} has no `type`{_expected(kind.members())}")
+    elif (member := kind.member(name)) is None:
+        yield Problem((*keys, "type"), _stranger(name, kind_of(kind), kind.members()))
     else:
         yield from _fields(member, value, keys)
 
@@ -235,11 +236,17 @@ def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bo
     odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
     if not odd or open_to_more(model):
         return {}
-    known = _known_everywhere()
     free = [name for name in fields if name not in _OWN_KEYS and name not in value]
+    slips = {name: near for name in odd if (near := _near(name, free)) is not None}
+    if root or not slips:
+        return slips
     needed = [name for name in free if fields[name].required]
-    near = {name: _near(name, needed if name in known and not root else free) for name in odd}
-    return {name: field for name, field in near.items() if field is not None}
+    known = _known_everywhere()
+    return {
+        name: near
+        for name, anything in slips.items()
+        if (near := _near(name, needed) if name in known else anything) is not None
+    }
 
 
 def _near(name: str, free: Sequence[str]) -> str | None:
@@ -249,15 +256,10 @@ def _near(name: str, free: Sequence[str]) -> str | None:
     return nearest(name, free)
 
 
+@cache
 def _known_everywhere() -> frozenset[str]:
-    size = len(Component.registry)
-    if size not in _KNOWN:
-        models = [kind for kind in Component.registry.values() if not open_to_more(kind)]
-        _KNOWN[size] = frozenset(f.alias or name for kind in models for name, f in kind.model_fields.items())
-    return _KNOWN[size]
-
-
-_KNOWN: dict[int, frozenset[str]] = {}
+    models = [kind for kind in Component.registry.values() if not open_to_more(kind)]
+    return frozenset(f.alias or name for kind in models for name, f in kind.model_fields.items())
 
 
 def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
@@ -308,10 +310,15 @@ def _explains(item: Shape, value: JsonValue) -> bool:
 
 def _accepts(kind: type, value: JsonValue) -> bool:
     try:
-        TypeAdapter(kind).validate_python(value)
+        _adapter(kind).validate_python(value)
     except ValidationError:
         return False
     return True
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[object]:
+    return TypeAdapter(kind)
 
 
 def _location(loc: Sequence[str | int], value: JsonValue) -> Keys:
