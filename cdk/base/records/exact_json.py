@@ -10,13 +10,16 @@ from math import isinf
 from typing import Self
 
 import msgspec
+import orjson
 
 from cdk.base.values import FieldValue, SerializedJson, from_odd_json
 
-# A point with more than 15 digits around it, which is quickly found: a nine-digit number before it, or eight behind it.
-_LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))")
-_FROM_POINT = re.compile(rb"\.\d+(?:[eE][+-]?\d+)?")
+# A number from its point on that may have more than 15 digits: nine before the point, or eight behind it.
+_LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
+_MOST_BEFORE_POINT = 24
+"""Digits of a number's whole part that are looked at. What has as many is not how a double is written."""
 _DIGITS = frozenset(b"0123456789")
+_ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
 
 
 class WrittenNumber(float, SerializedJson):
@@ -56,7 +59,7 @@ def exact_json(body: bytes) -> FieldValue:
 
     A number beyond the smallest double, such as 1e-400, may be 0. Raises json.JSONDecodeError.
     """
-    if _LONG.search(body) is None:
+    if not has_written_numbers(body):
         try:
             return _decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -69,14 +72,28 @@ def exact_json(body: bytes) -> FieldValue:
 
 def has_written_numbers(text: bytes) -> bool:
     """Whether a number in valid JSON, or one in its strings, has digits that no double holds."""
-    for point in _LONG.finditer(text):
-        begin = point.start()
-        while begin and text[begin - 1] in _DIGITS:
-            begin -= 1
-        rest = _FROM_POINT.match(text, point.start())
-        if rest and isinstance(written_number(text[begin : rest.end()].decode()), WrittenNumber):
-            return True
-    return False
+    points = list(_LONG.finditer(text))
+    if not points:
+        return False
+    # Sources write doubles with as many digits as it takes: one look at all of them takes a third of one at each.
+    numbers = [
+        text[max(point.start() - _MOST_BEFORE_POINT, 0) : point.end()].translate(_ONLY_NUMBERS).rpartition(b" ")[2]
+        for point in points
+    ]
+    listed = b"[%s]" % b",".join(numbers)
+    try:
+        if orjson.dumps(orjson.loads(listed)) == listed:
+            return False
+    except orjson.JSONDecodeError:
+        pass
+    return any(_is_written(text, point) for point in points)
+
+
+def _is_written(text: bytes, point: re.Match[bytes]) -> bool:
+    begin = point.start()
+    while begin and text[begin - 1] in _DIGITS:
+        begin -= 1
+    return isinstance(written_number(text[begin : point.end()].decode()), WrittenNumber)
 
 
 def written_number(text: str) -> float:
