@@ -3,7 +3,9 @@
 import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 import yaml
@@ -11,6 +13,7 @@ from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
+from cdk.declarative import components
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
@@ -106,6 +109,16 @@ VALUES: dict[tuple[str, str], Json] = {
     ("DatetimeBasedCursor", "clamping"): {"target": "DAY"},
     ("DeclarativeStream", "state_migrations"): [],
 }
+
+
+def test_the_list_of_components_has_each_with_its_module() -> None:
+    for module in walk_packages(components.__path__, f"{components.__name__}."):
+        import_module(module.name)
+    modules = {
+        name: kind.__module__.removeprefix(f"{components.__name__}.") for name, kind in Component.registry.items()
+    }
+
+    assert modules == {name: module for module, types in components.TYPES.items() for name in types.split()}
 
 
 @pytest.mark.parametrize("name", NAMES)

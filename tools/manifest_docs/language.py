@@ -156,7 +156,8 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
         case Part(model=model):
             return _ref(_name(model))
         case Family(kind=kind, default=default):
-            implied = [one for one in (default.type, default.custom) if one in Component.registry] if default else []
+            types = (default.type, default.custom) if default else ()
+            implied = [one for one in types if one and one in Component.registry]
             # Without a `type`, only what is implied may stand there.
             refs = [_ref(_family_name(kind)), *(_ref(_defined(one)) for one in implied)]
             return {"anyOf": refs} if len(refs) > 1 else refs[0]

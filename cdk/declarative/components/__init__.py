@@ -5,7 +5,7 @@ A file is imported when a manifest names a component of it: to import all of the
 
 from cdk.declarative.model.component import Component
 
-_TYPES = {
+TYPES = {
     "auth.jwt": "JwtAuthenticator",
     "auth.legacy_session_token": "LegacySessionTokenAuthenticator",
     "auth.oauth": "OAuthAuthenticator",
@@ -75,5 +75,5 @@ _TYPES = {
 
 def register() -> None:
     """Make every component known by its type."""
-    for module, types in _TYPES.items():
+    for module, types in TYPES.items():
         Component.registry.expect(f"{__name__}.{module}", types.split())
