@@ -1214,7 +1214,10 @@ BUGS = [
         "table.state_version == stood",
     ),
     Bug(
-        "no table lies in a folder of Delta's", "sync/settings/stream_plan", '{".", "..", "_delta_log"}', '{".", ".."}'
+        "no table lies in a folder of Delta's",
+        "sync/settings/stream_plan",
+        '{"", ".", "..", "_delta_log"}',
+        '{"", ".", ".."}',
     ),
     Bug("days are durations, too", "base/times/durations", '"d": timedelta(days=1)', '"d": timedelta(hours=1)'),
     Bug(

@@ -176,12 +176,11 @@ class ReceiptError(BugError):
         path: str = "",
     ) -> None:
         counted = ", ".join(f"{name} {count:,}" for name, count in figures.items())
+        self.difference = f"found {left_side:,} on the left and {right_side:,} on the right of {rule}"
         where = f"{stream}: " if stream else ""
         super().__init__(
-            f"{where}the rows of a commit do not add up: found {left_side:,} on the left and "
-            f"{right_side:,} on the right "
-            f"of {rule}. Nothing was committed and the state has not moved; please report this with the figures: "
-            f"{counted}",
+            f"{where}the rows of a commit do not add up: {self.difference}. Nothing was committed and the state has "
+            f"not moved; please report this with the figures: {counted}",
             stream=stream,
             path=path,
         )

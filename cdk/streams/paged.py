@@ -20,7 +20,8 @@ _SHOWN = 120
 def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PageParts]) -> Iterator[Record | Page]:
     """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
 
-    Raises PaginationLoop: a page names one as the next that has been read. Raises FatalError: a token is no JSON.
+    Raises PaginationLoop: a page names one as the next that has been read. It is not given out, so the next attempt
+    asks for it again. Raises FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
     circle = _Circle(token, slice.start.trail)
@@ -29,12 +30,11 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
         for part in read_page(slice, token):
             match part:
                 case Page(next=following):
-                    yield part if following is None else part._replace(trail=circle.trail_after(following))
+                    yield part if following is None else part._replace(trail=circle.trail_after(following, last=token))
                 case _:
                     yield from part
         if following is None:
             return
-        circle.check(following, last=token)
         token = following
 
 
@@ -42,17 +42,18 @@ class _Circle:
     """Notices page tokens that go in a circle, also over many attempts of a few pages each.
 
     token: where an earlier attempt stopped, None for the first page. saved: what it left.
-    Raises PaginationLoop: an earlier attempt has noticed a circle.
     """
 
-    def __init__(self, token: Token | None = None, saved: Trail | None = None) -> None:
+    def __init__(self, token: Token | None, saved: Trail | None) -> None:
         # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
         self._resumed = token is not None
         self._trail = saved or Trail.begin(token)
-        self.check(token)
 
-    def trail_after(self, token: Token) -> Trail | None:
-        """What the state is to remember with `token`, the next one. Raises FatalError: a state cannot hold it."""
+    def trail_after(self, token: Token, *, last: Token | None) -> Trail | None:
+        """What the state is to remember with `token`, the next one. last: that of the page that names it.
+
+        Raises PaginationLoop: it was read before. FatalError: a state cannot hold it.
+        """
         try:
             self._trail = self._trail.after(token)
         except NotJson:
@@ -60,15 +61,13 @@ class _Circle:
                 f"the next of a page is {repr(token)[:_SHOWN]}, which JSON cannot hold; expected an object of texts, "
                 "numbers and lists, for it is part of the state"
             ) from None
-        return self._trail if self._resumed or self._trail.closed_at(token) else None
-
-    def check(self, token: Token | None, *, last: Token | None = None) -> None:
-        """Raise PaginationLoop: the next token was read before. last: that of the page that names it."""
-        if self._trail.closed_at(token) or (token is not None and token == last):
+        if self._trail.closed_at(token) or token == last:
             raise PaginationLoop(
-                f"the page of {token!r} is named as the next one again; nothing would be new. Check where the "
-                "paginator finds it and how it is sent; then reset the stream's state, which remembers the circle"
+                f"the page of {last!r} names that of {token!r} as the next one again; nothing would be new. Check "
+                "where the paginator finds it and how it is sent; the next attempt asks for that page again. If this "
+                "stays though the source is right, reset the stream's state, which remembers tokens of earlier attempts"
             )
+        return self._trail if self._resumed else None
 
 
 class PagedStream(StateMixin):

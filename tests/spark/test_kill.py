@@ -54,7 +54,7 @@ def forget(info: dict[str, Json]) -> None:
 @pytest.mark.parametrize(
     ("damage", "text"),
     [
-        (miscount, "contradicts its receipt: .* of read = staged .* skipped"),
+        (miscount, "contradicts its receipt: found .* of read = staged .* skipped"),
         (forget, "without a receipt: version .* WRITE: .* rows more"),
     ],
 )

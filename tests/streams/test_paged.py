@@ -7,7 +7,7 @@ import pytest
 from cdk import Checkpoint, FatalError, Json, Page, PagedStream, PaginationLoop, Position, Slice, Start, StreamState
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.read_slice import read_slice
+from cdk.streams.read_slice import ReadPage, read_slice
 
 Token = Mapping[str, Json] | None
 
@@ -69,6 +69,23 @@ def test_a_circle_is_noticed_though_no_attempt_reads_more_than_a_page(length: in
     with pytest.raises(PaginationLoop):
         attempts.attempt()
     assert attempts.read == read
+
+
+def test_a_circle_that_was_a_slip_of_the_source_ends_with_it() -> None:
+    slips = [6]
+
+    def page(token: Token) -> Page:
+        n = token["page"] if token else 0
+        return Page([{"id": n}], {"page": slips.pop() if slips and n == 8 else n + 1} if n < 12 else None)
+
+    stream = Scripted(page)
+    pages: list[ReadPage] = []
+    with pytest.raises(PaginationLoop):
+        pages.extend(read_slice(stream, Slice()))
+
+    assert pages[-1].position is not None
+    rest = [record["id"] for page in read_slice(stream, Slice(start=pages[-1].position)) for record in page.records]
+    assert rest[-4:] == [9, 10, 11, 12]
 
 
 def test_a_long_way_without_a_circle_is_read_to_its_end_page_by_page() -> None:

@@ -128,7 +128,9 @@ def audit(root: Folder, stream: str = "") -> Audit:
                 total, receipts = total + receipt, receipts + 1
                 receipt.check(gained, stream=stream, path=where)
             except (BadState, ReceiptError) as error:
-                wrong.append(f"version {version} contradicts its receipt: {error.message}")
+                # The commit was made: what is to be done where it is not is no use here.
+                why = error.difference if isinstance(error, ReceiptError) else error.message
+                wrong.append(f"version {version} contradicts its receipt: {why}")
         elif commit.changes_rows:
             other_commits.append(OtherCommit(version, operation, gained))
         elif gained:

@@ -28,12 +28,13 @@ _BIG_DIGITS = 38
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# Arrow reads a year 0, which a value beside one that Arrow does not read would not be.
-_FIRST_DAY = datetime(1, 1, 1, tzinfo=UTC)
-_EARLIEST: Mapping[pa.DataType, date] = {
-    pa.date32(): _FIRST_DAY.date(),
-    MOMENT: _FIRST_DAY,
-    LOCAL_TIME: _FIRST_DAY.replace(tzinfo=None),
+# Arrow reads the years 0 and 10,000, which a value beside one that Arrow does not read would not be; nor can readers in
+# Python show them.
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_RANGE: Mapping[pa.DataType, tuple[date, date]] = {
+    pa.date32(): (date.min, date.max),
+    MOMENT: (_FIRST, _LAST),
+    LOCAL_TIME: (_FIRST.replace(tzinfo=None), _LAST.replace(tzinfo=None)),
 }
 
 
@@ -70,14 +71,14 @@ class Conversion:
     @property
     def direct(self) -> bool:
         """Whether each value that is of the right type is what the column holds."""
-        return self.exact_below is None and self.kind not in _EARLIEST
+        return self.exact_below is None and self.kind not in _RANGE
 
     def array(self, values: Sequence[object]) -> pa.Array:
         """A column of values of the types in `python`, or of `decoded`, and null.
 
         Raises NeedsCoercion, ArrowException: some value may not be what the column holds.
         """
-        if self.kind not in _EARLIEST:
+        if self.kind not in _RANGE:
             return pa.array(values, self.kind)
         if (timestamps := to_timestamps(pa.array(values, pa.string()), self.kind)) is None:
             raise NeedsCoercion
@@ -114,15 +115,18 @@ def list_array(
 
 
 def to_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Texts as dates or timestamps; None if one of them is too early. Raises ArrowException: one of them is none."""
+    """Texts as dates or timestamps; None if one is in no year from 1 to 9999. Raises ArrowException: one is none."""
     timestamps = texts.cast(kind)
-    return None if pc.any(pc.less(timestamps, _earliest(kind))).as_py() else timestamps
+    first, last = _range(kind)
+    outside = pc.or_(pc.less(timestamps, first), pc.greater(timestamps, last))
+    return None if pc.any(outside).as_py() else timestamps
 
 
 @cache
-def _earliest(kind: pa.DataType) -> pa.Scalar:
+def _range(kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     # Arrow imports pandas for its first value: where none is made, that saves 0.8 s of CPU on slow cores.
-    return pa.scalar(_EARLIEST[kind], kind)
+    first, last = _RANGE[kind]
+    return pa.scalar(first, kind), pa.scalar(last, kind)
 
 
 def json_string(value: object) -> str:
@@ -224,6 +228,10 @@ def _timestamp(value: object) -> datetime:
     timestamp = parse_timestamp(value, ()) if isinstance(value, str) else None
     if timestamp is None or not isinstance(value, str):
         raise CoercionError("not a date-time")
+    try:
+        timestamp = timestamp.astimezone(UTC)
+    except OverflowError:
+        raise CoercionError("in no year from 1 to 9999 of UTC") from None
     if _FINER.search(value):
         raise CoercionError("finer than microseconds", "TRUNCATED", timestamp)
     return timestamp

@@ -6,6 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
 from cdk.base.errors import CdkError, StateError, TransientError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.process.request_lease import RequestsSpent
@@ -382,8 +385,9 @@ class StreamSync:
         for table in self._writing.mode.tables:
             try:
                 table.compact()
-            except CdkError as error:
-                logger.warning("%s: %s", self.stream.name, error)
+            except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
+                # A disk that is full, too: all rows and the state are in the table.
+                logger.warning("%s: its small files are not joined, but by the next sync: %s", self.stream.name, error)
 
     def refused(self, failure: Failure) -> None:
         """End this stream: its last commit was refused, and what it covered does not count."""

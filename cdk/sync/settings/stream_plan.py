@@ -168,7 +168,8 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
 def _check_name(name: str, where: str) -> None:
     """Raise ConfigError: no table can lie in a folder of this name."""
     # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
-    if name in {".", "..", "_delta_log"} or name.startswith("_cdk") or not {"/", "\\", "\0"}.isdisjoint(name):
+    meant = name.strip() in {"", ".", "..", "_delta_log"} or name.startswith("_cdk")
+    if meant or not {"/", "\\", "\0"}.isdisjoint(name):
         problem = f"called {name!r}"
     elif (size := len(name.encode())) > _LONGEST_NAME:
         problem = f"whose name has {size} bytes, expected at most {_LONGEST_NAME}"

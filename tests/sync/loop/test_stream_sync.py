@@ -1,5 +1,6 @@
 """A stream's part in a sync, without Spark: bundles are read in this process, and a crash is an object dropped."""
 
+import errno
 import itertools
 import os
 import random
@@ -35,8 +36,9 @@ from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
+from cdk.lake.parquet import rewrite
 from cdk.lake.parquet.writer import DataFile
-from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.folder import FileInfo, LocalFolder
 from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -448,6 +450,32 @@ def test_files_that_are_gone_again_and_again_fail_the_stream_and_move_no_state(t
     assert not rows(tmp_path)
     # The next sync reads what is missing.
     assert (finish(opened(tmp_path, Users(), "append")).read, rows(tmp_path)) == (15, expected(Users()))
+
+
+class Filling(LocalFolder):
+    """A folder on a disk that is full once a file of the folder says so."""
+
+    def make_durable(self, name: str) -> FileInfo:
+        if (self.path / "full").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().make_durable(name)
+
+
+def test_a_disk_that_is_full_when_small_files_are_to_be_joined_fails_no_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rewrite, "MANY", 3)
+    for sync in ("s1", "s2"):
+        finish(opened(tmp_path, Users(), "append", sync=sync))
+    run = StreamSync(StreamPlan(Users(), Filling(tmp_path), "full_refresh", "append"), OpenTables("shop"), sync="s3")
+    finish(run)
+    (tmp_path / "full").touch()
+
+    run.compact()
+
+    assert run.report.status is Status.DONE
+    assert "No space left on device" in caplog.text
+    assert len(DeltaTable(str(tmp_path)).file_uris()) >= 3
 
 
 @pytest.mark.parametrize("history", [False, True])

@@ -9,13 +9,21 @@ from cdk.sync.settings.stream_plan import plan_stream
 from tests.samples import Orders
 
 
-@pytest.mark.parametrize("name", ["_delta_log", "_cdk", "_cdk_state", "..", "a/b"])
+@pytest.mark.parametrize("name", ["_delta_log", "_cdk", "_cdk_state", "..", "a/b", " "])
 @pytest.mark.parametrize("place", ["name", "namespace"])
 def test_a_table_lies_in_no_folder_that_means_something_else(tmp_path: Path, name: str, place: str) -> None:
     stream = Orders()
     setattr(stream, place, name)
 
     with pytest.raises(ConfigError, match="a table cannot lie in a folder called"):
+        plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))
+
+
+def test_a_stream_without_a_name_is_refused(tmp_path: Path) -> None:
+    stream = Orders()
+    stream.name = ""
+
+    with pytest.raises(ConfigError, match="a table cannot lie in a folder called ''"):
         plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))
 
 
