@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,7 +59,9 @@ def run(command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | No
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=env
         )
         while True:
-            for pid, one in _looked(process.pid).items():
+            looked = _looked()
+            for pid in _family(looked, {process.pid, *seen}) & looked.keys():
+                one = looked[pid]
                 # One that has ended, and is not yet waited for, has no memory any more.
                 before = seen.get(pid, one)
                 seen[pid] = one if one.peak else replace(one, kind=before.kind, peak=before.peak)
@@ -77,12 +80,12 @@ def run(command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | No
 def mine() -> Usage:
     """What this process and the children that it has now took so far. wall: a clock that only differences mean."""
     seen = _looked()
-    return _summed([seen[pid] for pid in _family(seen)], time.perf_counter())
+    return _summed([seen[pid] for pid in _family(seen, {os.getpid()})], time.perf_counter())
 
 
 def forget_peaks() -> None:
     """Let the peaks of this process and of its present children begin anew."""
-    for pid in _family(_looked()):
+    for pid in _family(_looked(), {os.getpid()}):
         try:
             Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
         except OSError:  # another user's, or gone
@@ -98,29 +101,27 @@ def _summed(processes: Iterable[_Process], wall: float) -> Usage:
     return Usage(wall, cpu, peak)
 
 
-def _family(seen: Mapping[int, _Process]) -> set[int]:
-    """This process and all that descend from it."""
-    family = {os.getpid()}
+def _family(seen: Mapping[int, _Process], first: AbstractSet[int]) -> set[int]:
+    """The processes of `first`, and all that descend from them: the JVM has a session of its own."""
+    family = set(first)
     while more := {pid for pid, one in seen.items() if one.parent in family} - family:
         family |= more
     return family
 
 
-def _looked(session: int | None = None) -> dict[int, _Process]:
-    """The processes of a session; without one, all of this machine that may be looked at."""
+def _looked() -> dict[int, _Process]:
+    """All processes of this machine that may be looked at."""
     found = {}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and (one := _process(folder, session)) is not None:
+        if folder.name.isdecimal() and (one := _process(folder)) is not None:
             found[int(folder.name)] = one
     return found
 
 
-def _process(folder: Path, session: int | None) -> _Process | None:
-    """A process, None when it is gone or another session's. The fields of `stat`: proc(5), from the third on."""
+def _process(folder: Path) -> _Process | None:
+    """A process, None when it is gone. The fields of `stat`: proc(5), from the third on."""
     try:
         fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        if session is not None and int(fields[3]) != session:
-            return None
         command = (folder / "cmdline").read_bytes()
         status = (folder / "status").read_text(errors="replace")
     except OSError:
@@ -131,6 +132,6 @@ def _process(folder: Path, session: int | None) -> _Process | None:
 
 
 def _kind(command: bytes) -> str:
-    if b"pyspark.daemon" in command:
-        return "worker"
-    return "jvm" if command.partition(b"\0")[0].endswith(b"java") else "driver"
+    if command.partition(b"\0")[0].endswith(b"java"):
+        return "jvm"
+    return "worker" if b"pyspark.daemon" in command or b"warm_daemon" in command else "driver"

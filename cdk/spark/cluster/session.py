@@ -19,6 +19,7 @@ from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
 from cdk.lake.storage.folder import cache_folder
+from cdk.spark.cluster import warm_daemon
 from cdk.spark.cluster.class_data_sharing import archive_options
 from cdk.spark.cluster.code_archives import Code, archived, neighbours, package
 from cdk.spark.cluster.connect_session import SCHEME, connect
@@ -132,6 +133,8 @@ def _own_settings(master: str | None) -> dict[str, str]:
     }
     if master.startswith("local["):
         settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM} {_archive_options(home)}".rstrip()
+        # Elsewhere the kit may come to the executors only after their first workers have started.
+        settings["spark.python.daemon.module"] = warm_daemon.__name__
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
 
