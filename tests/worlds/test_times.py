@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cdk import Json, Record
 from cdk.base.errors import TransientError
 from cdk.base.task_map import Item, Result, run_inline
+from cdk.lake.delta.state_blobs import number
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -316,6 +317,9 @@ class Times(RuleBasedStateMachine):
     @rule(which=WHICH)
     def restore(self, which: int) -> None:
         versions = sorted(set(self.past) - {DeltaTable(str(self.table)).version()})
+        versions = [version for version in versions if self._has_states_of(version)]
+        if not versions:
+            return
         version = versions[which % len(versions)]
         # The table is what it was; the columns that it has gained since are gone with the rest.
         DeltaTable(str(self.table)).restore(version)
@@ -623,6 +627,16 @@ class Times(RuleBasedStateMachine):
     def _marker(self, name: str) -> int | None:
         marker: int | None = DeltaTable(str(self.table)).transaction_version(f"spark-cdk/{name}/things")
         return marker
+
+    def _has_states_of(self, version: int) -> bool:
+        """Whether the states are retained that a version of the table names: each the newest, or one of 20 before."""
+        table = DeltaTable(str(self.table), version=version)
+        for name in (FIRST, SECOND):
+            marker = table.transaction_version(f"spark-cdk/{name}/things")
+            states = [int(path.stem) for path in (self.table / "_cdk_state" / name).glob("*.json")]
+            if marker is not None and number(max(states)) - number(marker) > 20:
+                return False
+        return True
 
     @contextmanager
     def _without_states(self) -> Iterator[None]:
