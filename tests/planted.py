@@ -136,7 +136,7 @@ BUGS = [
         "self._busy == 2 or self._work.put(reading)",
     ),
     Bug("threads swallow no error", "engine/thread_pool", "raise item.error", "pass"),
-    Bug("a slow consumer holds readers back", "engine/thread_pool", "_Bounded(count)", "_Bounded(999)"),
+    Bug("a slow consumer holds readers back", "engine/thread_pool", "_Bounded(concurrency.ceiling)", "_Bounded(999)"),
     Bug("work is taken only when it can be read", "engine/thread_pool", "self._busy < most and", "self._busy < 99 and"),
     Bug(
         "a piece goes on in its own context",
@@ -146,6 +146,49 @@ BUGS = [
     ),
     Bug("a piece that waits goes to a worker", "engine/thread_pool", "own.share() < _ALONE", "own.share() < 0"),
     Bug("a busy piece is read by the caller", "engine/thread_pool", "self._back.set()", "pass"),
+    Bug("what is laid aside is gone on with", "engine/thread_pool", "self._paused.append(item)", "item.close()"),
+    Bug(
+        "what is laid aside is closed with the read",
+        "engine/thread_pool",
+        "for reading in self._paused:",
+        "for reading in ():",
+        "tests/engine/test_thread_pool.py",
+    ),
+    Bug(
+        "what nobody makes use of is not learned from",
+        "base/process/concurrency",
+        "elif reading >= self.level:",
+        "else:",
+    ),
+    Bug("complaints make it read less", "base/process/concurrency", "self._go(self.level // 2, reading)\n", "pass\n"),
+    Bug(
+        "a level that brought a complaint is shunned",
+        "base/process/concurrency",
+        "if self._since > self._shun else",
+        "if True else",
+    ),
+    Bug(
+        "a further try is a complaint",
+        "rest/client",
+        "            note_complaint()",
+        "            pass",
+        "tests/engine/test_thread_pool.py",
+    ),
+    Bug("slices at once have streams of their own", "streams/stream_copies", "self._stream.beside()", "self._stream"),
+    Bug(
+        "copies of a stream parse for themselves",
+        "rest/http_stream",
+        "stream._retriever = None  # noqa: SLF001 - its own",
+        "pass",
+        "tests/streams/test_stream_copies.py",
+    ),
+    Bug(
+        "a stream may be read one slice at a time",
+        "engine/read",
+        "most=stream.max_concurrency",
+        "most=None",
+        "tests/streams/test_stream_copies.py",
+    ),
     Bug(
         "what is closed is closed in its context", "engine/thread_pool", "self._context.run(self._pages.close)", "pass"
     ),

@@ -85,7 +85,7 @@ class ManifestSource(Source):
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:
         level = self._root.concurrency_level
-        return 1 if level is None else level.build(self._context(config))
+        return super().concurrency(config) if level is None else level.build(self._context(config))
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""

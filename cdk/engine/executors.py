@@ -9,7 +9,8 @@ an error in any is raised to the caller; closing the generator stops all work at
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from cdk.engine.thread_pool import AdaptiveThreadPool
+from cdk.base.process.concurrency import Concurrency
+from cdk.engine.thread_pool import AdaptiveThreadPool, Idle
 from cdk.streams.read_slice import ReadPage
 
 W = TypeVar("W")
@@ -18,24 +19,48 @@ W = TypeVar("W")
 class Executor(Protocol):
     """Reads pieces of work; see the module for the contract."""
 
-    def __call__(self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
-        """Pages of the work, each with the piece it belongs to."""
+    def __call__(
+        self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
+    ) -> Iterator[tuple[W, ReadPage]]:
+        """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
 
 
-def serial(work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
+def serial(
+    work: Iterator[W],
+    read: Callable[[W], Iterator[ReadPage]],
+    /,
+    most: int | None = None,  # noqa: ARG001 - there is never more than one
+) -> Iterator[tuple[W, ReadPage]]:
     """Read one piece after the other on the caller's thread."""
     for piece in work:
         for page in read(piece):
             yield piece, page
 
 
-def threads(count: int) -> Executor:
-    """Read up to `count` pieces at once, for sources that make one wait. Holds at most two pages a thread."""
-    if count <= 1:
-        return serial
+class Threads:
+    """Reads up to `ceiling` pieces at once, for sources that make one wait. Holds at most two pages a thread.
 
-    def run(work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /) -> Iterator[tuple[W, ReadPage]]:
-        with AdaptiveThreadPool(count, read) as crew:
-            yield from crew.pages(work)
+    As many are read as bring more (`Concurrency`), from one piece on; each call goes on from where the last one got to.
 
-    return run
+    ceiling: how many, at most. settled: how many it has come to. complaints: how often the source made them fewer.
+    """
+
+    def __init__(self, ceiling: int, begin: int = 1) -> None:
+        """begin: how many pieces the first call begins with."""
+        self.ceiling, self.settled, self.complaints = max(1, ceiling), max(1, min(begin, ceiling)), 0
+
+    def __call__(
+        self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
+    ) -> Iterator[tuple[W, ReadPage]]:
+        """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
+        ceiling = self.ceiling if most is None else min(most, self.ceiling)
+        if ceiling <= 1:
+            yield from serial(work, read)
+            return
+        concurrency = Concurrency(ceiling, self.settled, Idle().share)
+        try:
+            with AdaptiveThreadPool(concurrency, read) as pool:
+                yield from pool.pages(work)
+        finally:
+            self.complaints += concurrency.complaints
+            self.settled = concurrency.settled if ceiling == self.ceiling else max(self.settled, concurrency.settled)

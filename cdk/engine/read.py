@@ -18,6 +18,7 @@ from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream
+from cdk.streams.stream_copies import StreamCopies
 
 Due: TypeAlias = Callable[[], bool]
 """Whether a state may be said now; see `cdk.engine.checkpoint_throttle`."""
@@ -40,10 +41,11 @@ def read(
     reader = stream.checkpoint_reader(state)
     failures: list[FatalError] = []
     warn, again = FirstWarning(), FirstWarning()
+    pages = partial(_pages, StreamCopies(stream), failures)
     try:
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
         while (first := reader.next()) is not None:
-            for slice, page in execute(chain([first], iter(reader.next, None)), partial(_pages, stream, failures)):
+            for slice, page in execute(chain([first], iter(reader.next, None)), pages, most=stream.max_concurrency):
                 again(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
                 warn(page.warning)
                 if page.records:
@@ -62,9 +64,10 @@ def read(
         raise failures[0]
 
 
-def _pages(stream: Stream, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:
-    try:
-        yield from read_slice(stream, slice)
-    except FatalError as error:
-        logger.error("%s %s: %s", stream.name, slice, error.message)
-        failures.append(error)
+def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:
+    with copies.lent() as stream:
+        try:
+            yield from read_slice(stream, slice)
+        except FatalError as error:
+            logger.error("%s %s: %s", stream.name, slice, error.message)
+            failures.append(error)

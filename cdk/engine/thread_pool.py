@@ -1,31 +1,27 @@
 """AdaptiveThreadPool: threads that read pieces of work for a caller, who gets all pages. The kit has no other threads.
 
-As many threads read as the waiting is worth. Python runs one thread at a time, so on a fast API handing pages from one
-thread to another only costs: a fifth of the CPU for pages of a thousand records.
+As many threads read as its `Concurrency` allows. Python runs one thread at a time, so on a fast API handing pages from
+one thread to another only costs: a fifth of the CPU for pages of a thousand records. There the caller reads by itself.
 """
 
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
-from itertools import chain
-from typing import Generic, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
+from cdk.base.process.concurrency import BUSY, Concurrency, complain_to
 from cdk.base.times.clock import interruptible
+from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 
 T = TypeVar("T")
 W = TypeVar("W")
 
-_PATIENCE = 0.003
-"""Seconds to wait for a page before it is asked whether another worker would help."""
-
 _LOOK, _LONG_LOOK = 0.02, 0.1
 """Seconds of reading after which it is looked how much was waited: for many pieces, and within one."""
-
-_BUSY = 0.35
-"""The share of a core from which on a process is too busy for another worker."""
 
 _ALONE = 0.6
 """The share from which on the caller had better read: what it could do while a worker waits is too little."""
@@ -34,15 +30,16 @@ _ALONE = 0.6
 class AdaptiveThreadPool(Generic[W]):
     """Worker threads that take work from one queue and put pages into another. Holds at most two pages a thread."""
 
-    def __init__(self, count: int, read: Callable[[W], Iterator[ReadPage]]) -> None:
-        """count: threads, at most. read: gives the pages of a piece; any of the threads goes on with it."""
-        self._count, self._read = count, read
+    def __init__(self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]]) -> None:
+        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on."""
+        self._concurrency, self._read = concurrency, read
         self._work: queue.SimpleQueue[_Reading[W] | None] = queue.SimpleQueue()
-        self._pages: _Bounded[tuple[W, ReadPage] | _Reading[W] | _End] = _Bounded(count)
+        self._pages: _Bounded[_TimedPage[W] | _Reading[W] | _End] = _Bounded(concurrency.ceiling)
         self._stop, self._back = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        # Pieces that were handed out and have not ended; and how many workers there may be for now.
-        self._busy, self._level = 0, 1
+        # Pieces that were handed out and have not come back; those that workers are at; and those that wait for room.
+        self._busy, self._reading, self._counting = 0, 0, threading.Lock()
+        self._paused: deque[_Reading[W]] = deque()
         self._more = self._alone = True
 
     def __enter__(self) -> Self:
@@ -60,74 +57,80 @@ class AdaptiveThreadPool(Generic[W]):
                 continue
             if isinstance(item, _Reading):
                 item.close()
+        for reading in self._paused:
+            reading.close()
 
     def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
-        """Hand out work while somebody is free, and pass on what comes back.
-
-        Another worker begins only while this process has time on its hands: where the machine is what is slow, more
-        of them would only take turns (ten on a fast API cost twice the CPU of one, and ten times its memory).
-        """
-        readings = (_Reading(piece, self._read, self._stop) for piece in work)
-        idle = _Idle()
+        """Hand out work while somebody may read it, and pass on what comes back."""
+        idle = Idle()
         while True:
-            if self._more and self._busy == 0 and self._level == 1 and self._threads:
-                yield from self._read_inline(readings, idle)
-            self._hand_out(readings)
+            if self._busy == 0 and self._concurrency.level == 1 and self._threads:
+                yield from self._read_inline(work)
+            self._hand_out(work)
             if self._busy == 0:
                 return
-            try:
-                item = self._pages.get(timeout=_PATIENCE if self._more and self._level < self._count else None)
-            except queue.Empty:
-                if idle.share() < _BUSY:
-                    self._level = min(self._count, 2 * self._level)
-                continue
-            if isinstance(item, tuple):
-                yield item
-                if self._level == 1 and self._alone and idle.since() > _LOOK and idle.share() > _ALONE:
+            item = self._pages.get(timeout=None)
+            if isinstance(item, _TimedPage):
+                yield item.piece, item.page
+                if item.seconds is not None:
+                    self._concurrency.completed(item.seconds, self._busy)
+                if self._concurrency.level == 1 and self._alone and idle.since() > _LOOK and idle.share() > _ALONE:
                     self._back.set()
                 continue
             self._busy -= 1
             if isinstance(item, _Reading):
-                yield from self._read_inline(chain([item], readings), idle)
+                self._paused.append(item)
             elif item.error is not None:
                 raise item.error
 
-    def _hand_out(self, readings: Iterator["_Reading[W]"]) -> None:
+    def _next(self, work: Iterator[W]) -> "_Reading[W] | None":
+        """What is to be read next: first what was begun."""
+        if self._paused:
+            return self._paused.popleft()
+        for piece in work if self._more else ():
+            return _Reading(piece, self._read, self._stop, self._concurrency)
+        self._more = False
+        return None
+
+    def _hand_out(self, work: Iterator[W]) -> None:
         """Give every worker something to read; and, when all are at work, one piece for whoever is ready first.
 
         Where each waits 50 ms for a response, that one piece is 3 % of the time: the caller may have a page in hand.
         """
-        most = self._level + (self._level == self._count)
-        while self._more and self._busy < most and (self._busy < len(self._threads) or self._pages.empty()):
-            reading = next(readings, None)
+        level = self._concurrency.level
+        most = level + (level == len(self._threads) > 1)
+        while self._busy < most and (self._busy < len(self._threads) or self._pages.empty()):
+            reading = self._next(work)
             if reading is None:
-                self._more = False
-            else:
-                self._give(reading)
+                return
+            self._give(reading)
 
-    def _read_inline(self, readings: Iterable["_Reading[W]"], idle: "_Idle") -> Iterator[tuple[W, ReadPage]]:
+    def _read_inline(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
         """Read on the caller's thread until the process turns out to wait; then a worker goes on."""
-        idle.share()
-        for reading in readings:
-            own = _Idle()
+        idle = Idle()
+        while (reading := self._next(work)) is not None:
+            own = Idle()
+            reading.begin()
             try:
-                while (page := reading.next()) is not None:
-                    yield reading.piece, page
+                while (timed := reading.next()) is not None:
+                    yield timed.piece, timed.page
+                    if timed.seconds is not None:
+                        self._concurrency.completed(timed.seconds, 1)
                     if own.since() > _LONG_LOOK and own.share() < _ALONE:
                         # To take it back again would be to and fro.
                         self._alone = False
                         self._give(reading)
                         return
+                    reading.begin()
             except BaseException:
                 reading.close()
                 raise
-            if idle.since() > _LOOK and idle.share() < _BUSY:
-                self._level = min(self._count, 2)
+            if self._concurrency.level > 1 or (idle.since() > _LOOK and idle.share() < BUSY):
                 return
 
     def _give(self, reading: "_Reading[W]") -> None:
         self._back.clear()
-        if self._busy == len(self._threads) < self._count:
+        if self._busy >= len(self._threads) < self._concurrency.level:
             thread = threading.Thread(target=self._loop, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -136,42 +139,77 @@ class AdaptiveThreadPool(Generic[W]):
 
     def _loop(self) -> None:
         while (reading := self._work.get()) is not None:
-            self._pages.put(self._read_on(reading))
+            with self._counting:
+                self._reading += 1
+            item = self._read_on(reading)
+            with self._counting:
+                self._reading -= isinstance(item, _End)
+            self._pages.put(item)
 
     def _read_on(self, reading: "_Reading[W]") -> "_Reading[W] | _End":
-        """Put the pages into the queue until it ends, or the caller wants to go on with it."""
+        """Put the pages into the queue until it ends, or the caller wants it back."""
+        reading.begin()
         try:
-            while not self._stop.is_set() and (page := reading.next()) is not None:
-                self._pages.put((reading.piece, page))
-                if self._back.is_set():
-                    return reading
+            while not self._stop.is_set() and (timed := reading.next()) is not None:
+                self._pages.put(timed)
+                if self._back.is_set() or self._reading > self._concurrency.level:
+                    with self._counting:
+                        if self._back.is_set() or self._is_surplus(timed.page):
+                            self._reading -= 1
+                            return reading
             reading.close()
         except BaseException as failure:  # noqa: BLE001 - raised again on the caller's thread
             return _End(failure)
         return _End(None)
 
+    def _is_surplus(self, page: ReadPage) -> bool:
+        """Whether fewer are to be read at once, and this is one that can wait: nothing is open between two pages."""
+        return self._reading > self._concurrency.level and isinstance(page.position, Checkpoint)
+
+
+class _TimedPage(NamedTuple, Generic[W]):
+    """A page of a piece."""
+
+    piece: W
+    page: ReadPage
+    seconds: float | None
+    """How long it took; None: it is no page of the source, but the end that follows one."""
+
 
 class _Reading(Generic[W]):
     """A piece being read, in a context of its own: whoever goes on with it finds there what was set before."""
 
-    def __init__(self, piece: W, read: Callable[[W], Iterator[ReadPage]], stop: threading.Event) -> None:
-        """stop: ends it also in the middle of a wait."""
-        self.piece = piece
-        self._read = read
+    def __init__(
+        self, piece: W, read: Callable[[W], Iterator[ReadPage]], stop: threading.Event, concurrency: Concurrency
+    ) -> None:
+        """stop: ends it also in the middle of a wait. concurrency: learns of complaints."""
+        self._piece, self._read, self._first, self._began = piece, read, True, 0.0
         self._context = copy_context()
         self._context.run(interruptible, stop)
+        self._context.run(complain_to, concurrency)
         self._pages = self._all()
 
-    def next(self) -> ReadPage | None:
+    def next(self) -> _TimedPage[W] | None:
         """The next page, None at the end. Raises what reading raises."""
-        return self._context.run(next, self._pages, None)
+        page = self._context.run(next, self._pages, None)
+        if page is None:
+            return None
+        if not (page.records or self._first):
+            return _TimedPage(self._piece, page, None)
+        now = time.monotonic()
+        seconds, self._began, self._first = now - self._began, now, False
+        return _TimedPage(self._piece, page, seconds)
+
+    def begin(self) -> None:
+        """Count the time of the next page from now on: what was waited for a thread is no part of it."""
+        self._began = time.monotonic()
 
     def close(self) -> None:
         """End the reading, and let go of what its slice holds."""
         self._context.run(self._pages.close)
 
     def _all(self) -> Generator[ReadPage, None, None]:
-        yield from self._read(self.piece)
+        yield from self._read(self._piece)
 
 
 class _Bounded(Generic[T]):
@@ -208,19 +246,20 @@ class _End:
         self.error = error
 
 
-class _Idle:
+class Idle:
     """How much of a core the process has taken since it was last asked; the rest it has waited."""
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.monotonic(), time.process_time()
+        self._wall, self._cpu, self._share = time.monotonic(), time.process_time(), 1.0
 
     def since(self) -> float:
         """Seconds since it was last asked."""
         return time.monotonic() - self._wall
 
     def share(self) -> float:
-        """The share; what is asked next counts from now."""
+        """The share; what is asked next counts from now. Of too short a time it says nothing: it is what it was."""
         wall, cpu = time.monotonic(), time.process_time()
-        share = (cpu - self._cpu) / max(wall - self._wall, 1e-9)
-        self._wall, self._cpu = wall, cpu
-        return share
+        if wall - self._wall > _LOOK:
+            self._share = (cpu - self._cpu) / (wall - self._wall)
+            self._wall, self._cpu = wall, cpu
+        return self._share

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger
+from cdk.base.process.concurrency import note_complaint
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
@@ -141,6 +142,8 @@ class HttpClient:
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
         current_metrics().retry(verdict.wait)
+        if verdict.action in _AGAIN:
+            note_complaint()
         note_wait(verdict.wait, why)
         self._sleep(verdict.wait)
 

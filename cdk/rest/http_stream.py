@@ -61,6 +61,7 @@ class HttpStream(PagedStream):
     transport: Transport = RequestsTransport()
     sleep: Sleep = staticmethod(sleep)
 
+    _client: HttpClient | None = None
     _retriever: PageRetriever | None = None
     _bearers: Sequence[TokenBearer] = ()
     _scopes: Mapping[str, CredentialScope] | None = None
@@ -157,28 +158,38 @@ class HttpStream(PagedStream):
             self._bearers, HttpClient(self.transport, error_handler=self.error_handler, sleep=self.sleep), seconds
         )
 
+    def beside(self) -> Self:
+        self._build()
+        stream = super().beside()
+        # It asks the stream that it belongs to for requests and records.
+        stream._retriever = None  # noqa: SLF001 - its own
+        return stream
+
     def _build(self) -> PageRetriever:
-        # One for all threads: its authenticator renews tokens for all of them.
+        # One client for all threads: its authenticator renews tokens for all of them.
         with _building:
-            if self._retriever is None:
+            if self._client is None:
                 with collecting() as self._bearers:
                     authenticator = self.authenticator()
                     if isinstance(authenticator, OAuth2):
                         report(authenticator)
-                client = HttpClient(
+                self._client = HttpClient(
                     CachedTransport(self.transport) if self.use_cache else self.transport,
                     authenticator=authenticator,
                     error_handler=self.error_handler,
                     budget=self.budget,
                     sleep=self.sleep,
                 )
-                self._retriever = PageRetriever(client, self.paginator, self.request, self.parse)
+            if self._retriever is None:
+                self._retriever = PageRetriever(self._client, self.paginator, self.request, self.parse)
             return self._retriever
 
     def __getstate__(self) -> dict[str, JsonValue]:
         """What travels to another process: everything but the connections."""
         return {
-            name: value for name, value in self.__dict__.items() if name not in {"_retriever", "_scopes", "_bearers"}
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in {"_client", "_retriever", "_scopes", "_bearers"}
         }
 
 

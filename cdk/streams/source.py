@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import SecretMarks, secret_places
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.state.stream_state import StreamState
@@ -64,8 +65,11 @@ class Source:
         """
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding
-        """How many slices to read at once, where nobody says otherwise."""
-        return 1
+        """How many slices to read at once, at most, where nobody says otherwise; 1 for one after the other.
+
+        A read begins with one, and reads as many as bring more.
+        """
+        return DEFAULT_CEILING
 
     def check(self, config: Mapping[str, JsonValue]) -> None:
         """Try the connection; return if it works. Raises any CdkError that says why not.

@@ -6,7 +6,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from typing import NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import orjson
 
@@ -94,6 +94,9 @@ class Stream(metaclass=_StreamType):
     schema: the JSON Schema of a record, or a pydantic model of it; by default the file `schemas/<name>.json` beside the
         class, else any object.
     secrets: what must not get into the stream's state; its source sets it.
+    max_concurrency: how many of its slices may be read at once; None for as many as the run reads. Slices that are read
+        at once have copies of the stream (`beside`): what is assigned to `self` is not seen by the others, what is
+        changed inside of an object that it holds is. Where that is not enough, 1 has them read one after the other.
     partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
     """
 
@@ -105,6 +108,7 @@ class Stream(metaclass=_StreamType):
     supports_checkpointing: bool = False
     chosen_by_state: bool = False
     """Whether its state decides which of several streams it is."""
+    max_concurrency: int | None = None
     schema: Mapping[str, object] | type | None = None
     partition_field: str | None = None
     secrets: SecretMarks = SecretMarks()
@@ -209,6 +213,12 @@ class Stream(metaclass=_StreamType):
                 stream=self.name,
             )
         return returned
+
+    def beside(self) -> Self:
+        """A copy that reads a slice while this one reads another. What attributes hold is shared."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def check_ready(self) -> None:
         """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""

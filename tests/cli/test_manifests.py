@@ -421,7 +421,7 @@ def test_an_api_that_asks_for_a_pause_is_told_as_a_status(cli: CommandLine, tmp_
 @pytest.mark.parametrize(
     ("level", "expected"),
     [
-        (None, 1),
+        (None, 10),
         ({"default_concurrency": 4}, 4),
         ({"default_concurrency": "{{ config.workers }}", "max_concurrency": 5}, 5),
         ({"default_concurrency": 0}, 1),

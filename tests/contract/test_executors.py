@@ -10,12 +10,19 @@ from functools import partial
 import pytest
 
 from cdk import Checkpoint, Done, Item, Page, Partition, Position, ServerError, Slice, Stream
-from cdk.engine.executors import Executor, serial, threads
+from cdk.engine.executors import Executor, Threads, serial
 from cdk.streams.read_slice import ReadPage, read_slice
 from tests.samples import Users
 
 PAGES = 6
-EXECUTORS = {"serial": (serial, 1), "one": (threads(1), 1), "two": (threads(2), 2), "eight": (threads(8), 8)}
+EXECUTORS: dict[str, tuple[Executor, int]] = {
+    "serial": (serial, 1),
+    "one": (Threads(1), 1),
+    "two": (Threads(2, begin=2), 2),
+    "eight": (Threads(8, begin=8), 8),
+    "up to eight": (Threads(8), 8),
+}
+
 
 pytestmark = pytest.mark.parametrize(("execute", "count"), EXECUTORS.values(), ids=EXECUTORS.keys())
 
@@ -162,6 +169,9 @@ def test_slices_are_read_at_once_where_there_are_threads(
     execute: Executor, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each slice waits for as many others as there are threads: only reading at once gets them all through."""
+    if count > 1:
+        # It begins with what an earlier call came to, and grows with pages, which there are none of here.
+        execute = Threads(count, begin=count)
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
     together = threading.Barrier(count)
 

@@ -5,6 +5,7 @@ Without sleeping: clocks are told.
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from contextvars import ContextVar
@@ -12,9 +13,11 @@ from itertools import count
 
 import pytest
 
-from cdk import Done, ServerError
+from cdk import Checkpoint, Done, ServerError
+from cdk.base.process.concurrency import Concurrency
 from cdk.base.times.clock import sleep
-from cdk.engine.executors import threads
+from cdk.engine.executors import Threads
+from cdk.engine.thread_pool import AdaptiveThreadPool
 from cdk.rest import HttpClient, Request
 from cdk.streams.read_slice import ReadPage
 from cdk.testing.mock_api import MockApi
@@ -56,7 +59,7 @@ class Reads:
 def test_a_busy_process_gets_no_further_workers() -> None:
     reads = Reads()
 
-    pages = list(threads(8)(iter(range(50)), reads))
+    pages = list(Threads(8)(iter(range(50)), reads))
 
     assert [piece for piece, page in pages if page.records] == list(range(50))
     assert reads.most == 1
@@ -67,7 +70,7 @@ def test_a_busy_process_gets_no_further_workers() -> None:
 def test_a_busy_process_reads_on_the_thread_of_its_caller() -> None:
     reads = Reads()
 
-    list(threads(8)(iter(range(20)), reads))
+    list(Threads(8)(iter(range(20)), reads))
 
     assert reads.threads[0] != threading.get_ident()
     assert set(reads.threads[1:]) == {threading.get_ident()}
@@ -75,21 +78,77 @@ def test_a_busy_process_reads_on_the_thread_of_its_caller() -> None:
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("workers", [2, 3, 8])
-def test_a_process_that_waits_gets_all_the_workers_it_may_have(workers: int) -> None:
+def test_as_many_are_read_at_once_as_it_begins_with(workers: int) -> None:
     """Each read waits for as many others: with fewer workers none would end."""
     reads = Reads(threading.Barrier(workers))
 
-    pages = list(threads(workers)(iter(range(2 * workers)), reads))
+    pages = list(Threads(workers, begin=workers)(iter(range(2 * workers)), reads))
 
     assert sorted(piece for piece, page in pages if page.records) == list(range(2 * workers))
     assert reads.most == workers
+
+
+class Told(Concurrency):
+    """A level that the test says."""
+
+    def completed(self, seconds: float, reading: int) -> None:
+        assert seconds >= 0
+        assert reading >= 1
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize("resumable", [True, False])
+def test_where_fewer_are_to_be_read_at_once_those_that_can_wait_are_resumed_later(resumable: bool) -> None:  # noqa: FBT001
+    """Eight pieces of six pages; after the first four pages one is read at a time, later four again."""
+    reading, at_once, lock = set[int](), list[int](), threading.Lock()
+
+    def read(piece: int) -> Iterator[ReadPage]:
+        for page in range(6):
+            with lock:
+                reading.add(piece)
+                at_once.append(len(reading))
+            yield ReadPage([{"page": page}], Checkpoint({"page": page}) if resumable else None)
+            with lock:
+                reading.discard(piece)
+        yield ReadPage((), Done())
+
+    concurrency, pages = Told(8, begin=4), defaultdict[int, list[int]](list)
+    with AdaptiveThreadPool(concurrency, read) as pool:
+        for n, (piece, page) in enumerate(pool.pages(iter(range(8)))):
+            concurrency.level = 1 if 4 <= n < 30 else 4
+            pages[piece] += [record["page"] for record in page.records]
+
+    assert pages == {piece: list(range(6)) for piece in range(8)}
+    assert max(at_once) <= 4
+
+
+def test_laid_aside_pieces_are_closed_with_the_read() -> None:
+    opened, closed, together = list[int](), list[int](), threading.Barrier(3)
+
+    def read(piece: int) -> Iterator[ReadPage]:
+        opened.append(piece)
+        try:
+            together.wait(timeout=20)
+            for page in range(1_000):
+                yield ReadPage([{"page": page}], Checkpoint({"page": page}))
+        finally:
+            closed.append(piece)
+
+    concurrency = Told(3, begin=3)
+    with AdaptiveThreadPool(concurrency, read) as pool:
+        for n, _ in enumerate(pool.pages(iter(range(9)))):
+            concurrency.level = 1
+            if n == 50:
+                break
+
+    assert sorted(closed) == sorted(opened) == [0, 1, 2]
 
 
 @pytest.mark.usefixtures("waiting")
 def test_no_worker_begins_without_work() -> None:
     reads = Reads()
 
-    list(threads(64)(iter([1]), reads))
+    list(Threads(64)(iter([1]), reads))
 
     assert len(reads.threads) == 1
 
@@ -97,7 +156,7 @@ def test_no_worker_begins_without_work() -> None:
 @pytest.mark.usefixtures("busy")
 def test_work_that_appears_only_once_other_work_has_ended_is_read() -> None:
     """As a planner does that gives nothing for now; its iterator is asked again by the next run."""
-    numbers, execute, seen = count(), threads(4), list[int]()
+    numbers, execute, seen = count(), Threads(4), list[int]()
     for _ in range(3):
         seen += [piece for piece, page in execute(iter([next(numbers), next(numbers)]), Reads()) if page.records]
 
@@ -138,7 +197,7 @@ class LongRead:
 def test_a_piece_that_keeps_the_process_busy_is_read_on_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     read = LongRead(monkeypatch, pages=40, waits_from=40)
 
-    pages = list(threads(4)(iter([7]), read))
+    pages = list(Threads(4)(iter([7]), read))
 
     assert [page.records for _, page in pages] == [*([{"piece": 7, "page": n}] for n in range(40)), ()]
     assert read.threads[0] != threading.get_ident()
@@ -149,7 +208,7 @@ def test_a_piece_that_keeps_the_process_busy_is_read_on_by_the_caller(monkeypatc
 def test_a_piece_that_turns_out_to_wait_is_read_on_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     read = LongRead(monkeypatch, pages=40, waits_from=20)
 
-    pages = list(threads(4)(iter([7]), read))
+    pages = list(Threads(4)(iter([7]), read))
 
     assert [page.records for _, page in pages] == [*([{"piece": 7, "page": n}] for n in range(40)), ()]
     assert set(read.threads[12:20]) == {threading.get_ident()}
@@ -169,7 +228,7 @@ def test_a_piece_is_closed_wherever_it_is_read(taken: int, monkeypatch: pytest.M
         finally:
             closed.append(piece)
 
-    pages = threads(4)(iter([7]), noting)
+    pages = Threads(4)(iter([7]), noting)
     with closing(pages):  # type: ignore[type-var] # an executor is a generator
         for _ in range(taken):
             next(pages)
@@ -206,7 +265,7 @@ def test_an_error_does_not_wait_for_siblings_that_sleep() -> None:
     sleepers = Sleepers(4)
 
     with pytest.raises(ServerError):
-        list(threads(4)(iter(range(4)), sleepers.read))
+        list(Threads(4, begin=4)(iter(range(4)), sleepers.read))
 
     assert sleepers.woken == []
 
@@ -223,9 +282,26 @@ def test_closing_a_read_does_not_wait_for_a_retry() -> None:
         asked.set()
         HttpClient(api).send(Request("GET", "https://api.test/users"))
 
-    pages = threads(4)(iter(range(4)), read)
+    pages = Threads(4, begin=4)(iter(range(4)), read)
     assert isinstance(pages, Generator)
     next(pages)
     pages.close()
 
     assert 1 <= len(route.requests) <= 4
+
+
+def test_an_api_that_says_429_is_asked_less() -> None:
+    """Eight slices at once, all of which are refused once."""
+    api, refused = MockApi(), threading.Barrier(8)
+    for n in range(8):
+        api.get(f"/users/{n}").returns(status=429).returns(json=[])
+
+    def read(n: int) -> Iterator[ReadPage]:
+        client = HttpClient(api, sleep=lambda _: (refused.wait(timeout=20), None)[1])
+        client.send(Request("GET", f"https://api.test/users/{n}"))
+        yield ReadPage([{"n": n}])
+
+    execute = Threads(8, begin=8)
+
+    assert len(list(execute(iter(range(8)), read))) == 8
+    assert (execute.settled, execute.complaints) == (4, 1)

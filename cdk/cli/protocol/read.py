@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cdk.base.logs import logger
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import rare_collections
@@ -28,7 +29,7 @@ from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
-from cdk.engine.executors import threads
+from cdk.engine.executors import Threads
 from cdk.engine.protocol_read import Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
@@ -43,7 +44,7 @@ from cdk.state.manager import ConnectorStateManager
 @click.option(
     "--concurrency",
     type=click.IntRange(min=1),
-    help="How many slices to read at once. Default: what the manifest says, else 1.",
+    help="The most slices to read at once. Default: what the source says, else 10.",
 )
 @max_duration_option
 @max_requests_option
@@ -70,18 +71,22 @@ def read(
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
+        execute = Threads(concurrency or source.concurrency(settings))
         with _watch(output) as watch, rare_collections():
             run_read(
                 streams,
                 configured,
                 manager,
                 output.write,
-                execute=threads(concurrency or source.concurrency(settings)),
+                execute=execute,
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
                 interruption=interruption,
             )
+        if execute.settled > 1 or execute.complaints:
+            text = "slices read at once in the end: %d of at most %d; made fewer by what the source answered: %d times"
+            logger.info(text, execute.settled, execute.ceiling, execute.complaints)
 
     interruption = Interruption(max_duration)
     with leasing(RequestLease(max_requests)):

@@ -18,7 +18,7 @@ from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import current_run
 from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
-from cdk.engine.executors import threads
+from cdk.engine.executors import Threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
@@ -127,7 +127,7 @@ def read_bundle(
         until.drained = True
 
     try:
-        for piece, page in threads(job.threads)(work(), partial(_read, job.targets, writers, until, collected)):
+        for piece, page in Threads(job.threads)(work(), partial(_read, job.targets, writers, until, collected)):
             collected[piece.number].add(page)
         files = {n: writer.close() for n, writer in writers.items()}
         for item in collected.values():

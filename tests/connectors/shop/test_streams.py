@@ -4,7 +4,7 @@ from contextlib import closing
 import pytest
 
 from cdk import Json, Record, Stream, StreamState, TransientError
-from cdk.engine.executors import threads
+from cdk.engine.executors import Threads
 from cdk.engine.read import read
 from cdk.state.wire import decode, encode
 from connectors.shop.api import serving
@@ -95,7 +95,7 @@ def test_only_orders_that_changed_are_asked_for_again(address: str, shop: Backen
 def test_threads_read_the_same_records(address: str) -> None:
     records = [
         record
-        for item in read(build(Visits, address), StreamState(), threads(3))
+        for item in read(build(Visits, address), StreamState(), Threads(3, begin=3))
         if not isinstance(item, StreamState)
         for record in item
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.engine.executors import threads
+from cdk.engine.executors import Threads
 from cdk.rest import Budget, Request
 from cdk.rest.limits.rate_policies import CallRatePolicy
 from cdk.rest.limits.task_share import (
@@ -258,7 +258,7 @@ def test_threads_that_read_in_a_task_keep_to_its_share() -> None:
         return [ReadPage([{"known": task_budgets() is mine}])]
 
     with sharing(TaskShare((0,), 2)) as mine:
-        pages = [page for _, page in threads(3)(iter(range(9)), lambda n: iter(read(n)))]
+        pages = [page for _, page in Threads(3, begin=3)(iter(range(9)), lambda n: iter(read(n)))]
     assert [page.records for page in pages] == [[{"known": True}]] * 9
     assert task_budgets() is None
 
