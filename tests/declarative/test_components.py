@@ -1,11 +1,11 @@
 """Every component says what it is, and builds: from its example, from its least YAML, and from its fullest."""
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 
 import pytest
 import yaml
@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
-from cdk.declarative import components
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
@@ -111,14 +110,29 @@ VALUES: dict[tuple[str, str], Json] = {
 }
 
 
-def test_the_list_of_components_has_each_with_its_module() -> None:
-    for module in walk_packages(components.__path__, f"{components.__name__}."):
-        import_module(module.name)
-    modules = {
-        name: kind.__module__.removeprefix(f"{components.__name__}.") for name, kind in Component.registry.items()
-    }
+def test_a_component_is_known_by_its_class_before_its_module_is_imported() -> None:
+    program = """
+import sys
+from cdk.declarative.components import register
+from cdk.declarative.model.component import Component
 
-    assert modules == {name: module for module, types in components.TYPES.items() for name in types.split()}
+register()
+module = "cdk.declarative.components.auth.jwt"
+before = module in sys.modules
+names = [module, Component.registry["JwtAuthenticator"].__module__]
+try:
+    Component.registry["JwtHeaders"]
+except KeyError:
+    names.append("no component")
+print(before, module in sys.modules, *names[1:], "cdk.declarative.components.auth.oauth" in sys.modules)
+print(len(Component.registry))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines() == [
+        "False True cdk.declarative.components.auth.jwt no component False",
+        str(len(NAMES)),
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

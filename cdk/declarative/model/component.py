@@ -18,15 +18,15 @@ from cdk.base.values import JsonValue
 
 
 class Registry(Mapping[str, type["Component"]]):
-    """The components by type. A module of which it knows what is in it is imported when one of these is asked for."""
+    """The components by type. A module is imported when a class is asked for that it defines, or all are."""
 
     def __init__(self) -> None:
         self._made: dict[str, type[Component]] = {}
         self._modules: dict[str, str] = {}
 
-    def expect(self, module: str, types: Sequence[str]) -> None:
-        """Know that a module defines the components of these types."""
-        self._modules.update(dict.fromkeys(types, module))
+    def expect(self, module: str, classes: Sequence[str]) -> None:
+        """Know that a module defines these classes, components among them."""
+        self._modules.update(dict.fromkeys(classes, module))
 
     def add(self, name: str, kind: type["Component"]) -> None:
         """Take in a class. Raises TypeError: there is another of that type."""
@@ -35,18 +35,20 @@ class Registry(Mapping[str, type["Component"]]):
             raise TypeError(f"two components are called {name!r}: {known} and {kind}")
 
     def __getitem__(self, name: str) -> type["Component"]:
-        if name not in self._made:
-            import_module(self._modules[name])
+        if name not in self._made and (module := self._modules.get(name)) is not None:
+            import_module(module)
         return self._made[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._made or name in self._modules
-
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._modules, **self._made})
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self._modules.keys() | self._made.keys())
+        return len(self._all())
+
+    def _all(self) -> Mapping[str, type["Component"]]:
+        for module in set(self._modules.values()):
+            import_module(module)
+        return self._made
 
 
 class Component(BaseModel):
