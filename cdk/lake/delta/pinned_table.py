@@ -27,6 +27,7 @@ from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost
 from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
+from cdk.lake.storage.table_folders import HISTORY
 
 ATTEMPTS = 5
 """How often a commit is tried while other writers overtake it."""
@@ -196,12 +197,25 @@ class PinnedTable:
     @property
     def other_pipelines(self) -> list[str]:
         """The other pipelines that have committed to the table and whose states lie beside it."""
-        own, stream = self._app.split("/", 2)[1:]
-        names = sorted(name for name in self.root.join("_cdk_state").folders() if name != own)
+        own = self._app.split("/", 2)[1]
+        return [name for name in self._pipelines_of(self.stream) if name != own]
+
+    @property
+    def other_owner(self) -> str:
+        """What else than its stream pipelines have filled the table with, in words; empty: nothing."""
+        folder = str(self.root).rpartition("/")[2]
+        main = folder.removesuffix(HISTORY)
+        if self.stream != folder and (names := self._pipelines_of(folder)):
+            return f"the table of the stream {folder!r} of the pipeline {names[0]!r}"
+        if self.stream == folder != main and (names := self._pipelines_of(f"{main}/history")):
+            return f"the history of the stream {main!r} of the pipeline {names[0]!r}"
+        return ""
+
+    def _pipelines_of(self, stream: str) -> list[str]:
+        """The pipelines that have committed to the table as that of `stream`, and whose states lie beside it."""
         with self.root.explaining(self.stream):
-            return [
-                name for name in names if self._handle.transaction_version(f"spark-cdk/{name}/{stream}") is not None
-            ]
+            names = sorted(self.root.join("_cdk_state").folders())
+            return [n for n in names if self._handle.transaction_version(f"spark-cdk/{n}/{stream}") is not None]
 
     def files(self, *keys: str) -> list[TableFile]:
         """The files of the version that the handle is pinned to. keys: see `files_of`."""

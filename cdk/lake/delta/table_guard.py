@@ -16,9 +16,9 @@ from typing import TypedDict
 
 import orjson
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.lake.parquet.table_files import unnamable_files
 from cdk.lake.storage.folder import Folder
@@ -329,14 +329,30 @@ def guard_at(folder: Folder, stream: str) -> Guard:
         return guard_of(open_newest(folder, stream), str(folder), stream)
 
 
+class TableGone(StateError):
+    """A table that a sync has opened exists no more."""
+
+    def __init__(self, folder: Folder, stream: str) -> None:
+        super().__init__(
+            "the table is gone: its folder, or the log in it, was removed or moved while the sync ran, and nothing "
+            "more is written. Put it back, or move away what is left of it and run the sync again: it reads all from "
+            "the start",
+            path=str(folder),
+            stream=stream,
+        )
+
+
 def open_newest(folder: Folder, stream: str) -> DeltaTable:
     """The newest version of a table, which exists; the log tells, at the level DEBUG, of each that is opened.
 
-    Raises ConfigError: it has features that delta-rs cannot read.
+    Raises ConfigError: it has features that delta-rs cannot read. TableGone: it exists no more.
     """
     logger.debug("%s: opened", folder)
-    with check_openable(str(folder), stream):
-        return DeltaTable(folder.uri, storage_options=folder.storage_options)
+    try:
+        with check_openable(str(folder), stream):
+            return DeltaTable(folder.uri, storage_options=folder.storage_options)
+    except TableNotFoundError:
+        raise TableGone(folder, stream) from None
 
 
 def _log(handle: DeltaTable) -> _Log:

@@ -167,7 +167,11 @@ class LocalFolder(Folder):
         self.path.mkdir(parents=True, exist_ok=True)
 
     def open(self, name: str) -> pa.NativeFile:
-        return _DISK.open_output_stream(str(self.path / name))
+        try:
+            return _DISK.open_output_stream(str(self.path / name))
+        except FileNotFoundError as error:
+            # Whoever catches it learns from its name that a file that was to be written is missed, and no other.
+            raise FileNotFoundError(error.errno, "the folder is gone", str(self.path / name)) from None
 
     def make_durable(self, name: str) -> FileInfo:
         path = self.path / name

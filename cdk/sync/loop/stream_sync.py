@@ -18,6 +18,7 @@ from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import TableGone
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
@@ -309,7 +310,12 @@ class StreamSync:
         self._count_loss(FilesGone([path], 1, stream=self.stream.name, path=str(target.root)))
 
     def _count_loss(self, error: FilesGone, *, again: bool = False) -> None:
-        """Count that files were lost, once for a commit, and raise the error of the last one in a row that may."""
+        """Count that files were lost, once for a commit, and raise the error of the last one in a row that may.
+
+        Raises TableGone: they were lost with their table.
+        """
+        if not self._plan.location.exists:
+            raise TableGone(self.table.root, self.stream.name)
         self._losses += not again
         if self._losses >= LOST_IN_A_ROW:
             raise error

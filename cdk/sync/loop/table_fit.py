@@ -53,7 +53,7 @@ def existing_table(
 ) -> StreamTable | None:
     """The stream's table, with a state that can be used; None where there is none yet.
 
-    Raises ConfigError: there cannot be one with these columns. And what StreamTable raises.
+    Raises ConfigError: there cannot be one with these columns, or it is another's. And what StreamTable raises.
     """
     check_fields(stream_plan, declared)
     begin, by = new_columns(stream_plan, declared)
@@ -62,6 +62,7 @@ def existing_table(
         check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
         identity(stream_plan, begin, {})
         return None
+    _check_owned(table, stream_plan.stream.name)
     table.check_partition_by(by)
     if table.lost_state is not None:
         raise table.lost_state
@@ -192,12 +193,28 @@ def check_guards(
 
 
 def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
-    """What may be done to the table's history; everything where there is none, or it cannot be read."""
+    """What may be done to the table's history; everything where there is none, or it cannot be read.
+
+    Raises ConfigError: the table in its place is another stream's.
+    """
     if (beside := stream_plan.location.of_history) is not None:
         with suppress(DeltaError):  # it stops no sync
             if (table := tables.existing(beside)) is not None:
+                _check_owned(table, stream_plan.stream.name)
                 return table.guard
     return Guard()
+
+
+def _check_owned(table: StreamTable, stream: str) -> None:
+    """Raise ConfigError: a pipeline fills the table with something else than the stream, or its history."""
+    # It has a marker once it was found to be nobody else's.
+    if table.state_version is None and (owner := table.other_owner):
+        raise ConfigError(
+            f"the table is {owner}, and the rows of {table.stream!r} would be among its rows. Rename one of the "
+            "streams, sync into another path, or keep no history; if it is no longer filled, move its folder away",
+            path=str(table.root),
+            stream=stream,
+        )
 
 
 def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:

@@ -464,6 +464,27 @@ def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
     assert (new.sync(), len(old.rows)) == (0, everything)
 
 
+class Other(Orders):
+    """Orders whose table lies where the history of `orders` would lie."""
+
+    name = "orders_history"
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_history_lies_in_no_table_of_another_stream_whoever_came_first(tmp_path: Path, *, same: bool) -> None:
+    pipeline = "shop" if same else "store"
+    orders, other = Lake(tmp_path, Keyed(), DEDUP), Lake(tmp_path, Other(), pipeline=pipeline)
+    other.sync()
+
+    assert f"the table of the stream 'orders_history' of the pipeline '{pipeline}'" in orders.refused()
+
+    shutil.rmtree(tmp_path / "orders_history")
+    orders.sync()
+
+    assert "the history of the stream 'orders' of the pipeline 'shop'" in other.refused()
+    assert len(DeltaTable(str(tmp_path / "orders_history")).to_pyarrow_table()) == 21
+
+
 def test_a_renamed_pipeline_that_merges_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Lake(tmp_path, Keyed(), DEDUP).sync()
     new = Lake(tmp_path, Keyed(), DEDUP, pipeline="store")
