@@ -12,7 +12,7 @@ HERE := $(CURDIR)
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit docs planted crash properties fuzz bench bench-spark oracle peer-tables test-peers test-spark-versions clean
+.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark oracle peer-tables test-peers test-spark-versions clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see tha
 KILLS ?= 30
 crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and look at what is in the tables
 	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
+
+EXECUTORS ?= 1000
+budgets: $(VENV)/.installed-dev  ## simulate EXECUTORS=1000 that share an API, and count what it sees
+	$(BIN)/python -m tests.rest.limits.executors --executors $(EXECUTORS)
 
 SECONDS ?= 120
 PROPERTIES ?= tests/worlds

@@ -20,6 +20,10 @@ class Time:
     def clock(self) -> datetime:
         return self.now
 
+    def seconds(self) -> float:
+        """The moment, in seconds since 1970."""
+        return self.now.timestamp()
+
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += timedelta(seconds=seconds)

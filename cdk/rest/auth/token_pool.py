@@ -14,7 +14,7 @@ from cdk.rest.auth.token_response import body_of
 from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.limits.task_share import current_share
+from cdk.rest.limits.task_budgets import current_share
 
 _LONGEST_DELAY = 10.0
 _SHORTEST_WAIT = 1.0

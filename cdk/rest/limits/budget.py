@@ -15,8 +15,9 @@ from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
+from cdk.rest.limits.budget_slice import BudgetSlice
 from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
-from cdk.rest.limits.task_share import BudgetSlice, task_budgets
+from cdk.rest.limits.task_budgets import called, longest_wait, task_budgets
 
 ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
 """How a header says when there are more calls: seconds since 1970, seconds from now, or whichever a number looks like.
@@ -96,9 +97,11 @@ class Budget:
         """Wait until `request` may be sent, and count it.
 
         Raises RateLimited: the API allows it later than `max_wait`, and nothing is counted; or it is a day or more.
+        TermEnded: another task is to wait for it.
         """
         match = self._find(request)
         if match is None:
+            called()
             return
         turn, weight = match
         with self._lock:
@@ -106,7 +109,8 @@ class Budget:
             if (closed := window.closed - now) > self.max_wait.total_seconds():
                 raise self._too_long(request, closed, self.max_wait)
             # Whoever waits has its place in the window already, so those behind it wait for the next.
-            at = window.reserve(now, weight)
+            at = window.reserve(now, weight, longest_wait())
+        called()
         wait = at - now
         if wait > LONGEST_WAIT.total_seconds():
             raise self._too_long(request, wait, LONGEST_WAIT)

@@ -61,8 +61,9 @@ class FixedWindow:
         self._limit, self._period = limit, period
         self._start, self._end, self._used = 0.0, 0.0, 0
 
-    def reserve(self, now: float, weight: int) -> float:
+    def reserve(self, now: float, weight: int, longest: float = math.inf) -> float:
         """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
+        del longest  # nobody else would wait less
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)

@@ -1,11 +1,13 @@
 """RunBudgets: what the APIs of a sync allow, divided over its tasks and its planning."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from cdk.base.process.request_lease import current_lease
-from cdk.rest.limits.task_share import BudgetAllocator, BudgetUsage, TaskBudgets, TaskShare, sharing
+from cdk.rest.limits.budget_lanes import BudgetAllocator
+from cdk.rest.limits.task_budgets import TaskBudgets, sharing
+from cdk.rest.limits.task_share import UNSHARED, BudgetUsage, TaskShare
 
 _OF_THE_PROCESS = BudgetAllocator()
 """One sync after the other in a session calls the same API."""
@@ -14,7 +16,7 @@ _OF_THE_PROCESS = BudgetAllocator()
 class RunBudgets:
     """The budgets of one sync. Belongs to the driver's thread.
 
-    Each task leases lanes (`cdk.rest.limits.task_share`) while it runs. Planning that calls the API has a lane of its
+    Each task leases lanes (`cdk.rest.limits.budget_lanes`) while it runs. Planning that calls the API has a lane of its
     own; whether it does shows before the first task begins, or else while no task runs.
 
     Of the requests that the run may send in all, tasks are lent some for as long as they run: at most half of what is
@@ -25,9 +27,9 @@ class RunBudgets:
         """tasks: how many run at once, at most."""
         self._tasks, self._allocator, self._requests = tasks, allocator, current_lease()
         self._lanes = allocator.divide(tasks)
-        self._planning = TaskBudgets(allocator.divide(1).lease(1))
+        self._planning = TaskBudgets(allocator.divide(1).lease(1) or UNSHARED)
         self._reserved: TaskShare | None = None
-        self._plans = self._grown = False
+        self._plans = self._grown = self._divided = False
 
     @property
     def exhausted(self) -> bool:
@@ -54,27 +56,38 @@ class RunBudgets:
         with sharing(self._planning):
             yield
 
-    def lease(self, idle: int, *, last: bool) -> TaskShare:
-        """Lanes for a task that begins. idle: how many could, with it. last: no other will, as far as one knows."""
+    def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
+        """Lanes for a task that begins; None: others have all of a budget that it needs, until one of them ends.
+
+        tasks: how many are about to begin, with it, as far as one knows. streams: those that it reads.
+        """
         if self._unleased:
             self._divide()
-        requests = self._requests.lend(1 if last else 2 * idle)
-        share = self._lanes.lease(self._lanes.free if last else self._lanes.free // idle)
-        return replace(share, requests=requests)
+        share = self._lanes.lease(tasks, streams)
+        return share and replace(share, requests=self._requests.lend(1 if tasks == 1 else 2 * tasks))
 
     def _divide(self) -> None:
-        """Divide the lanes anew; no task runs."""
+        """Divide the lanes anew, where that brings something; no task runs."""
         spent = self._planning.spent()
+        plans = self._plans or bool(spent)
+        if plans == self._plans and not self._grown and self._divided:
+            return
         self._allocator.spent(spent)
-        self._plans, self._grown = self._plans or bool(spent), False
-        self._lanes = self._allocator.divide(self._tasks + self._plans)
-        self._reserved = self._lanes.lease(1) if self._plans else None
-        self._planning = TaskBudgets(self._reserved or self._allocator.divide(1).lease(1))
+        self._plans, self._grown, self._divided = plans, False, True
+        self._lanes = self._allocator.divide(self._tasks + plans, self._lanes.lost)
+        self._reserved = self._lanes.lease(self._lanes.count) if plans else None
+        self._planning = TaskBudgets(self._reserved or self._allocator.divide(1).lease(1) or UNSHARED)
 
-    def release(self, share: TaskShare, usage: Mapping[str, BudgetUsage], sent: int | None = None) -> None:
-        """Take back the lanes of a task that has ended, with what it spent.
+    def release(
+        self,
+        share: TaskShare,
+        usage: Mapping[str, BudgetUsage] | None,
+        sent: int | None = None,
+        streams: Iterable[int] = (),
+    ) -> None:
+        """Take back the lanes of a task that has ended, with what it spent. streams: those that it read.
 
-        sent: its requests; None: nobody knows, for it died.
+        usage: None: nobody knows, for it died, or may run twice. sent: its requests; None: the same.
         """
-        self._lanes.release(share, usage)
+        self._lanes.release(share, usage, streams)
         self._requests.return_unsent(share.requests, sent)

@@ -148,23 +148,23 @@ class Bundles:
     @property
     def divisible(self) -> bool:
         """Whether a slice waits that can be read beside others."""
-        waiting = len(self._suspected) + sum(len(slices) for slices in self._wave)
-        waiting += sum(len(queue.waiting) for queue in self._queues.values())
+        waiting = self._waiting
         return waiting > 0 and waiting + sum(len(bundle.slices) for bundle in self._running) > 1
+
+    @property
+    def beginning(self) -> int:
+        """How many tasks are about to begin, as far as one knows, with that of the bundle that was dealt last."""
+        return 1 + (min(self.idle, self._waiting) if self.all_planned else self.idle)
+
+    @property
+    def _waiting(self) -> int:
+        waiting = len(self._suspected) + sum(len(slices) for slices in self._wave)
+        return waiting + sum(len(queue.waiting) for queue in self._queues.values())
 
     def grow(self, tasks: int) -> None:
         """Let more tasks run at once, where several do."""
         if 1 < self._tasks < tasks:
             self._tasks, self._each = tasks, max(1, self._concurrency // tasks)
-
-    @property
-    def empty(self) -> bool:
-        """Whether no slice waits, and none comes before a task ends."""
-        return (
-            self.all_planned
-            and not self._suspected
-            and not any([self._wave, *(q.waiting for q in self._queues.values())])
-        )
 
     def plan(self, seconds: float) -> bool:
         """Plan slices of all streams in turn until there are enough, for so long; whether there are more to plan.
@@ -223,6 +223,16 @@ class Bundles:
         if bundle is not None:
             self._running.append(bundle)
         return bundle
+
+    def put_back(self, bundle: Bundle) -> None:
+        """Have the slices of a bundle that cannot begin now come first."""
+        self._running.remove(bundle)
+        if bundle.suspicion:
+            self._suspected.extendleft(reversed(bundle.slices))
+        elif bundle.kind is BundleKind.IN_ORDER:
+            self._wave.appendleft(bundle.slices)
+        else:
+            self._queues[bundle.kind].waiting.extendleft(reversed(bundle.slices))
 
     def _next_suspect(self) -> Bundle | None:
         """A suspect's own bundle; None: others have to end first."""

@@ -137,7 +137,8 @@ class TaskLoop:
                 planning = self._bundles.plan(_PLANNING)
         self._join()
         while not (self._interruption.why or self._budgets.exhausted) and (bundle := self._bundles.next()) is not None:
-            self._start(bundle)
+            if not self._start(bundle):
+                break
         if not self._running:
             if self._interruption.why or self._budgets.requests_spent:
                 self._commit_interrupted()
@@ -178,7 +179,13 @@ class TaskLoop:
         """How long a commit can wait; None: there is nothing to commit."""
         return max(0.0, self._due - self._clock()) if self._uncommitted else None
 
-    def _start(self, bundle: Bundle) -> None:
+    def _start(self, bundle: Bundle) -> bool:
+        """Begin a task; False: it waits for what others have of a budget."""
+        reads = {piece.target for piece in bundle.slices}
+        share = self._budgets.lease(self._bundles.beginning, reads)
+        if share is None:
+            self._bundles.put_back(bundle)
+            return False
         crash_point("task_begins")
         seconds = self._interruption.limited(max(self._due - self._clock(), self._interval / 4))
         if self._bundles.plans_more_for(bundle):
@@ -190,9 +197,9 @@ class TaskLoop:
         pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
         if not pieces:
             self._bundles.ended(bundle, 0, 0)
-            return
+            self._budgets.release(share, {}, 0)
+            return True
         targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}
-        share = self._budgets.lease(self._bundles.idle + 1, last=self._bundles.empty)
         live, limits = activities().folder, self._workers.limits
         job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits)
         tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
@@ -201,6 +208,7 @@ class TaskLoop:
         self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock())
         self._watch(max(self._due - self._clock(), _SHORT))
         self._pool.start(number, partial(_read, self._workers, name, job, tasks))
+        return True
 
     def _target(self, n: int) -> WriteTarget:
         target = self._runs[n].target
@@ -222,8 +230,9 @@ class TaskLoop:
         """Take over what a task has brought. Raises its error, where that is not of one stream alone."""
         crash_point("task_ended")
         task = self._running.pop(ended.number)
-        result = ended.result or BundleResult()
-        self._budgets.release(task.share, result.spent, None if ended.result is None else result.requests)
+        result = ended.result or BundleResult(spent=None)
+        sent = None if ended.result is None else result.requests
+        self._budgets.release(task.share, result.spent, sent, task.targets)
         self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started)
         self.readers.add(task.workers, result.progress)
         match ended.error:

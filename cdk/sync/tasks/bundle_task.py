@@ -4,6 +4,7 @@ A task returns how far each slice got and the names of the files: never rows. Wh
 gets, so a task that is tried again or copied leaves orphan files and nothing else.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,9 @@ from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
-from cdk.rest.limits.task_share import BudgetUsage, TaskShare, sharing
+from cdk.rest.limits.budget_slice import TermEnded
+from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
+from cdk.rest.limits.task_share import BudgetUsage, TaskShare
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import full_name
@@ -40,8 +43,8 @@ class BundleResult:
     files: dict[int, list[DataFile]] = field(default_factory=dict)
     grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
     """Undeclared fields that got columns in those files, or wider ones, see RecordBatchBuilder."""
-    spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
-    """Its calls, by budget."""
+    spent: Mapping[str, BudgetUsage] | None = field(default_factory=dict)
+    """Its calls, by budget; None: nobody knows, for it was begun before."""
     requests: int = 0
     """Those that it sent."""
     tokens: Findings = field(default_factory=Findings)
@@ -78,9 +81,11 @@ def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
     if task_attempt() and lent.unsent is not None:
         # What the first attempt has sent, nobody knows.
         return BundleResult(requests=lent.unsent)
-    with sharing(job.share) as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
+    budgets = sharing(job.share, copied=task_attempt() > 0)
+    with budgets as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, pieces)
-    result.spent, result.requests, result.tokens = ledger.spent(), lent.sent, held.findings
+    result.spent = None if ledger.lost else ledger.spent()
+    result.requests, result.tokens = lent.sent, held.findings
     crash_point("files_written")
     return result
 
@@ -93,13 +98,14 @@ class _Time:
     """
 
     def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float]) -> None:
-        self._clock, self._end = clock, clock() + job.seconds
+        self._clock, self._end, self._seconds = clock, clock() + job.seconds, job.seconds
         self._interruption = current_run().own(Interruption)
         self._few = job.threads // 2 if len(pieces) > job.threads else 0
         self.reading = set[int]()
         """The numbers of the slices that are being read."""
         self.drained = False
         """No slice of the bundle waits."""
+        self._waits = self._got_page = False
 
     @property
     def spent(self) -> bool:
@@ -107,6 +113,20 @@ class _Time:
         if self._clock() >= self._end or self._interruption.why:
             return True
         return self.drained and len(self.reading) <= self._few
+
+    def longest_wait(self) -> float:
+        """Seconds that a slice may wait for its next call: rows wait with it for their commit.
+
+        The first may wait as long as it takes: each task brings something.
+        """
+        first, self._waits = not self._waits, True
+        return math.inf if first else max(0.0, self._end - self._clock())
+
+    def got_page(self) -> None:
+        """Leave time for further calls, where the first one had to be waited for."""
+        if self._waits and not self._got_page:
+            self._end = max(self._end, self._clock() + self._seconds / 4)
+        self._got_page = True
 
 
 def read_bundle(
@@ -160,27 +180,31 @@ def _read(
     """The pages of a slice until the task's time is spent; an error of the source ends this slice and no other.
 
     A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
-    One whose access token has ended, or whose task may send no more requests, goes on in another task.
+    One whose access token has ended, or whose task may send no more requests, or only later, goes on in another task.
     """
     item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
     progress = SliceProgress(system_clock(), lambda: got_page and not reached)
+    term = SliceTerm(until.longest_wait, resumable=not uncut)
     slice = replace(piece.slice, record_type=writers[piece.target].record_type)
     try:
         with (
             counting(item.progress.http),
             reading(progress),
+            waiting(term),
             working_for(name, activity),
         ):
             for page in read_pages_conditionally(targets[piece.target], slice, item.progress):
                 uncut = uncut or page.restarted
                 got_page, reached = True, reached or page.position is not None
+                term.resumable = isinstance(page.position, Checkpoint) and not uncut
                 activity.page(name)
+                until.got_page()
                 crash_point("page_read")
                 yield page
                 if item.broken or (isinstance(page.position, Checkpoint) and until.spent and not uncut):
                     return
-    except (TokenEnded, RequestsSpent):
+    except (TokenEnded, RequestsSpent, TermEnded):
         return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         item.progress.failure = Failure.of(error)

@@ -8,7 +8,8 @@ from cdk import ConfigError, RateLimited
 from cdk.rest import Backoff, HttpClient, HttpErrorHandler, Request, RetryPolicy, TokenRotation
 from cdk.rest.auth.quota import Quota
 from cdk.rest.auth.token_pool import QuotaStatus, TokenPool
-from cdk.rest.limits.task_share import TaskShare, sharing
+from cdk.rest.limits.task_budgets import sharing
+from cdk.rest.limits.task_share import TaskShare
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
 

@@ -9,17 +9,11 @@ from hypothesis import strategies as st
 
 from cdk.engine.executors import Threads
 from cdk.rest import Budget, Request
+from cdk.rest.limits.budget_lanes import BudgetAllocator, BudgetLanes
+from cdk.rest.limits.budget_slice import BudgetSlice, TermEnded
 from cdk.rest.limits.rate_policies import CallRatePolicy
-from cdk.rest.limits.task_share import (
-    BudgetAllocator,
-    BudgetSlice,
-    BudgetUsage,
-    Rates,
-    TaskBudgets,
-    TaskShare,
-    sharing,
-    task_budgets,
-)
+from cdk.rest.limits.task_budgets import TaskBudgets, sharing, task_budgets
+from cdk.rest.limits.task_share import BudgetUsage, Rates, TaskShare
 from cdk.streams.read_slice import ReadPage
 from tests.rest.api import NOON, Time, response
 
@@ -29,6 +23,12 @@ USERS = Request("GET", "https://api.test/users")
 limits = st.tuples(st.integers(1, 12), st.sampled_from([1.0, 2.5, 10.0, 60.0]))
 some_rates = st.lists(limits, min_size=1, max_size=3)
 pauses = st.lists(st.floats(0, 30), min_size=1, max_size=12)
+
+
+def leased(lanes: BudgetLanes, tasks: int = 1, *streams: int) -> TaskShare:
+    share = lanes.lease(tasks, streams)
+    assert share is not None
+    return share
 
 
 def most_in_a_stretch(moments: Sequence[float], seconds: float) -> int:
@@ -61,32 +61,46 @@ class Leases:
         self._rates, self._heaviest = rates, heaviest
         self._allocator = BudgetAllocator(lambda: datetime.fromtimestamp(self.now, UTC))
         self._lanes = self._allocator.divide(lanes)
-        self._tasks: list[tuple[TaskShare, TaskBudgets]] = []
+        self._tasks: list[tuple[TaskShare, TaskBudgets, int]] = []
 
-    def begin(self, lanes: int) -> None:
-        if self._lanes.free:
-            share = pickle.loads(pickle.dumps(self._lanes.lease(min(lanes, self._lanes.free))))  # noqa: S301 - made here
-            self._tasks.append((share, TaskBudgets(share)))
+    def begin(self, tasks: int) -> None:
+        """One of so many; each stream of two reads in every second of them."""
+        share = self._lanes.lease(tasks, [tasks % 2])
+        if share is not None:
+            share = pickle.loads(pickle.dumps(share))  # noqa: S301 - made here
+            self._tasks.append((share, TaskBudgets(share), tasks % 2))
 
     def call(self, task: int) -> None:
         if self._tasks:
-            _, budgets = self._tasks[task % len(self._tasks)]
-            portion = budgets.slice_of("a", self._rates, self._heaviest)
+            _, budgets, _ = self._tasks[task % len(self._tasks)]
+            try:
+                portion = budgets.slice_of("a", self._rates, self._heaviest)
+            except TermEnded:
+                return  # it has shown that it needs a part
             at = portion.reserve(self.now, self._heaviest)
             assert at >= self.now - 1e-5  # a datetime has microseconds
             self.sent.extend([at] * self._heaviest)
 
     def end(self, task: int) -> None:
         if self._tasks:
-            share, budgets = self._tasks.pop(task % len(self._tasks))
-            self._lanes.release(share, budgets.spent())
+            share, budgets, stream = self._tasks.pop(task % len(self._tasks))
+            self._lanes.release(share, budgets.spent(), [stream])
+
+    def die(self, task: int) -> None:
+        """What it waited for is not sent any more."""
+        if self._tasks:
+            share, budgets, stream = self._tasks.pop(task % len(self._tasks))
+            waits = [at for usage in budgets.spent().values() for at in usage.calls if at > self.now + 1e-5]
+            for at in waits:
+                self.sent.remove(at)
+            self._lanes.release(share, None, [stream])
 
     def divide(self, lanes: int) -> None:
         """Only while no task runs, and all that was waited for is over."""
         while self._tasks:
             self.end(0)
         self.now = max([self.now, *self.sent])
-        self._lanes = self._allocator.divide(lanes)
+        self._lanes = self._allocator.divide(lanes, self._lanes.lost)
 
 
 steps = st.lists(
@@ -95,6 +109,7 @@ steps = st.lists(
         st.tuples(st.just("call"), st.integers(0, 7)),
         st.tuples(st.just("call"), st.integers(0, 7)),
         st.tuples(st.just("end"), st.integers(0, 7)),
+        st.tuples(st.just("die"), st.integers(0, 7)),
         st.tuples(st.just("wait"), st.floats(0, 30)),
         st.tuples(st.just("divide"), st.integers(1, 8)),
     ),
@@ -118,6 +133,8 @@ def test_tasks_that_begin_and_end_at_any_time_keep_to_every_limit_together(
                 leases.call(int(number))
             case "end":
                 leases.end(int(number))
+            case "die":
+                leases.die(int(number))
             case _:
                 leases.divide(int(number))
 
@@ -176,9 +193,9 @@ def test_a_task_knows_what_was_spent_on_its_lanes_before_it_began() -> None:
     time = Time()
     now = NOON.timestamp()
     allocator = BudgetAllocator(time.clock)
-    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), stretch=10.0)})
+    allocator.spent({"a": BudgetUsage((now - 8, now - 5, now - 3, now - 1), stretch=10.0, limit=4, lanes=4)})
     lanes = allocator.divide(2)
-    first, second = (TaskBudgets(lanes.lease(1)).slice_of("a", [(4, 10.0)]) for _ in range(2))
+    first, second = (TaskBudgets(leased(lanes, tasks)).slice_of("a", [(4, 10.0)]) for tasks in (2, 1))
 
     assert [first.reserve(now) - now for _ in range(2)] == [5, 9]
     assert [second.reserve(now) - now for _ in range(2)] == [2, 7]
@@ -188,22 +205,22 @@ def test_a_task_knows_what_all_tasks_before_it_have_spent_on_its_lanes() -> None
     lanes, now = BudgetAllocator(Time().clock).divide(1), NOON.timestamp()
 
     for _ in range(3):
-        with sharing(lanes.lease(1)) as task:
+        with sharing(leased(lanes)) as task:
             assert task.slice_of("a", [(3, 10.0)]).reserve(now) == now
         lanes.release(task.share, task.spent())
 
-    assert TaskBudgets(lanes.lease(1)).slice_of("a", [(3, 10.0)]).reserve(now) == now + 10
+    assert TaskBudgets(leased(lanes)).slice_of("a", [(3, 10.0)]).reserve(now) == now + 10
 
 
 def test_an_api_that_allows_no_call_closes_later_tasks_too() -> None:
     time = Time()
     lanes = BudgetAllocator(time.clock).divide(2)
     rates: Rates = ((5, 10.0),)
-    with sharing(lanes.lease(1)) as first:
+    with sharing(leased(lanes, 2)) as first:
         first.slice_of("a", rates).close(NOON.timestamp() + 60)
     lanes.release(first.share, first.spent())
 
-    later = [TaskBudgets(lanes.lease(1)).slice_of("a", rates) for _ in range(2)]
+    later = [TaskBudgets(leased(lanes, tasks)).slice_of("a", rates) for tasks in (2, 1)]
 
     assert [portion.reserve(NOON.timestamp()) for portion in later] == [NOON.timestamp() + 60] * 2
 
@@ -211,13 +228,13 @@ def test_an_api_that_allows_no_call_closes_later_tasks_too() -> None:
 def test_who_is_left_alone_leases_what_the_others_had() -> None:
     time = Time()
     lanes = BudgetAllocator(time.clock).divide(3)
-    shares = [lanes.lease(1) for _ in range(3)]
+    shares = [leased(lanes, tasks) for tasks in (3, 2, 1)]
     for share in shares[1:]:
         lanes.release(share, {})
 
     assert lanes.free == 2
     lanes.release(shares[0], {})
-    alone = TaskBudgets(lanes.lease(lanes.free)).slice_of("a", [(7, 10.0)])
+    alone = TaskBudgets(leased(lanes)).slice_of("a", [(7, 10.0)])
 
     assert [alone.reserve(NOON.timestamp()) - NOON.timestamp() for _ in range(8)] == [0] * 7 + [10]
 
@@ -228,7 +245,7 @@ def test_what_is_left_is_divided_and_comes_back_when_the_api_counts_anew() -> No
     portion.reserve(1.0)
     portion.learn(1.0, 3, 20.0)
     assert [portion.reserve(2.0) for _ in range(3)] == [2.0, 20.0, 20.0]
-    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, stretch=60.0)
+    assert portion.spent() == BudgetUsage((20.0, 20.0), renewed=20.0, stretch=60.0, limit=100, lanes=100)
 
 
 def test_calls_before_the_api_counted_anew_are_forgotten_by_all() -> None:
@@ -242,9 +259,9 @@ def test_what_no_longer_counts_is_forgotten() -> None:
     allocator = BudgetAllocator(time.clock)
     allocator.spent({"a": BudgetUsage((NOON.timestamp(),), stretch=10.0)})
 
-    assert allocator.divide(1).lease(1).spent["a"].calls == (NOON.timestamp(),)
+    assert leased(allocator.divide(1)).spent["a"].calls == (NOON.timestamp(),)
     time.sleep(10)
-    assert allocator.divide(1).lease(1).spent["a"].calls == ()
+    assert leased(allocator.divide(1)).spent["a"].calls == ()
 
 
 def test_a_share_travels() -> None:
@@ -294,9 +311,9 @@ def test_budgets_that_are_made_anew_in_each_task_count_together(kind: str, tasks
     now, sent = NOON, list[float]()
     lanes = BudgetAllocator(lambda: now).divide(tasks)
     for _ in range(4):
-        machines, spent = [Machine() for _ in range(tasks)], []
+        machines, spent = [Machine() for _ in range(tasks)], list[tuple[TaskShare, Mapping[str, BudgetUsage]]]()
         for machine in machines:
-            share = lanes.lease(1)
+            share = leased(lanes, tasks - len(spent))
             machine.now = now
             with sharing(share) as mine:
                 # Two streams of a source, each with the budget that it was pickled with.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, current_lease, leasing
 from cdk.base.run import RunScope
 from cdk.base.task_map import run_inline
+from cdk.base.times.clock import system_clock
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.storage.folder import LocalFolder
+from cdk.rest import Budget, Request
 from cdk.state.window import Window
 from cdk.sync.loop.bundles import BundleKind
 from cdk.sync.loop.stream_sync import StreamSync
@@ -501,11 +503,18 @@ def test_partitions_are_left_out_and_long_values_cut() -> None:
     assert job_name("shop", [("visits", slice)]) == f"shop: visits {'x' * 39}….."
 
 
+BEGAN = system_clock()
+
+
 class Made(PagedStream):
     """Partitions of some pages each, of two records; from a page on, with one field more, of a type by partition."""
 
-    def __init__(self, name: str, pages: Sequence[int], *, stops: bool, late: int, values: Sequence[Json]) -> None:
+    def __init__(
+        self, name: str, pages: Sequence[int], *, stops: bool, late: int, values: Sequence[Json], limited: bool = False
+    ) -> None:
         super().__init__()
+        self._clock = Clock()
+        self._budget = Budget(2, timedelta(seconds=7), clock=self._now, sleep=self._sleep) if limited else None
         self.name, self.supports_checkpointing = name, stops
         self._pages, self._late, self._values = pages, late, values
         self.step: Callable[[], None] = lambda: None
@@ -521,8 +530,16 @@ class Made(PagedStream):
         current_lease().count()
         self.sent += 1
 
+    def _now(self) -> datetime:
+        return BEGAN + timedelta(seconds=self._clock.now)
+
+    def _sleep(self, seconds: float) -> None:
+        self._clock.now += seconds
+
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         self.step()
+        if self._budget is not None:
+            self._budget.acquire(Request("GET", "https://api.test/"))
         self.send()
         part, page = slice.partition["part"], 0 if token is None else int(token["page"])
         more = {"late": self._values[part % len(self._values)]} if page >= self._late else {}
@@ -591,6 +608,7 @@ MADE = st.builds(
     stops=st.booleans(),
     late=st.integers(0, 4),
     values=st.lists(st.sampled_from([1, 0.5, "text", None, {"a": 1}]), min_size=1, max_size=3),
+    limited=st.booleans(),
 )
 
 

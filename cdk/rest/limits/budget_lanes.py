@@ -1,0 +1,214 @@
+"""BudgetLanes: what the APIs of a sync allow, leased to its tasks in terms.
+
+A term is as long as its task: Spark has no way to a task that runs. So what a task does not use is unused until its
+term ends, and then goes to others: each task leases as many lanes of a budget as its streams have used before, and a
+task whose streams do not call leases none. A term ends at the next commit at the latest, see `SliceTerm`.
+
+Lanes of a task that has died, or was copied, come back as if it had used them to the last.
+"""
+
+import math
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from cdk.base.times.clock import Clock, system_clock
+from cdk.rest.limits.task_share import NOTHING, BudgetUsage, TaskShare
+
+_FINEST = 16
+"""Lanes of a budget for each task, where there are so many calls: what a task has that uses little is one of them."""
+_HUNGRY = 0.75
+"""Who uses so much of its lanes may use more."""
+_SPARE = 1.5
+"""Lanes for each that was used, of who does not use all."""
+_KILLED = 2.0
+"""Seconds that a Python worker may live on whose task Spark has given up."""
+
+
+class BudgetAllocator:
+    """What a process knows of each budget, for one sync after the other. Thread-safe."""
+
+    def __init__(self, clock: Clock = system_clock) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._known: dict[str, BudgetUsage] = {}
+        self._calls: dict[str, list[float]] = {}
+
+    def now(self) -> float:
+        """The present, in seconds since 1970."""
+        return self._clock().timestamp()
+
+    def divide(self, lanes: int, lost: float = 0.0) -> "BudgetLanes":
+        """So many lanes, of which nothing is leased. lost: as `TaskShare` has it, of all of them."""
+        now = self.now()
+        with self._lock:
+            spent = {budget: replace(known, calls=self._counting(budget, now)) for budget, known in self._known.items()}
+            return BudgetLanes(self, lanes, now, spent, lost)
+
+    def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
+        """Count what a task has spent, and forget what no longer counts: a sync may call for days."""
+        now = self.now()
+        with self._lock:
+            for budget, spent in usage.items():
+                known = self._known[budget] = self._known.get(budget, NOTHING) + replace(spent, calls=())
+                calls = self._calls.setdefault(budget, [])
+                calls.extend(spent.calls)
+                if len(calls) > 4 * known.limit:
+                    self._calls[budget] = list(self._counting(budget, now))
+
+    def _counting(self, budget: str, now: float) -> tuple[float, ...]:
+        known = self._known[budget]
+        after, renewed = now - known.stretch, known.renewed
+        return tuple(sorted(at for at in self._calls.get(budget, ()) if at > after and at >= renewed))
+
+
+@dataclass
+class _Known:
+    """A budget that is known: how many of its lanes are one of all budgets, the free ones, and the calls on each."""
+
+    parts: int
+    usage: BudgetUsage
+    free: set[int]
+    calls: list[tuple[float, ...]]
+    demand: dict[int, int] = field(default_factory=dict)
+    """How many lanes a task leases that reads a stream; those of streams that do not call are not there."""
+
+    def finer(self, lanes: Iterable[int], count: int) -> tuple[int, ...]:
+        """Which lanes of it those of all budgets are, of which there are so many: they have the same places."""
+        return tuple(lane + n * count for lane in lanes for n in range(self.parts))
+
+
+class BudgetLanes:
+    """The lanes that the tasks of a sync lease. Belongs to the driver's thread."""
+
+    def __init__(
+        self, allocator: BudgetAllocator, count: int, now: float, spent: Mapping[str, BudgetUsage], lost: float = 0.0
+    ) -> None:
+        """spent: what is known of all of them together."""
+        self.count = count
+        self._allocator, self._divided = allocator, now
+        self._before = {budget: usage.calls for budget, usage in spent.items()}
+        self._free = set(range(count))
+        self._lost = [0.0] * count
+        self._seen = set[int]()
+        self._known = {budget: self._learn(usage) for budget, usage in spent.items()}
+        for budget, usage in spent.items():
+            self._deal(budget, range(count * self._known[budget].parts), usage.calls)
+        # What is known counts already.
+        self._lost = [lost] * count
+
+    @property
+    def free(self) -> int:
+        """How many lanes nobody has."""
+        return len(self._free)
+
+    @property
+    def lost(self) -> float:
+        """When the last task may have called that brought no account of it."""
+        return max(self._lost)
+
+    def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
+        """Lanes for a task that begins; None: nobody has any left of a budget that it needs.
+
+        tasks: how many are about to begin, with this one. streams: those that it reads.
+        """
+        reads = set(streams)
+        unknown = not reads <= self._seen or not reads
+        named = {}
+        for budget, known in self._known.items():
+            demand = len(known.calls) if unknown else max(known.demand.get(n, 0) for n in reads)
+            most = max(1, len(known.free) // tasks)
+            named[budget] = _spread(known.free, min(demand, most))
+            if demand and not named[budget]:
+                return None
+        if not self._free:
+            return None
+        lanes = tuple(sorted(self._free)[: max(1, len(self._free) // tasks)])
+        self._free.difference_update(lanes)
+        spent = {}
+        for budget, known in self._known.items():
+            known.free.difference_update(named[budget])
+            spent[budget] = replace(known.usage, calls=_merged(known.calls[lane] for lane in named[budget]))
+        lost = max(self._lost[lane] for lane in lanes)
+        of = {budget: (mine, self.count * self._known[budget].parts) for budget, mine in named.items()}
+        return TaskShare(lanes, self.count, self._divided, spent, self._before, lost=lost, named=of)
+
+    def release(self, share: TaskShare, usage: Mapping[str, BudgetUsage] | None, streams: Iterable[int] = ()) -> None:
+        """Take lanes back, with what was spent on them; None: nobody knows. streams: those that were read."""
+        self._free.update(share.lanes)
+        now, reads = self._allocator.now(), set(streams)
+        if usage is None:
+            usage = self._everything(share, now + _KILLED)
+            for lane in share.lanes:
+                self._lost[lane] = now + _KILLED
+        else:
+            self._seen |= reads
+        self._allocator.spent(usage)
+        for budget, spent in usage.items():
+            if budget not in self._known:
+                self._known[budget] = self._learn(spent)
+        for budget, known in self._known.items():
+            mine = share.of_budget(budget).lanes
+            mine = mine if budget in share.named else known.finer(mine, self.count)
+            known.free.update(mine)
+            if budget in usage:
+                self._count(budget, mine, usage[budget], now)
+                self._want(known, reads, len(mine), usage[budget])
+            elif len(reads) == 1:
+                known.demand.pop(next(iter(reads)), None)
+
+    def _everything(self, share: TaskShare, until: float) -> Mapping[str, BudgetUsage]:
+        """All that a task may have spent until a moment that brought no account of it."""
+        everything = {}
+        for budget, known in self._known.items():
+            lanes, of = share.named.get(budget, (known.finer(share.lanes, self.count), self.count * known.parts))
+            everything[budget] = replace(known.usage, calls=(until,) * math.ceil(known.usage.limit * len(lanes) / of))
+        return everything
+
+    def _learn(self, usage: BudgetUsage) -> _Known:
+        parts = _FINEST if not usage.lanes else max(1, min(_FINEST, usage.lanes // self.count))
+        known = _Known(parts, replace(usage, calls=()), set(), [()] * (self.count * parts))
+        known.free.update(known.finer(self._free, self.count))
+        for lane, lost in enumerate(self._lost):
+            if lost:
+                for each in known.finer([lane], self.count):
+                    places = TaskShare((each,), self.count * parts).part(usage.limit)
+                    known.calls[each] = (lost,) * places
+        return known
+
+    def _count(self, budget: str, lanes: Sequence[int], spent: BudgetUsage, now: float) -> None:
+        known = self._known[budget]
+        known.usage += replace(spent, calls=())
+        calls = _merged([spent.calls, *(known.calls[lane] for lane in lanes)])
+        counting = [at for at in calls if at > now - known.usage.stretch and at >= known.usage.renewed]
+        self._deal(budget, lanes, counting)
+
+    @staticmethod
+    def _want(known: _Known, streams: Iterable[int], leased: int, spent: BudgetUsage) -> None:
+        for n in streams:
+            if spent.used > _HUNGRY:
+                known.demand[n] = max(known.demand.get(n, 1), 2 * leased)
+            elif spent.calls:
+                known.demand[n] = max(1, math.ceil(leased * spent.used * _SPARE))
+            else:
+                known.demand.setdefault(n, len(known.calls))
+
+    def _deal(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
+        """Say which lane made which call: any stretch that reaches back from now then has no more than its part.
+
+        The latest is dealt first, so the calls of such a stretch are dealt as places are.
+        """
+        latest = sorted(calls, reverse=True)
+        for n, lane in enumerate(lanes):
+            self._known[budget].calls[lane] = tuple(latest[n :: len(lanes)])
+
+
+def _spread(lanes: Collection[int], count: int) -> tuple[int, ...]:
+    """So many of some lanes, as far from each other as may be: turns of neighbours come too fast for one task."""
+    ordered = sorted(lanes)
+    count = min(count, len(ordered))
+    return tuple(ordered[n * len(ordered) // count] for n in range(count))
+
+
+def _merged(calls: Iterable[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(sorted(chain.from_iterable(calls)))
