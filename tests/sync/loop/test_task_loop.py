@@ -464,6 +464,26 @@ def test_a_sync_that_is_interrupted_with_nothing_left_to_read_is_done(tmp_path: 
     assert (sync.run.report.status, sync.run.report.written) == (Status.DONE, 3)
 
 
+def test_planning_that_may_send_no_more_requests_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    class Asking(Pages):
+        def partitions(self) -> Iterable[Partition]:
+            for partition in super().partitions():
+                current_lease().count()
+                yield partition
+
+    def read(most: int | None) -> StreamSync:
+        clock = Clock()
+        with RunScope(shared={Interruption: Interruption()}).working(), leasing(RequestLease(most)):
+            watched = Watched(tmp_path, Asking(clock, 40), clock)
+            watched.read_all()
+        return watched.run
+
+    first, second = read(30), read(None)
+
+    assert (first.report.status, second.report.status) == (Status.INTERRUPTED, Status.DONE)
+    assert first.report.written + second.report.written == 40
+
+
 class ManyPages(PagedStream):
     """A record a page, as many as make files worth joining."""
 
