@@ -64,6 +64,8 @@ def measure(value: object) -> int:
 
 def sized(value: object) -> object:
     """`value`, unless it is huge."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, str):
         _small(len(value) <= MAX_TEXT)
     elif isinstance(value, Generator):
@@ -119,6 +121,8 @@ def join_texts(*parts: object) -> str:
 
 def multiply(first: object, second: object) -> object:
     """`left * right`, unless that is huge."""
+    if type(first) is float and type(second) in _SCALARS:
+        return operator.mul(first, second)
     if isinstance(first, int) and isinstance(second, int):
         _small(first.bit_length() + second.bit_length() <= _MAX_BITS)
     else:
@@ -198,17 +202,22 @@ def check_growth(subject: object, arguments: Iterable[object], *, by_number: boo
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., object]:
     """A filter that refuses to make something huge."""
+    if name in _NUMBERS:
+        return call
+    if name not in GROWING:
+        return lambda *args, **kwargs: sized(call(*args, **kwargs))
 
     def bounded(*args: object, **kwargs: object) -> object:
-        if name in GROWING:
-            # Some get the environment first.
-            values = [value for value in (*args, *kwargs.values()) if isinstance(value, _ARGUMENTS)]
-            check_call(name, values[0] if values else "", values[1:])
+        # Some get the environment first.
+        values = [value for value in (*args, *kwargs.values()) if isinstance(value, _ARGUMENTS)]
+        check_call(name, values[0] if values else "", values[1:])
         return sized(call(*args, **kwargs))
 
     return bounded
 
 
+_NUMBERS = frozenset(("float", "int"))
+"""Filters that give a number, or the default that they were given."""
 _ARGUMENTS = (str, int, float, list, tuple, dict)
 
 

@@ -11,15 +11,19 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue
 
 Cast: TypeAlias = Callable[[JsonValue], JsonValue]
 _Convert: TypeAlias = Callable[..., JsonValue]
 """Makes a value of another type. Raises ValueError, TypeError or OverflowError: this value cannot be one."""
 
-_Fields: TypeAlias = tuple[tuple[str, frozenset[type], Cast], ...]
+_Casts: TypeAlias = Callable[[Sequence[JsonValue]], list[JsonValue] | None]
+"""Casts the values of a column that has no null; None where one of them does not fit, so each must be looked at."""
+
+_Fields: TypeAlias = tuple[tuple[str, frozenset[type], Cast, _Casts], ...]
 
 _MISSING = ...
+_NO_VALUES = frozenset({type(None), type(_MISSING)})
 _WORDS: Mapping[str, bool] = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
     ("n", "no", "f", "false", "off", "0"), False
 )
@@ -51,12 +55,17 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject
     """
     compiler = _Compiler(schema, where)
     fields, others = compiler.root()
-    names = [name for name, _, _ in fields]
+    names = [name for name, *_ in fields]
 
     def normalize(records: list[JsonObject]) -> None:
         # Most fields of most pages need nothing, and a look at a column takes less than one at each value.
-        for (name, ready, cast), values in zip(fields, _columns(records, names), strict=False):
-            if ready.issuperset(map(type, values)):
+        for (name, ready, cast, cast_all), values in zip(fields, _columns(records, names), strict=False):
+            types = set(map(type, values))
+            if types <= ready:
+                continue
+            if types.isdisjoint(_NO_VALUES) and (changed := cast_all(values)) is not None:
+                for record, value in zip(records, changed, strict=True):
+                    record[name] = value
                 continue
             for record, value in zip(records, values, strict=True):
                 if type(value) not in ready:
@@ -68,7 +77,7 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject
     return normalize
 
 
-def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[object]]:
+def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[FieldValue]]:
     """The values of each field, `_MISSING` where it is absent."""
     if len(names) > 1:  # with one name, `itemgetter` would not give tuples
         try:
@@ -95,15 +104,15 @@ class _Compiler:
         fields = []
         for name, part in properties.items() if isinstance(properties, Mapping) else ():
             if isinstance(part, Mapping) and (field := self._value(part, f"{path}.{name}" if path else name)):
-                fields.append((name, field[0] | {type(_MISSING)}, field[1]))
+                fields.append((name, field[0] | {type(_MISSING)}, *field[1:]))
         return tuple(fields)
 
-    def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast] | None:
-        """The types that need nothing, and the cast for the others. None if nothing needs anything."""
+    def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast, _Casts] | None:
+        """The types that need nothing, and the casts for the others. None if nothing needs anything."""
         kinds = _kinds(schema)
         inside = self._inside(schema, path)
         if kinds is None:
-            return None if inside is None else (frozenset({str, int, float, bool, type(None)}), inside)
+            return None if inside is None else (frozenset({str, int, float, bool, type(None)}), inside, _one_by_one)
         named = [kind for kind in kinds if kind != "null"]
         only = named[0] if len(named) == 1 else ""
         convert = _array(schema) if only == "array" else _CASTS.get(only)
@@ -112,7 +121,9 @@ class _Compiler:
             ready.discard(int)
         if inside is not None:
             ready -= {dict, list}
-        return frozenset(ready), self._cast(convert, kinds, inside, path, nullable="null" in kinds)
+        cast = self._cast(convert, kinds, inside, path, nullable="null" in kinds)
+        cast_all = _one_by_one if convert is None or inside is not None else _all_casts(convert, kinds)
+        return frozenset(ready), cast, cast_all
 
     def _cast(
         self, convert: _Convert | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool
@@ -142,11 +153,11 @@ class _Compiler:
 
         def inside(value: JsonValue) -> JsonValue:
             if fields and isinstance(value, dict):
-                for name, ready, cast in fields:
+                for name, ready, cast, _ in fields:
                     if type(value.get(name, _MISSING)) not in ready:
                         value[name] = cast(value[name])
             elif items is not None and isinstance(value, list):
-                ready, cast = items
+                ready, cast, _ = items
                 for i, child in enumerate(value):
                     if type(child) not in ready:
                         value[i] = cast(child)
@@ -180,6 +191,23 @@ class _Compiler:
             _NAMES.get(type(value), type(value).__name__),
             " or ".join(kinds) or "nothing",
         )
+
+
+def _one_by_one(_: Sequence[JsonValue]) -> None:
+    return None
+
+
+def _all_casts(convert: _Convert, kinds: list[str]) -> _Casts:
+    fitting = {kind for name in kinds for kind in _READY.get(name, ())}
+
+    def cast_all(values: Sequence[JsonValue]) -> list[JsonValue] | None:
+        try:
+            changed = list(map(convert, values))
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return changed if fitting.issuperset(map(type, changed)) else None
+
+    return cast_all
 
 
 def resolve(root: JsonSchema, pointer: str) -> JsonSchema:

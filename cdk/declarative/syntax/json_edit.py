@@ -6,7 +6,6 @@ A path is a list of names. A text of digits is also an index into a list, `-1` t
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -82,17 +81,29 @@ def remover(pointer: Path) -> Edit:
         return lambda _: None
     if any(_is_glob(part) for part in parts):
         return lambda target: _remove_all(target, [path for path, _ in _matches(target, parts)])
-    # Most have one name, and are asked for each record.
-    return partial(_pop, name=parts[0]) if len(parts) == 1 else lambda target: _remove_all(target, [parts])
+    # Most lead through objects, and are asked for each record.
+    *way, last = parts
+
+    def pop(target: JsonObject) -> None:
+        target.pop(last, None)
+
+    def remove(target: JsonObject) -> None:
+        parent: JsonValue = target
+        for name in way:
+            if type(parent) is not dict:
+                break
+            parent = parent.get(name)
+        if type(parent) is dict:
+            parent.pop(last, None)
+        else:
+            _remove_all(target, [parts])
+
+    return remove if way else pop
 
 
 def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> None:
     """Remove every value that `predicate` accepts, at any depth; objects and lists are only looked into."""
     _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
-
-
-def _pop(target: JsonObject, name: str) -> None:
-    target.pop(name, None)
 
 
 def _below(target: JsonValue, name: str, make: JsonValue) -> JsonValue:

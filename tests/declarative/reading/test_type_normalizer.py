@@ -186,3 +186,17 @@ def test_a_field_that_does_not_fit_is_warned_of_once_and_its_value_is_not_shown(
 @pytest.mark.parametrize("kind", [True, 1, {"a": 1}])
 def test_a_type_that_is_none_changes_nothing(kind: Json) -> None:
     assert normalized({"type": kind}, "5") == "5"
+
+
+@pytest.mark.parametrize("kind", ["string", "number", "integer", "boolean", "array"])
+@pytest.mark.parametrize(
+    "column", [["5", "7"], [5, 7.5], [5, True], ["5", "x"], ["5", None], [[1], 2], [{"a": 1}, "5"], ["1e400", 10**400]]
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_column_is_cast_as_its_values_are(kind: str, column: list[Json], nullable: bool) -> None:  # noqa: FBT001
+    schema = {"type": [kind, "null"] if nullable else kind}
+    records = [{"f": value} for value in column]
+    normalizer({"properties": {"f": schema}})(records)
+
+    assert [normalized(schema, value) for value in column] == [record["f"] for record in records]
+    assert [type(normalized(schema, value)) for value in column] == [type(record["f"]) for record in records]
