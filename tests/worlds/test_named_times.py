@@ -123,6 +123,25 @@ def a_history_loses_its_missing_files_while_somebody_joins_others(world: Times) 
     world.sync_while_somebody_joins_files(1, ("request", 0), vacuum=True)
 
 
+def a_table_is_restored_right_before_a_commit(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(3, 1, 0, {})])
+    world.sync(5)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(4, 1, 0, {})])
+    world.sync_while_somebody_restores(5, ("tasks", 0), 0)
+    assert not world.settled
+    world.sync(5)
+
+
+def others_append_all_the_while(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    world.put([(id, 1, 0, {}) for id in (3, 4, 0, 1)])
+    world.sync_while_neighbours_append_all_the_while(1)
+    assert world.settled
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -139,6 +158,8 @@ WORLDS = [
     folders_of_another_writer_are_merged_into,
     a_constraint_comes_before_a_generation_with_another_type,
     a_history_loses_its_missing_files_while_somebody_joins_others,
+    a_table_is_restored_right_before_a_commit,
+    others_append_all_the_while,
 ]
 
 
