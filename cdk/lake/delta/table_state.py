@@ -48,6 +48,8 @@ class TableState:
 
     None: the sync did not ask for them.
     """
+    start: JsonValue = field(default=None, compare=False)
+    """Where the stream's cursor begins, as the sync had it that saved this; None: nobody knows."""
     rows: int | None = field(default=None, compare=False)
     """Rows of the table after this commit, by its log; None: the log does not count them."""
     newest: tuple[str, ...] = field(default=(), compare=False)

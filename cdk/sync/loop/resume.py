@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, traits_of
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -50,3 +51,27 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = saved.generation + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
+
+
+def with_start(plan: StreamPlan, saved: TableState) -> TableState:
+    """The state with where the stream's cursor begins; warns where what it covers began later, for that alone is read.
+
+    Raises what the cursor raises.
+    """
+    stream, cursor = plan.stream, plan.stream.cursor
+    if cursor is None or plan.sync_mode != "incremental":
+        return saved
+    window = next(iter(cursor.windows(None, stream.now())), None)
+    if window is None:
+        return saved
+    start, before = window.start, saved.start
+    if saved.state is not None and before not in {None, start} and cursor.greatest([start, before]) == before:
+        logger.warning(
+            "%s: its cursor begins at %s now, and began at %s when the state was saved: what lies between is not read. "
+            "Have it read with `spark-cdk state rewind` to the new start. %s",
+            plan.name,
+            start,
+            before,
+            plan.traits.reread,
+        )
+    return replace(saved, start=start)

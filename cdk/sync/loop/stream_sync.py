@@ -27,7 +27,7 @@ from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import resume_point
+from cdk.sync.loop.resume import resume_point, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
@@ -71,7 +71,8 @@ class StreamSync:
         self._plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
-        self.saved, resumed = resume_point(plan, before, sync)
+        saved, resumed = resume_point(plan, before, sync)
+        self.saved = with_start(plan, saved)
         if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
             logger.warning(
                 "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",

@@ -3,14 +3,14 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk import Json, JsonSchema, Partition, Stream
+from cdk import DatetimeCursor, Json, JsonSchema, Partition, Stream
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
@@ -153,6 +153,27 @@ def test_after_a_rewind_what_lies_behind_the_moment_is_read_again(tmp_path: Path
 
     assert lake.sync() == len(newer) == 10
     assert (len(lake.rows), len(set(lake.rows))) == (21 + len(newer), 21)
+
+
+def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = Keyed()
+    stream.cursor = DatetimeCursor("updated_at", start="2024-01-03T00:00:00Z", step=timedelta(days=1))
+    lake = Lake(tmp_path, stream, StreamOptions(write_mode="append_dedup"))
+    later = lake.sync()
+    lake.sync()
+    assert "its cursor begins at" not in caplog.text
+    stream.cursor = Orders.cursor
+
+    assert lake.sync() == 0
+    assert "begins at 2024-01-01T00:00:00Z now, and began at 2024-01-03T00:00:00Z" in caplog.text
+
+    caplog.clear()
+    lake.admin.change(lake.one, lambda saved: rewound(saved, stream, "2024-01-01"))
+    assert lake.sync() == len(lake.rows) == 21
+    assert later < 21
+    assert "its cursor begins at" not in caplog.text
 
 
 def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
