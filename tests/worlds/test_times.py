@@ -276,7 +276,7 @@ class Times(RuleBasedStateMachine):
     # Two who delete at once refuse each other; that is not the sync's business.
     @rule(size=st.integers(1, 5))
     def sync_while_neighbours_append_all_the_while(self, size: int) -> None:
-        self.crowded = self.mode != "append"
+        self.crowded = True
         self._sync_while(size, ALWAYS, lambda: self._do("append", 0))
         self.crowded = False
 
