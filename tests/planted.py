@@ -320,6 +320,20 @@ BUGS = [
         "",
         "tests/rest/limits/test_run_budgets.py",
     ),
+    Bug(
+        "a commit that waited for a wave comes before the next wave",
+        "sync/loop/task_loop",
+        "(self._overdue and not self._bundles.in_wave)",
+        "False",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "what is read beside a commit makes the next one come earlier",
+        "sync/loop/task_loop",
+        "self._clock() + self._interval - beside",
+        "self._clock() + self._interval",
+        "tests/sync/loop/test_task_loop.py",
+    ),
     Bug("half a wave is not committed", "sync/loop/task_loop", "run.in_read_order and self._bundles.in_wave", "False"),
     Bug(
         "a sync that is interrupted begins no task",

@@ -44,8 +44,11 @@ _OF_INTERVAL = 0.8
 """How much of the checkpoint interval lies between two commits.
 
 A task ends when the next commit is due, or a quarter later where it begins shortly before: what was read is committed
-within an interval.
+within an interval, and nothing else is read beside a commit, however long it takes.
 """
+
+_LEAST = 0.25
+"""The shortest time of a task, of the time between two commits."""
 
 _PLANNING = 0.25
 """Seconds that planning takes at a time, beside tasks that may end meanwhile."""
@@ -105,6 +108,8 @@ class TaskLoop:
         self._uncommitted: dict[int, list[DataFile]] = {}
         """What tasks have brought of a stream since its last commit."""
         self._due = self._began = 0.0
+        self._overdue = False
+        """Whether a wave was being read when its commit was due, which then comes before the next wave."""
 
     def read_all(self) -> None:
         """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
@@ -148,7 +153,7 @@ class TaskLoop:
             return
         for ended in self._pool.ended(0 if planning else self._until_due()):
             self._end(ended)
-        if self._uncommitted and self._clock() >= self._due:
+        if self._uncommitted and (self._clock() >= self._due or (self._overdue and not self._bundles.in_wave)):
             self._commit()
 
     def _join(self) -> None:
@@ -187,7 +192,7 @@ class TaskLoop:
             self._bundles.put_back(bundle)
             return False
         crash_point("task_begins")
-        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval / 4))
+        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval * _LEAST))
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT)
         if self._workers.cluster is not None and self._workers.cluster.starting:
@@ -290,14 +295,18 @@ class TaskLoop:
         return fits[1]
 
     def _commit(self) -> None:
+        began, self._overdue = self._clock(), False
         for n, run in enumerate(self._runs):
             # Half a wave would be committed before what comes before it in the read.
-            half = run.in_read_order and self._bundles.in_wave and self._running
+            half = run.in_read_order and self._bundles.in_wave and bool(self._running)
+            self._overdue = self._overdue or (half and n in self._uncommitted)
             if (n in self._uncommitted and not half) or run.idle:
                 with self._budgets.planning():
                     self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))
         self._interval = min(self._interval * 2, self._longest)
-        self._due = self._clock() + self._interval
+        # What is read beside a commit waits for the next one.
+        beside = min(self._clock() - began, self._interval * _LEAST) if self._running else 0.0
+        self._due = self._clock() + self._interval - beside
         self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
 
     def _commit_interrupted(self) -> None:

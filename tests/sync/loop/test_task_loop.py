@@ -19,12 +19,13 @@ from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Str
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, current_lease, leasing
 from cdk.base.run import RunScope
-from cdk.base.task_map import run_inline
+from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.rewrite import MANY
+from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Budget, Request
 from cdk.state.window import Window
@@ -94,8 +95,9 @@ class Watched:
         join_small_files: bool = True,
         pool: TaskPool | None = None,
         mode: WriteModeName = "append",
+        run: type[StreamSync] = StreamSync,
     ) -> None:
-        self.run = StreamSync(
+        self.run = run(
             StreamPlan(stream, LocalFolder(folder / "table"), "full_refresh", mode), OpenTables("test"), sync="s1"
         )
         self.bundles: list[tuple[float, int]] = []
@@ -284,6 +286,41 @@ def test_what_comes_later_in_the_read_waits_for_what_comes_before_it(tmp_path: P
         row for file in DeltaTable(str(tmp_path / "table")).file_uris() for row in pq.read_table(file).to_pylist()
     )
     assert row["part"] == 3
+
+
+class Uneven(Ordered):
+    """Of two tasks that began together, the second ends five seconds after the first, which takes a minute."""
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        ended = super().ended(seconds)
+        self._clock.now -= 55 * (ended[0].number % 2)
+        return ended
+
+
+def test_a_wave_whose_commit_was_due_in_its_middle_is_committed_before_the_next(tmp_path: Path) -> None:
+    clock = Clock()
+    sync = Watched(tmp_path, Versions(clock, 40), clock, interval=60, pool=Uneven(clock), mode="append_dedup")
+    sync.loop._bundles._queues[BundleKind.IN_ORDER].size = 2
+    waves = len(sync.read_all()) // 2
+
+    assert waves == 10
+    assert sync.run.report.commits >= waves
+
+
+def test_what_is_read_beside_a_commit_makes_the_next_one_come_earlier(tmp_path: Path) -> None:
+    clock = Clock()
+
+    class SlowToCommit(StreamSync):
+        def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
+            clock.now += 60
+            super().commit(files, spread)
+
+    sync = Watched(tmp_path, Pages(clock, 40), clock, interval=100, pool=Ordered(clock), run=SlowToCommit)
+    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    seconds = [seconds for seconds, _ in sync.read_all()]
+
+    # Of the 80 seconds between two commits a task reads a quarter beside the first of them.
+    assert max(seconds) == 60
 
 
 class OnAndOn(PagedStream):
