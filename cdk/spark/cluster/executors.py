@@ -14,7 +14,7 @@ from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result, attempting
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.jvm_launch import JvmLaunch
-from cdk.spark.cluster.session import open_session, ship
+from cdk.spark.cluster.session import open_session, ship, travels_inside
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.task_pool import ThreadTasks
 from cdk.sync.tasks.workers import Workers
@@ -49,12 +49,14 @@ def start_executors(
 
 def check_travels(item: object) -> None:
     """Raise ConfigError for an item that cannot be pickled: alone, it would take all others down with the job."""
+    # With the globals of a module that is a single file: they travel, too.
+    travels_inside(type(item).__module__)
     try:
         cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
     except Exception as error:
         raise ConfigError(
-            f"the stream cannot travel to Spark's tasks: {error}; make what it holds in read_records, "
-            "or leave it out in __getstate__"
+            f"the stream cannot travel to Spark's tasks: {error}; make what it, or a global of its "
+            "module, holds in read_records, or leave it out in __getstate__"
         ) from error
 
 

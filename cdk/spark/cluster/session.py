@@ -155,16 +155,23 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
     """
     packages, files = {"cdk"}, list[Path]()
     for name in modules:
-        module, top = sys.modules[name], name.partition(".")[0]
-        if name == top and top != "__main__" and module.__spec__ and not module.__spec__.submodule_search_locations:
-            register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-            files.extend([Path(module.__file__)] if module.__file__ else [])
+        if travels_inside(name):
+            files.extend([Path(file)] if (file := sys.modules[name].__file__) else [])
         else:
-            packages.add(top)
+            packages.add(name.partition(".")[0])
     beside = [neighbours(file, packages) for file in files]
     driver = driver_of(session)
     sent = [] if driver.shares_installation else [package(name) for name in sorted(packages - {"__main__"})]
     _send(driver, [code for code in (*sent, *beside) if code is not None])
+
+
+def travels_inside(name: str) -> bool:
+    """Whether a module is a single file, which no executor could import; if so, it is from now on part of each job."""
+    module = sys.modules[name]
+    if "." in name or name == "__main__" or not module.__spec__ or module.__spec__.submodule_search_locations:
+        return False
+    register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return True
 
 
 def _send(driver: Driver, codes: Sequence[Code]) -> None:
