@@ -27,7 +27,7 @@ from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
 from cdk.state.position_json import NO_CURSOR, OWN_KEY, as_object, own_parts, position_json, position_of
 from cdk.state.slice import WHOLE, Partition
-from cdk.state.stored_positions import MANY, PartitionEntries, StoredPositions, entry_text, since
+from cdk.state.stored_positions import MANY, MANY_IN_MESSAGE, PartitionEntries, StoredPositions, entry_text, since
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 
@@ -63,7 +63,7 @@ def encode(
                 return {**state.extra, **position_json(position, exact=exact)}
     blob: JsonObject = {"use_global_cursor": False} if incremental else {}
     entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
-    states: Stored = entries if len(entries) >= MANY else list(entries)
+    states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
     blob["states"] = states
     if state.parents:
         blob["parent_state"] = {
