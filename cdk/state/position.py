@@ -76,22 +76,24 @@ class Trail:
     """What a page token remembers of those before it, to notice tokens that go in a circle (Brent's algorithm).
 
     held: the digest of an earlier token. steps: tokens since then. limit: after so many steps the present token is
-    held instead, and the limit doubles, so every circle is noticed once it was gone through twice at most.
+    held instead, and the limit doubles, so every circle is noticed once it was gone through twice at most. noticed: one
+    was, and this trail begins after it.
     """
 
     held: str
     steps: int = 0
     limit: int = 1
+    noticed: bool = False
 
     @classmethod
-    def begin(cls, token: JsonValue) -> "Trail":
+    def begin(cls, token: JsonValue, *, noticed: bool = False) -> "Trail":
         """A trail whose first token is `token`; None for the first page."""
-        return cls(_digest(token))
+        return cls(_digest(token), noticed=noticed)
 
     def after(self, token: JsonValue) -> "Trail":
         """The trail once `token` was named as the next."""
         if self.steps + 1 == self.limit and not self.closed_by(token):
-            return Trail(_digest(token), 0, 2 * self.limit)
+            return Trail(_digest(token), 0, 2 * self.limit, self.noticed)
         return replace(self, steps=self.steps + 1)
 
     def closed_by(self, token: JsonValue) -> bool:

@@ -57,15 +57,15 @@ def own_parts(blob: Mapping[str, JsonValue], path: str) -> tuple[Edge | None, Re
 
 
 def _trail(trail: Trail) -> list[JsonValue]:
-    return [trail.held, trail.steps, trail.limit]
+    return [trail.held, trail.steps, trail.limit, *([True] if trail.noticed else [])]
 
 
 def _to_trail(blob: JsonValue, path: str) -> Trail | None:
     match blob:
         case None:
             return None
-        case [str() as held, int() as steps, int() as limit] if 0 <= steps <= limit:
-            return Trail(held, steps, limit)
+        case [str() as held, int() as steps, int() as limit, *more] if 0 <= steps <= limit and more in ([], [True]):
+            return Trail(held, steps, limit, bool(more))
         case _:
             raise BadState(f"{path}.trail", blob, "[digest of a token, steps since it, steps until it is replaced]")
 

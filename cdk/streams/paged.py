@@ -20,8 +20,8 @@ _SHOWN = 120
 def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PageParts]) -> Iterator[Record | Page]:
     """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
 
-    Raises PaginationLoop: a page names one as the next that has been read. It is not given out, so the next attempt
-    asks for it again. Raises FatalError: a token is no JSON.
+    Raises PaginationLoop: a page names one as the next that has been read; behind that page, for it may be a slip of
+    the source, and before it where an earlier attempt has noticed a circle. Raises FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
     circle = _Circle(token, slice.start.trail)
@@ -35,6 +35,8 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
                     yield from part
         if following is None:
             return
+        if circle.closed is not None:
+            raise circle.closed
         token = following
 
 
@@ -48,11 +50,14 @@ class _Circle:
         # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
         self._resumed = token is not None
         self._trail = saved or Trail.begin(token)
+        self.closed: PaginationLoop | None = None
+        """The error to end with: the last page has closed a circle, the first one."""
 
     def trail_after(self, token: Token, *, last: Token | None) -> Trail | None:
         """What the state is to remember with `token`, the next one. last: that of the page that names it.
 
-        Raises PaginationLoop: it was read before. FatalError: a state cannot hold it.
+        Raises PaginationLoop: it was read before, and an earlier attempt has noticed a circle. FatalError: a state
+        cannot hold it.
         """
         try:
             self._trail = self._trail.after(token)
@@ -61,13 +66,19 @@ class _Circle:
                 f"the next of a page is {repr(token)[:_SHOWN]}, which JSON cannot hold; expected an object of texts, "
                 "numbers and lists, for it is part of the state"
             ) from None
-        if self._trail.closed_at(token) or token == last:
+        if not self._trail.closed_at(token) and token != last:
+            return self._trail if self._resumed else None
+        text = f"the page of {token!r} is named as the next one again; nothing would be new. Check where the paginator "
+        if self._trail.noticed:
             raise PaginationLoop(
-                f"the page of {last!r} names that of {token!r} as the next one again; nothing would be new. Check "
-                "where the paginator finds it and how it is sent; the next attempt asks for that page again. If this "
-                "stays though the source is right, reset the stream's state, which remembers tokens of earlier attempts"
+                f"{text}finds it and how it is sent; then reset the stream's state, which remembers the circle"
             )
-        return self._trail if self._resumed else None
+        self.closed = PaginationLoop(
+            f"{text}finds it and how it is sent. The next attempt goes on with that page, and ends for good where it "
+            "comes back to it"
+        )
+        self._trail = Trail.begin(token, noticed=True)
+        return self._trail
 
 
 class PagedStream(StateMixin):
