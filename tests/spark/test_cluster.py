@@ -23,6 +23,8 @@ from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play
 from tests.spark.kill import LATENCY, SIZES, STREAMS, Trial
 from tests.spark.local_cluster import HOME, Cluster, cluster, environment, waited
+from tests.spark.single_use import ALL, Login, config, manifest
+from tests.spark.single_use import serving as login_server
 
 pytestmark = pytest.mark.spark
 
@@ -164,6 +166,31 @@ def test_a_task_that_is_copied_adds_its_rows_once(spark: Cluster, tmp_path: Path
 
     assert parts.asked["/1/0"] > 1, said
     assert numbers(tmp_path / "tables" / "numbers") == [100 * part + n for part in range(2) for n in range(50)]
+
+
+def test_two_executors_and_two_syncs_ask_for_a_token_once_in_its_life(spark: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "items.yaml").write_text(json.dumps(manifest()))
+    # A life ends in the middle of each sync: of 48 requests, and those that are made again.
+    with login_server(Login(uses=20)) as login:
+        settings = {
+            "name": "items",
+            "source": {"manifest": "items.yaml", "config": config(login.address)},
+            "target": {"path": "tables"},
+            "concurrency": 4,
+            "spark": {"master": spark.address},
+        }
+        (tmp_path / "pipeline.yaml").write_text(json.dumps(settings))
+        for sync in (1, 2):
+            said = run([sys.executable, "-m", "cdk", "sync", "pipeline.yaml"], tmp_path)
+            assert login.reads >= 48 * sync, said
+
+    used = login.reads - sum(-left for left in login.left.values() if left < 0)
+    assert login.spent == 0
+    assert 4 < login.calls <= 1 + used // 20
+    for name in ("items", "more_items"):
+        table = DeltaTable(str(tmp_path / "tables" / name))
+        ids = sorted(pq.read_table(table.file_uris())["id"].to_pylist())
+        assert ids == ALL
 
 
 FAR_AWAY = """
