@@ -61,6 +61,42 @@ def test_an_executor_and_a_worker_killed_in_mid_read_cost_no_row_and_double_none
     spark.add_workers(1)
 
 
+def test_a_sync_reaches_all_executors_of_a_cluster_that_grows_and_loses_one_for_its_slices_alone(
+    spark: Cluster, tmp_path: Path
+) -> None:
+    grows = {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.maxExecutors": "2",
+        "spark.executor.cores": "1",
+    }
+    backend = Backend(SIZES)
+    with serving(backend, latency=8 * LATENCY) as address:
+        trial = Trial(tmp_path, backend, address, master=spark.address)
+        settings = trial.pipeline.read_text()
+        trial.pipeline.write_text(settings.replace("spark: {", f"spark: {{conf: {json.dumps(grows)}, "))
+        with trial.process() as sync:
+            executors = waited(partial(both, spark), trial.log, TIMEOUT)
+            before = trial.pages()
+            waited(partial(fetched, trial, before + 8), trial.log, TIMEOUT)
+            os.kill(executors[0], signal.SIGKILL)
+            assert sync.poll() is None
+            assert sync.wait(TIMEOUT) == 0, trial.log()
+
+    found = {stream: trial.rows(stream) for stream in STREAMS}
+    expected = {"products": SIZES.products, "orders": SIZES.orders, "visits": SIZES.customers * SIZES.visits}
+    assert {stream: len(set(rows)) for stream, rows in found.items()} == expected
+    assert {stream: len(rows) for stream, rows in found.items()} == expected
+    # A page takes longer than an interval here, and two slices are read at once on each executor.
+    assert trial.again() <= 2 * 2
+
+
+def both(spark: Cluster) -> list[int]:
+    """The executors, once there are two."""
+    executors = spark.executors()
+    return executors if len(executors) > 1 else []
+
+
 def fetched(trial: Trial, pages: int) -> bool:
     return trial.pages() >= pages
 
