@@ -11,9 +11,9 @@ from cdk.declarative.model.component import Component, Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
 from cdk.rest import Decoder
-from cdk.rest.records import csv_file, extractor_group
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
+from cdk.rest.records import extractor_group
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import records_in
 
@@ -162,7 +162,9 @@ class ResponseToFileExtractor(AnyExtractor):
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
         """The extractor. It reads the body itself, whatever the decoder."""
-        return csv_file.FileExtractor(self.preserve_na_values)
+        from cdk.rest.records.csv_file import FileExtractor  # noqa: PLC0415 - brings the decoders of all formats
+
+        return FileExtractor(self.preserve_na_values)
 
 
 def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """FileUploader: a file for each record, fetched into a folder where the destination finds it."""
 
 import os
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -79,7 +78,9 @@ class FileUploader(Component):
 def staging_folder() -> Path:
     """Where files are put: the folder shared with the destination, if there is one, else one among temporary files."""
     shared = Path(os.environ.get("AIRBYTE_STAGING_DIRECTORY", _SHARED))
-    return shared if shared.is_dir() else Path(tempfile.gettempdir()) / "airbyte-file-transfer"
+    from tempfile import gettempdir  # noqa: PLC0415 - few manifests upload files
+
+    return shared if shared.is_dir() else Path(gettempdir()) / "airbyte-file-transfer"
 
 
 class _Reader:
