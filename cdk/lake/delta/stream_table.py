@@ -241,9 +241,13 @@ class StreamTable(PinnedTable):
             self.seen_marker = self._marker()
         if self.seen_marker != version:
             raise overtaken(self)
+        crash_point("after_commit")
+        self._move_to(version, saved)
+
+    def _move_to(self, version: int, saved: TableState) -> None:
+        """Know that this is the table's state now, and remove those that nothing needs any more."""
         if self.version == self._looked_at + 1:
             self._looked_at = self.version
-        crash_point("after_commit")
         self.state_version = self.rows_state_version = version
         self.saved = self.newest = saved
         self._moves, self.lost_state = (), None
