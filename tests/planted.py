@@ -164,8 +164,8 @@ BUGS = [
     Bug(
         "a level that brought a complaint is shunned",
         "base/process/concurrency",
-        "if self._since > self._shun else",
-        "if True else",
+        "self._since <= self._shun",
+        "False",
     ),
     Bug(
         "a further try is a complaint",
@@ -175,6 +175,32 @@ BUGS = [
         "tests/engine/test_thread_pool.py",
     ),
     Bug("slices at once have streams of their own", "streams/stream_copies", "self._stream.beside()", "self._stream"),
+    Bug(
+        "slices at once in a task have streams of their own",
+        "sync/tasks/bundle_task",
+        "target = replace(targets[piece.target], stream=stream)",
+        "target = targets[piece.target]",
+    ),
+    Bug(
+        "the next task begins where one got to",
+        "sync/loop/tasks_at_once",
+        "level=self.learned.level if level == began else level",
+        "level=1",
+    ),
+    Bug(
+        "tasks together read no more than the pipeline says",
+        "sync/loop/bundles",
+        "- len(self._running), unused))",
+        "- len(self._running), 99))",
+        "tests/sync/loop/test_tasks_at_once.py",
+    ),
+    Bug(
+        "a limited stream is in one task at a time",
+        "sync/loop/bundles",
+        "self._tasks_of(BundleKind.LIMITED) > 0}",
+        "False}",
+        "tests/sync/loop/test_tasks_at_once.py",
+    ),
     Bug(
         "copies of a stream parse for themselves",
         "rest/http_stream",

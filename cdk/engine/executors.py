@@ -9,7 +9,7 @@ an error in any is raised to the caller; closing the generator stops all work at
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from cdk.base.process.concurrency import Concurrency
+from cdk.base.process.concurrency import BEGINNING, Concurrency, Learned
 from cdk.engine.thread_pool import AdaptiveThreadPool, Idle
 from cdk.streams.read_slice import ReadPage
 
@@ -41,26 +41,41 @@ class Threads:
     """Reads up to `ceiling` pieces at once, for sources that make one wait. Holds at most two pages a thread.
 
     As many are read as bring more (`Concurrency`), from one piece on; each call goes on from where the last one got to.
+    With a ceiling of one no thread is started.
 
-    ceiling: how many, at most. settled: how many it has come to. complaints: how often the source made them fewer.
+    ceiling: how many, at most. learned, complaints, held_back: as `Concurrency` has them; complaints of all calls.
     """
 
-    def __init__(self, ceiling: int, begin: int = 1) -> None:
-        """begin: how many pieces the first call begins with."""
-        self.ceiling, self.settled, self.complaints = max(1, ceiling), max(1, min(begin, ceiling)), 0
+    def __init__(self, ceiling: int, before: Learned = BEGINNING) -> None:
+        """before: what is known when the first call begins."""
+        self.ceiling, self._before = max(1, ceiling), 0
+        self._concurrency = Concurrency(self.ceiling, before)
+
+    @property
+    def level(self) -> int:
+        """How many are read at once for now."""
+        return self._concurrency.level
+
+    @property
+    def learned(self) -> Learned:
+        return self._concurrency.learned
+
+    @property
+    def complaints(self) -> int:
+        return self._before + self._concurrency.complaints
+
+    @property
+    def held_back(self) -> bool:
+        return self._concurrency.held_back
 
     def __call__(
         self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
         """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
-        ceiling = self.ceiling if most is None else min(most, self.ceiling)
-        if ceiling <= 1:
-            yield from serial(work, read)
+        if most is not None and most < self.ceiling:
+            yield from Threads(most, self.learned)(work, read)
             return
-        concurrency = Concurrency(ceiling, self.settled, Idle().share)
-        try:
-            with AdaptiveThreadPool(concurrency, read) as pool:
-                yield from pool.pages(work)
-        finally:
-            self.complaints += concurrency.complaints
-            self.settled = concurrency.settled if ceiling == self.ceiling else max(self.settled, concurrency.settled)
+        self._before = self.complaints
+        self._concurrency = Concurrency(self.ceiling, self.learned, Idle().share)
+        with AdaptiveThreadPool(self._concurrency, read) as pool:
+            yield from pool.pages(work)

@@ -41,6 +41,7 @@ class AdaptiveThreadPool(Generic[W]):
         self._busy, self._reading, self._counting = 0, 0, threading.Lock()
         self._paused: deque[_Reading[W]] = deque()
         self._more = self._alone = True
+        self._serial = concurrency.ceiling == 1
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +65,7 @@ class AdaptiveThreadPool(Generic[W]):
         """Hand out work while somebody may read it, and pass on what comes back."""
         idle = Idle()
         while True:
-            if self._busy == 0 and self._concurrency.level == 1 and self._threads:
+            if self._busy == 0 and self._concurrency.level == 1 and (self._threads or self._serial):
                 yield from self._read_inline(work)
             self._hand_out(work)
             if self._busy == 0:
@@ -116,7 +117,7 @@ class AdaptiveThreadPool(Generic[W]):
                     yield timed.piece, timed.page
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
-                    if own.since() > _LONG_LOOK and own.share() < _ALONE:
+                    if not self._serial and own.since() > _LONG_LOOK and own.share() < _ALONE:
                         # To take it back again would be to and fro.
                         self._alone = False
                         self._give(reading)
@@ -125,7 +126,7 @@ class AdaptiveThreadPool(Generic[W]):
             except BaseException:
                 reading.close()
                 raise
-            if self._concurrency.level > 1 or (idle.since() > _LOOK and idle.share() < BUSY):
+            if not self._serial and (self._concurrency.level > 1 or (idle.since() > _LOOK and idle.share() < BUSY)):
                 return
 
     def _give(self, reading: "_Reading[W]") -> None:

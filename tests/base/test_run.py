@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from cdk.base.process.concurrency import Learned
 from cdk.base.run import RunScope, current_run, one_run, part_of
 from cdk.engine.executors import Threads
 from cdk.streams.read_slice import ReadPage
@@ -42,7 +43,7 @@ def test_threads_of_an_executor_take_part() -> None:
     seen: set[RunScope] = set()
     with one_run():
         run = current_run()
-        list(Threads(3, begin=3)(iter(range(9)), read))
+        list(Threads(3, Learned(3))(iter(range(9)), read))
 
     assert seen == {run}
 

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from cdk import Checkpoint, Done, Item, Page, Partition, Position, ServerError, Slice, Stream
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Executor, Threads, serial
 from cdk.streams.read_slice import ReadPage, read_slice
 from tests.samples import Users
@@ -18,8 +19,8 @@ PAGES = 6
 EXECUTORS: dict[str, tuple[Executor, int]] = {
     "serial": (serial, 1),
     "one": (Threads(1), 1),
-    "two": (Threads(2, begin=2), 2),
-    "eight": (Threads(8, begin=8), 8),
+    "two": (Threads(2, Learned(2)), 2),
+    "eight": (Threads(8, Learned(8)), 8),
     "up to eight": (Threads(8), 8),
 }
 
@@ -171,7 +172,7 @@ def test_slices_are_read_at_once_where_there_are_threads(
     """Each slice waits for as many others as there are threads: only reading at once gets them all through."""
     if count > 1:
         # It begins with what an earlier call came to, and grows with pages, which there are none of here.
-        execute = Threads(count, begin=count)
+        execute = Threads(count, Learned(count))
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
     together = threading.Barrier(count)
 

@@ -21,6 +21,7 @@ from cdk import (
     StateMixin,
     Stream,
 )
+from cdk.base.process.concurrency import Learned
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.secret_masking import Secrets
 from cdk.engine.executors import Executor, Threads, serial
@@ -110,7 +111,7 @@ class Broken(Users):
         return super().read_page(slice, token)
 
 
-@pytest.mark.parametrize("execute", [serial, Threads(3, begin=3)])
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))])
 def test_a_read_whose_time_is_up_ends_with_its_next_state_and_begins_no_other_stream(execute: Executor) -> None:
     clock = Clock()
     interruption = Interruption(timedelta(seconds=1), clock)
@@ -197,7 +198,7 @@ def test_a_stream_without_partitions_says_the_state_it_came_with() -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-@pytest.mark.parametrize("execute", [serial, Threads(3, begin=3)], ids=["serial", "threads"])
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))], ids=["serial", "threads"])
 def test_every_stream_counts_each_of_its_records_in_one_state_and_ends_with_a_state(
     stream: Stream, execute: Executor
 ) -> None:
@@ -370,7 +371,7 @@ class Torn(Stream):
         yield {"n": slice.partition["n"]}
 
 
-@pytest.mark.parametrize("execute", [serial, Threads(3, begin=3)], ids=["serial", "threads"])
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))], ids=["serial", "threads"])
 def test_a_part_that_is_gone_fails_the_stream_after_the_others_and_stays_open(execute: Executor) -> None:
     lines = Lines()
 

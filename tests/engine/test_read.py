@@ -30,6 +30,7 @@ from cdk import (
     Window,
 )
 from cdk.base.errors import FatalError, NotFound
+from cdk.base.process.concurrency import Learned
 from cdk.base.values import Json, NotJson, canonical
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Executor, Threads, serial
@@ -42,7 +43,7 @@ from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 
 KINDS = st.sampled_from(STREAMS)
-EXECUTORS: st.SearchStrategy[Executor] = st.one_of(st.just(serial), st.builds(Threads, st.just(3), st.just(3)))
+EXECUTORS: st.SearchStrategy[Executor] = st.one_of(st.just(serial), st.builds(Threads, st.just(3), st.just(Learned(3))))
 
 
 def wire(stream: Stream, state: StreamState, *, exact: bool = False) -> Json:
@@ -334,7 +335,7 @@ def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: in
     assert table.rows == whole(stream)
 
 
-@pytest.mark.parametrize("execute", [serial, Threads(4, begin=4)], ids=["serial", "threads"])
+@pytest.mark.parametrize("execute", [serial, Threads(4, Learned(4))], ids=["serial", "threads"])
 def test_the_rest_of_a_cut_read_brings_what_is_newer_however_it_is_read(execute: Executor) -> None:
     class Moving(Future):
         planned = 108
@@ -509,7 +510,7 @@ class Shelves(Stream):
             yield Page([{"shelf": shelf, "page": page}], {"page": page + 1} if page < 2 else None)
 
 
-@pytest.mark.parametrize("execute", [serial, Threads(3, begin=3)], ids=["serial", "threads"])
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))], ids=["serial", "threads"])
 def test_the_state_says_where_a_refused_slice_stopped_and_that_the_others_are_done(execute: Executor) -> None:
     items: list[Sequence[Record] | StreamState] = []
     with pytest.raises(NotFound, match=r"shelf [14] is gone"):

@@ -14,7 +14,7 @@ from itertools import count
 import pytest
 
 from cdk import Checkpoint, Done, ServerError
-from cdk.base.process.concurrency import Concurrency
+from cdk.base.process.concurrency import Concurrency, Learned
 from cdk.base.times.clock import sleep
 from cdk.engine.executors import Threads
 from cdk.engine.thread_pool import AdaptiveThreadPool
@@ -82,7 +82,7 @@ def test_as_many_are_read_at_once_as_it_begins_with(workers: int) -> None:
     """Each read waits for as many others: with fewer workers none would end."""
     reads = Reads(threading.Barrier(workers))
 
-    pages = list(Threads(workers, begin=workers)(iter(range(2 * workers)), reads))
+    pages = list(Threads(workers, Learned(workers))(iter(range(2 * workers)), reads))
 
     assert sorted(piece for piece, page in pages if page.records) == list(range(2 * workers))
     assert reads.most == workers
@@ -112,7 +112,7 @@ def test_where_fewer_are_to_be_read_at_once_those_that_can_wait_are_resumed_late
                 reading.discard(piece)
         yield ReadPage((), Done())
 
-    concurrency, pages = Told(8, begin=4), defaultdict[int, list[int]](list)
+    concurrency, pages = Told(8, Learned(4)), defaultdict[int, list[int]](list)
     with AdaptiveThreadPool(concurrency, read) as pool:
         for n, (piece, page) in enumerate(pool.pages(iter(range(8)))):
             concurrency.level = 1 if 4 <= n < 30 else 4
@@ -134,7 +134,7 @@ def test_laid_aside_pieces_are_closed_with_the_read() -> None:
         finally:
             closed.append(piece)
 
-    concurrency = Told(3, begin=3)
+    concurrency = Told(3, Learned(3))
     with AdaptiveThreadPool(concurrency, read) as pool:
         for n, _ in enumerate(pool.pages(iter(range(9)))):
             concurrency.level = 1
@@ -265,7 +265,7 @@ def test_an_error_does_not_wait_for_siblings_that_sleep() -> None:
     sleepers = Sleepers(4)
 
     with pytest.raises(ServerError):
-        list(Threads(4, begin=4)(iter(range(4)), sleepers.read))
+        list(Threads(4, Learned(4))(iter(range(4)), sleepers.read))
 
     assert sleepers.woken == []
 
@@ -282,7 +282,7 @@ def test_closing_a_read_does_not_wait_for_a_retry() -> None:
         asked.set()
         HttpClient(api).send(Request("GET", "https://api.test/users"))
 
-    pages = Threads(4, begin=4)(iter(range(4)), read)
+    pages = Threads(4, Learned(4))(iter(range(4)), read)
     assert isinstance(pages, Generator)
     next(pages)
     pages.close()
@@ -301,7 +301,7 @@ def test_an_api_that_says_429_is_asked_less() -> None:
         client.send(Request("GET", f"https://api.test/users/{n}"))
         yield ReadPage([{"n": n}])
 
-    execute = Threads(8, begin=8)
+    execute = Threads(8, Learned(8))
 
     assert len(list(execute(iter(range(8)), read))) == 8
-    assert (execute.settled, execute.complaints) == (4, 1)
+    assert (execute.learned.level, execute.complaints) == (4, 1)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cdk import BadState, Checkpoint, Done, IncrementalMixin, Item, Json, Partition, Slice, StateMixin, StreamState
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Threads, serial
 from cdk.engine.read import read
 from cdk.streams.read_slice import read_slice
@@ -109,7 +110,7 @@ class Regions(StateMixin):
 def test_slices_read_at_once_do_not_mix_their_states() -> None:
     regions = Regions()
     at_once = [
-        r for i in read(regions, StreamState(), Threads(4, begin=4)) if not isinstance(i, StreamState) for r in i
+        r for i in read(regions, StreamState(), Threads(4, Learned(4))) if not isinstance(i, StreamState) for r in i
     ]
 
     assert len(at_once) == 160

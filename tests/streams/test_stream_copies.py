@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import Checkpoint, Item, Json, Page, PagedStream, Partition, Record, Slice, Stream, list_partitions
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Executor, Threads, serial
 from cdk.engine.read import read
 from cdk.rest import HttpStream, Response
@@ -50,7 +51,7 @@ def records(stream: Stream, execute: Executor, state: StreamState | None = None)
 
 
 def test_slices_that_are_read_together_have_each_their_own_attributes() -> None:
-    found = records(Restless([5] * SHOPS, AT_ONCE), Threads(AT_ONCE, begin=AT_ONCE))
+    found = records(Restless([5] * SHOPS, AT_ONCE), Threads(AT_ONCE, Learned(AT_ONCE)))
 
     assert Counter((r["shop"], r["page"]) for r in found) == Counter((s, p) for s in range(SHOPS) for p in range(5))
     assert all(r["shop"] == r["of"] for r in found)
@@ -60,7 +61,11 @@ def test_slices_that_are_read_together_have_each_their_own_attributes() -> None:
 def test_a_stream_that_changes_itself_is_read_as_one_after_the_other_also_when_it_resumes(
     pages: list[int], cut: int, threads: int
 ) -> None:
-    reading, found, state = read(Restless(pages), StreamState(), Threads(threads, begin=threads)), list[Record](), None
+    reading, found, state = (
+        read(Restless(pages), StreamState(), Threads(threads, Learned(threads))),
+        list[Record](),
+        None,
+    )
     covered = list[Record]()
     for item in reading:
         match item:
@@ -72,7 +77,7 @@ def test_a_stream_that_changes_itself_is_read_as_one_after_the_other_also_when_i
             break
     reading.close()
 
-    rest = records(Restless(pages), Threads(threads, begin=threads), state)
+    rest = records(Restless(pages), Threads(threads, Learned(threads)), state)
 
     def by_place(some: Iterable[Record]) -> list[tuple[Json, Json]]:
         return sorted((record["shop"], record["page"]) for record in some)
@@ -109,7 +114,7 @@ class One(Restless):
 def test_a_stream_that_says_so_is_read_one_slice_after_the_other() -> None:
     stream = One([3] * SHOPS)
 
-    found = records(stream, Threads(AT_ONCE, begin=AT_ONCE))
+    found = records(stream, Threads(AT_ONCE, Learned(AT_ONCE)))
 
     assert [r["of"] for r in found] == [shop for shop in range(SHOPS) for _ in range(3)]
 
@@ -145,7 +150,7 @@ def test_copies_of_an_http_stream_share_their_client_and_ask_for_their_own_slice
     for shop in range(SHOPS):
         api.get(f"/shops/{shop}").returns(json=[{"asked": shop}])
 
-    found = records(Shops(api), Threads(AT_ONCE, begin=AT_ONCE))
+    found = records(Shops(api), Threads(AT_ONCE, Learned(AT_ONCE)))
 
     assert sorted((r["asked"], r["shop"]) for r in found) == [(shop, shop) for shop in range(SHOPS)]
     assert Shops.logins == 1

@@ -6,6 +6,7 @@ import pytest
 from cdk import Item, Json, Page, ServerError, Slice, Source, Stream
 from cdk.base.errors import CatalogError, ConfigError, TransientError
 from cdk.base.logs import logger
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Threads
 from cdk.protocol import SyncMode
 from cdk.testing import at, read, state
@@ -118,7 +119,7 @@ def test_a_mode_may_be_asked_for() -> None:
 
 @pytest.mark.parametrize("stream", [Users(), Comments(), ShopOrders(), Replies()], ids=lambda stream: stream.name)
 def test_the_executor_may_be_chosen(stream: Stream) -> None:
-    run = read(stream, execute=Threads(3, begin=3))
+    run = read(stream, execute=Threads(3, Learned(3)))
 
     assert run.error is None
     assert len(run.records) == len(read(stream).records)

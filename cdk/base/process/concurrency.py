@@ -14,6 +14,7 @@ they would bring if nothing held them up are not worth it. No clock, and nothing
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 DEFAULT_CEILING = 10
 """Slices read at once, at most, where neither the source nor who runs it says more: what Airbyte reads with, and what
@@ -35,31 +36,54 @@ _LONGEST_HOLD, _SHUN, _LONGEST_SHUN = 16, 16, 256
 """Rounds between two trials; and until the level that brought a complaint is tried again, at first and at last."""
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What reading has taught of how many slices had better be read at once: where the next reading goes on."""
+
+    level: int = 1
+    doubling: bool = True
+    up: bool = True
+    """Whether more are tried next, or fewer."""
+    hold: int = 1
+    """Rounds between two trials."""
+    shunned: int | None = None
+    """The level that brought a complaint."""
+    shun: int = _SHUN
+    since: int = 0
+    """Rounds for which it is shunned, and those that have passed."""
+
+
+BEGINNING = Learned()
+"""Where nothing is known."""
+
+
 class Concurrency:
     """How many slices may be read at once. `complain` is for any thread, everything else for the one that deals them.
 
-    level: how many, for now: from 1 to `ceiling`. complaints: how often the source made it shrink.
+    level: how many, for now: from 1 to `ceiling`. complaints: how often the source made it shrink. held_back: whether
+    nothing but the ceiling, or what the process computes, speaks against more.
     """
 
-    def __init__(self, ceiling: int, begin: int = 1, load: Callable[[], float] = lambda: 0.0) -> None:
-        """begin: the first level. load: the share of a core that the process took since it was last asked."""
+    def __init__(self, ceiling: int, before: Learned = BEGINNING, load: Callable[[], float] = lambda: 0.0) -> None:
+        """load: the share of a core that the process took since it was last asked."""
         self.ceiling = max(1, ceiling)
-        self.level = max(1, min(begin, self.ceiling))
-        self.complaints = 0
+        self.level = max(1, min(before.level, self.ceiling))
+        self.complaints, self.held_back = 0, self.level == self.ceiling
         self._load, self._complained = load, False
-        self._doubling, self._up = True, True
+        self._doubling, self._up = before.doubling, before.up
         # The level before a trial, and its pages a second; how long pages took when the level was last at rest.
         self._before: tuple[int, float] | None = None
         self._usual: float | None = None
         self._slow = False
-        self._hold, self._held = 1, 0
-        self._shunned, self._shun, self._since = self.ceiling + 1, _SHUN, 0
+        self._hold, self._held = before.hold, 0
+        self._shunned, self._shun, self._since = before.shunned, before.shun, before.since
         self._pages, self._seconds, self._leftover = 0, 0.0, 0
 
     @property
-    def settled(self) -> int:
-        """The level, but for a trial that has not ended."""
-        return self.level if self._before is None else self._before[0]
+    def learned(self) -> Learned:
+        """What it knows by now, but for a trial that has not ended."""
+        level = self.level if self._before is None else self._before[0]
+        return Learned(level, self._doubling, self._up, self._hold, self._shunned, self._shun, self._since)
 
     def complain(self) -> None:
         """Note that the source makes a request wait and be sent again."""
@@ -91,8 +115,8 @@ class Concurrency:
         return self.level if self._before is None else max(1, self.level - self._before[0] + 1)
 
     def _shrink(self, reading: int) -> None:
-        self.complaints += 1
-        self._shun = _SHUN if self._shunned > self.ceiling else min(2 * self._shun, _LONGEST_SHUN)
+        self.complaints, self.held_back = self.complaints + 1, False
+        self._shun = _SHUN if self._shunned is None else min(2 * self._shun, _LONGEST_SHUN)
         self._shunned, self._since = self.level, 0
         self._before, self._usual, self._doubling, self._complained = None, None, False, False
         self._turn(up=True, hold=max(1, 2 * self._hold))
@@ -116,6 +140,7 @@ class Concurrency:
             self._slow = not self._slow
             return
         self._slow = False
+        self.held_back = busy or self.level == self.ceiling
         self._usual = mean if self._usual is None else (3 * self._usual + mean) / 4
         self._held, self._doubling = self._held + 1, self._doubling and self.level < self.ceiling
         if (following := self._following(busy=busy)) != self.level:
@@ -130,8 +155,8 @@ class Concurrency:
         gain = faster / slower
         worth = (gain - 1) / (high / low - 1) >= _WORTH
         if worth == up:
-            if up and high >= self._shunned:
-                self._shunned = self.ceiling + 1
+            if up and self._shunned is not None and high >= self._shunned:
+                self._shunned = None
             self._turn(up=up, hold=0)
             self._usual = mean
             return True
@@ -151,7 +176,8 @@ class Concurrency:
         if self._held <= self._hold:
             return self.level
         step = max(1, self.level // 4)
-        highest = self.ceiling if self._since > self._shun else min(self.ceiling, self._shunned - 1)
+        shuns = self._shunned is not None and self._since <= self._shun
+        highest = min(self.ceiling, self._shunned - 1) if shuns and self._shunned else self.ceiling
         up, down = min(self.level + step, highest), max(self.level - step, 1)
         up = self.level if busy else max(up, self.level)
         first, second = (up, down) if self._up else (down, up)

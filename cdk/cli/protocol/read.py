@@ -1,9 +1,11 @@
 """`read`: records and states of a catalog's streams."""
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -29,11 +31,14 @@ from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
-from cdk.engine.executors import Threads
+from cdk.engine.executors import Executor, Threads
 from cdk.engine.protocol_read import Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
+from cdk.streams.read_slice import ReadPage
+
+W = TypeVar("W")
 
 
 @click.command()
@@ -71,26 +76,36 @@ def read(
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
-        execute = Threads(concurrency or source.concurrency(settings))
         with _watch(output) as watch, rare_collections():
             run_read(
                 streams,
                 configured,
                 manager,
                 output.write,
-                execute=execute,
+                execute=_noting(Threads(concurrency or source.concurrency(settings))),
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
                 interruption=interruption,
             )
-        if execute.settled > 1 or execute.complaints:
-            text = "slices read at once in the end: %d of at most %d; made fewer by what the source answered: %d times"
-            logger.info(text, execute.settled, execute.ceiling, execute.complaints)
 
     interruption = Interruption(max_duration)
     with leasing(RequestLease(max_requests)):
         return run_protocol_command(say, debug=debug)
+
+
+def _noting(execute: Threads) -> Executor:
+    """The executor; after each stream the log has how many slices it came to read at once, if that is not one."""
+
+    def noting(
+        work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
+    ) -> Iterator[tuple[W, ReadPage]]:
+        yield from execute(work, read, most)
+        if execute.learned.level > 1 or execute.complaints:
+            text = "slices read at once by now: %d of at most %d; made fewer by what the source answered: %d times"
+            logger.info(text, execute.learned.level, execute.ceiling, execute.complaints)
+
+    return noting
 
 
 def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:

@@ -11,7 +11,7 @@ nothing else running. Who dies alone did it.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
@@ -20,6 +20,8 @@ from cdk.base.errors import TransientError
 from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.loop.tasks_at_once import TasksAtOnce
+from cdk.sync.tasks.messages import SlicesAtOnce
 
 AIM = 4.0
 """Seconds that a bundle of short slices takes."""
@@ -60,6 +62,8 @@ class BundleKind(IntEnum):
     """Those that are read to their end."""
     IN_ORDER = 2
     """Those that are committed in the order of the read: a wave of them is dealt to all tasks, and then the next."""
+    LIMITED = 3
+    """Those of streams that say how many may be read at once: they are in one task at a time."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,11 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The slices of one task, and how many of them it reads at once."""
+    """The slices of one task, and how many of them it reads at once: at most, and to begin with."""
 
     slices: Sequence[PlannedSlice]
     threads: int
+    begin: int = 1
     kind: BundleKind = BundleKind.STOPPING
     suspicion: Suspicion = Suspicion.NONE
 
@@ -127,11 +132,12 @@ class Bundles:
     def __init__(
         self, runs: Sequence[StreamSync], tasks: int, concurrency: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """tasks: how many run at once. concurrency: slices that are read at once, in all of them together."""
-        self._runs, self._tasks, self._concurrency, self._clock = runs, tasks, concurrency, clock
+        """tasks: how many run at once, at most. concurrency: slices read at once, at most, in all of them together."""
+        self._runs, self._tasks, self._clock = runs, tasks, clock
+        self.concurrency = TasksAtOnce(concurrency)
         self._each = max(1, concurrency // tasks)
         self._queues = {BundleKind.STOPPING: _Queue(self._each * _FIRST), BundleKind.TO_END: _Queue(self._each)}
-        self._queues[BundleKind.IN_ORDER] = _Queue(self._each * _FIRST)
+        self._queues |= {kind: _Queue(self._each * _FIRST) for kind in (BundleKind.IN_ORDER, BundleKind.LIMITED)}
         self._wave = deque[Sequence[PlannedSlice]]()
         self._suspected = deque[PlannedSlice]()
         self._running: list[Bundle] = []
@@ -143,7 +149,8 @@ class Bundles:
     @property
     def idle(self) -> int:
         """How many more tasks could run."""
-        return self._tasks - len(self._running)
+        unused = self.concurrency.limit - sum(bundle.threads for bundle in self._running)
+        return max(0, min(self.concurrency.tasks_of(self._tasks) - len(self._running), unused))
 
     @property
     def divisible(self) -> bool:
@@ -164,7 +171,7 @@ class Bundles:
     def grow(self, tasks: int) -> None:
         """Let more tasks run at once, where several do."""
         if 1 < self._tasks < tasks:
-            self._tasks, self._each = tasks, max(1, self._concurrency // tasks)
+            self._tasks, self._each = tasks, max(1, self.concurrency.limit // tasks)
 
     def plan(self, seconds: float) -> bool:
         """Plan slices of all streams in turn until there are enough, for so long; whether there are more to plan.
@@ -188,7 +195,7 @@ class Bundles:
         queue = self._queue(n)
         if self.in_wave and queue is self._queues[BundleKind.IN_ORDER]:
             return False
-        return len(queue.waiting) < min(_MOST, queue.size * max(1, self.idle) + self._concurrency)
+        return len(queue.waiting) < min(_MOST, queue.size * max(1, self.idle) + self.concurrency.limit)
 
     def _plan_one(self, n: int) -> bool:
         run = self._runs[n]
@@ -204,15 +211,18 @@ class Bundles:
 
     def _queue(self, n: int) -> _Queue:
         run = self._runs[n]
-        if self._tasks == 1:
-            return self._queues[BundleKind.STOPPING]
-        if run.in_read_order:
+        limited = run.stream.max_concurrency is not None
+        if run.in_read_order and self._tasks > 1:
             return self._queues[BundleKind.IN_ORDER]
+        if limited or self._tasks == 1:
+            return self._queues[BundleKind.LIMITED if limited else BundleKind.STOPPING]
         return self._queues[BundleKind.STOPPING if run.stops_at_pages else BundleKind.TO_END]
 
     def plans_more_for(self, bundle: Bundle) -> bool:
-        """Whether a task has fewer slices than it could read at once, because planning is slow."""
-        return len(bundle.slices) < self._each and not self.all_planned and not bundle.suspicion
+        """Whether a task is to be short: planning brings more slices soon, or more tasks may soon run."""
+        few = len(bundle.slices) < self._each and not self.all_planned
+        more = self.concurrency.growing and self.concurrency.tasks_of(self._tasks) < self._tasks
+        return not bundle.suspicion and (few or more)
 
     def next(self) -> Bundle | None:
         """The bundle that a task is to read now; None where there is none, or no further task may run."""
@@ -244,12 +254,9 @@ class Bundles:
     def _next_bundle(self) -> Bundle | None:
         if self._wave:
             slices = self._wave.popleft()
-            return Bundle(slices, self._threads(len(slices)), BundleKind.IN_ORDER)
-        kinds = [
-            kind
-            for kind in BundleKind
-            if self._queues[kind].waiting and not (kind is BundleKind.IN_ORDER and self.in_wave)
-        ]
+            return self._bundle(slices, BundleKind.IN_ORDER)
+        closed = {BundleKind.IN_ORDER: self.in_wave, BundleKind.LIMITED: self._tasks_of(BundleKind.LIMITED) > 0}
+        kinds = [kind for kind in BundleKind if self._queues[kind].waiting and not closed.get(kind)]
         if not kinds or (kinds == [BundleKind.TO_END] and self._leaves_a_task()):
             return None
         kind = min(kinds, key=self._tasks_of)
@@ -258,13 +265,13 @@ class Bundles:
             self._deal_wave(queue)
             return self._next_bundle()
         # What there is is shared by all who are idle.
-        size = min(queue.size, math.ceil(len(queue.waiting) / (self.idle if len(kinds) == 1 else 1)))
-        slices = [queue.waiting.popleft() for _ in range(size)]
-        return Bundle(slices, self._threads(size), kind)
+        shared = len(kinds) == 1 and kind is not BundleKind.LIMITED
+        size = min(queue.size, math.ceil(len(queue.waiting) / (self.idle if shared else 1)))
+        return self._bundle([queue.waiting.popleft() for _ in range(size)], kind)
 
     def _deal_wave(self, queue: _Queue) -> None:
         """Deal slices to all idle tasks in turn: each has early ones and late ones."""
-        idle = self.idle
+        idle = 1 if self._limit(queue.waiting) is not None else self.idle
         waiting = list(queue.waiting)
         wave, rest = waiting[: queue.size * idle], waiting[queue.size * idle :]
         self._wave.extend(wave[n::idle] for n in range(min(idle, len(wave))))
@@ -281,22 +288,30 @@ class Bundles:
     def _leaves_a_task(self) -> bool:
         """Whether the last idle task is left to slices that can stop, which may come."""
         can_stop = any(run.active and run.stops_at_pages for run in self._runs)
-        return can_stop and self._tasks_of(BundleKind.TO_END) >= self._tasks - 1
+        return can_stop and self._tasks_of(BundleKind.TO_END) >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
 
     def _tasks_of(self, kind: BundleKind) -> int:
         return sum(bundle.kind is kind for bundle in self._running)
 
-    def _threads(self, slices: int) -> int:
-        """How many slices a task reads at once: its part of those that are left to the idle ones."""
-        unused = self._concurrency - sum(bundle.threads for bundle in self._running)
-        return max(1, min(slices, math.ceil(unused / self.idle)))
+    def _bundle(self, slices: Sequence[PlannedSlice], kind: BundleKind) -> Bundle:
+        """A task of these slices; it reads its part of those at once that are left to the idle ones."""
+        unused = self.concurrency.limit - sum(bundle.threads for bundle in self._running)
+        threads = min(len(slices), math.ceil(unused / self.idle), self._limit(slices) or len(slices))
+        return Bundle(slices, threads, min(threads, self.concurrency.learned.level), kind)
 
-    def ended(self, bundle: Bundle, started: int, seconds: float) -> None:
-        """Learn from a task that has ended how large the next bundles are to be.
+    def _limit(self, slices: Iterable[PlannedSlice]) -> int | None:
+        """How many of some slices may be read at once, as their streams say it; None: as many as there are."""
+        limits = (self._runs[n].stream.max_concurrency for n in {planned.target for planned in slices})
+        return min((limit for limit in limits if limit is not None), default=None)
 
-        started: how many of its slices were started. seconds: how long it took.
+    def ended(self, bundle: Bundle, started: int, seconds: float, read: SlicesAtOnce | None = None) -> None:
+        """Learn from a task that has ended how large the next bundles are to be, and how many slices read at once.
+
+        started: how many of its slices were started. seconds: how long it took. read: what it came to.
         """
         self._running.remove(bundle)
+        if read is not None:
+            self.concurrency.ended(bundle.begin, read, sum(other.begin for other in self._running))
         queue = self._queues[bundle.kind]
         if bundle.suspicion:
             return

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
+from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestsSpent
@@ -100,8 +101,10 @@ class TaskLoop:
         self.readers.joined(workers)
         self._longest = pipeline.checkpoint_interval.total_seconds() * _OF_INTERVAL
         self._interval = min(_FIRST, self._longest)
-        self._concurrency, tasks = pipeline.concurrency, min(pipeline.concurrency, workers.count)
-        self._bundles, self._budgets = Bundles(runs, tasks, pipeline.concurrency, clock), RunBudgets(tasks)
+        self._concurrency = pipeline.concurrency or DEFAULT_CEILING
+        tasks = min(self._concurrency, workers.count)
+        self._bundles, self._budgets = Bundles(runs, tasks, self._concurrency, clock), RunBudgets(tasks)
+        self.readers.concurrency = self._bundles.concurrency.count
         self._pool, self._numbers = workers.pool(), count()
         self._interruption = current_run().own(Interruption)
         self._running: dict[int, _Running] = {}
@@ -206,7 +209,8 @@ class TaskLoop:
             return True
         targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}
         live, limits = activities().folder, self._workers.limits
-        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits)
+        before = replace(self._bundles.concurrency.learned, level=bundle.begin)
+        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, before)
         tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
         name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
         number = next(self._numbers)
@@ -238,7 +242,7 @@ class TaskLoop:
         result = ended.result or BundleResult(spent=None)
         sent = None if ended.result is None else result.requests
         self._budgets.release(task.share, result.spent, sent, task.targets)
-        self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started)
+        self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started, result.concurrency)
         self.readers.add(task.workers, result.progress)
         match ended.error:
             case None:

@@ -104,8 +104,22 @@ class ReadBy:
 
 
 @dataclass
+class ReadAtOnce:
+    """How many slices were read at once, in all tasks together."""
+
+    limit: int = 0
+    """The most that may be."""
+    settled: int = 0
+    """What tasks came to; 0: none has ended."""
+    complaints: int = 0
+    """How often the source made tasks read fewer."""
+
+
+@dataclass
 class Readers:
     """Who read what. Belongs to the driver's thread."""
+
+    concurrency: ReadAtOnce = field(default_factory=ReadAtOnce)
 
     process: ReadBy = field(default_factory=ReadBy)
     spark: ReadBy = field(default_factory=ReadBy)

@@ -70,6 +70,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
         "duration_seconds": round((run.ended - run.started).total_seconds(), 3),
         "spark": {"version": readers.version, "master": readers.master} if readers.version else None,
         "read_by": {"process": asdict(readers.process), "spark": asdict(readers.spark)},
+        "concurrency": asdict(readers.concurrency) if readers.concurrency.settled else None,
         "records": _sums(streams),
         "http": sum((stream.http for stream in streams), run.http).to_json(),
         "error": _error(run.failure),

@@ -210,7 +210,7 @@ class Pipeline(_Part):
     name: the state hangs on it; `pipeline_name` is the same. Letters, digits, `.`, `_` and `-`.
     streams: those to sync, all when absent: a list of names, or a map from name to options.
     checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
-    concurrency: slices read at once, over all machines.
+    concurrency: slices read at once, at most, over all machines; by default what the source says, else 10.
     max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync goes on there.
     max_requests: how many requests it may send, likewise.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
@@ -223,7 +223,7 @@ class Pipeline(_Part):
     target: TargetOptions
     streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
     checkpoint_interval: Duration = timedelta(seconds=30)
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 4
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_duration: Duration | None = None
     max_requests: Annotated[int, Field(ge=1)] | None = None
     spark: SparkOptions = SparkOptions()
@@ -264,7 +264,10 @@ class Pipeline(_Part):
         if self._prepared:
             return self
         config = prepared_config(self.config, source, where, secrets)
-        pipeline = self.model_copy(update={"source": self.source.model_copy(update={"config": config})})
+        concurrency = self.concurrency or source.concurrency(config)
+        pipeline = self.model_copy(
+            update={"source": self.source.model_copy(update={"config": config}), "concurrency": concurrency}
+        )
         pipeline._prepared = True  # noqa: SLF001 - its own
         return pipeline
 

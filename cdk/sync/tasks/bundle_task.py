@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cdk.base.process.concurrency import BEGINNING, Learned
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
@@ -30,8 +31,9 @@ from cdk.rest.limits.task_share import BudgetUsage, TaskShare
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import full_name
+from cdk.streams.stream_copies import StreamCopies
 from cdk.sync.tasks.conditional_read import read_pages_conditionally
-from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
+from cdk.sync.tasks.messages import Failure, SliceResult, SlicesAtOnce, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
 
 
@@ -49,6 +51,8 @@ class BundleResult:
     """Those that it sent."""
     tokens: Findings = field(default_factory=Findings)
     """What it found out of its access tokens."""
+    concurrency: SlicesAtOnce | None = field(default=None, compare=False)
+    """What it came to by reading them; None: it brings nothing."""
     vanished: str = ""
     """The file that somebody removed while it was written, so that the task brings nothing."""
 
@@ -62,7 +66,7 @@ class BundleJob:
     seconds: float
     """Its time; 0 gives each slice one page."""
     threads: int
-    """Slices at once."""
+    """Slices at once, at most."""
     share: TaskShare = field(default_factory=TaskShare)
     """Its part of what the API allows."""
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
@@ -71,6 +75,8 @@ class BundleJob:
     """The folder in which tasks note what they are doing."""
     limits: Limits = DEFAULT_LIMITS
     """When rows that wait are written."""
+    before: Learned = BEGINNING
+    """What earlier tasks have learned of how many slices to read at once."""
 
 
 def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
@@ -97,10 +103,11 @@ class _Time:
     go on beside others.
     """
 
-    def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float]) -> None:
+    def __init__(self, job: BundleJob, execute: Threads, *, many: bool, clock: Callable[[], float]) -> None:
+        """many: there are more slices than can be read at once."""
         self._clock, self._end, self._seconds = clock, clock() + job.seconds, job.seconds
         self._interruption = current_run().own(Interruption)
-        self._few = job.threads // 2 if len(pieces) > job.threads else 0
+        self._execute, self._many = execute, many
         self.reading = set[int]()
         """The numbers of the slices that are being read."""
         self.drained = False
@@ -112,7 +119,7 @@ class _Time:
         """Whether to stop at the next page."""
         if self._clock() >= self._end or self._interruption.why:
             return True
-        return self.drained and len(self.reading) <= self._few
+        return self._many and self.drained and len(self.reading) <= self._execute.level // 2
 
     def longest_wait(self) -> float:
         """Seconds that a slice may wait for its next call: rows wait with it for their commit.
@@ -133,13 +140,16 @@ def read_bundle(
     job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float] = time.monotonic
 ) -> BundleResult:
     """Read some slices, several at once, into files. Needs no Spark."""
-    until = _Time(job, pieces, clock)
+    least = min(job.before.level, job.threads)
+    execute = Threads(job.threads, job.before)
+    until = _Time(job, execute, many=len(pieces) > job.threads, clock=clock)
     collected: dict[int, SliceBuffer] = {}
     writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
+    copies = {n: StreamCopies(job.targets[n].stream) for n in writers}
 
     def work() -> Iterator[SliceTask]:
         for n, piece in enumerate(pieces):
-            if n >= job.threads and until.spent:
+            if n >= least and until.spent:
                 return
             collected[piece.number] = SliceBuffer(piece, writers[piece.target])
             until.reading.add(piece.number)
@@ -147,7 +157,7 @@ def read_bundle(
         until.drained = True
 
     try:
-        for piece, page in Threads(job.threads)(work(), partial(_read, job.targets, writers, until, collected)):
+        for piece, page in execute(work(), partial(_read, job.targets, writers, until, collected, copies=copies)):
             collected[piece.number].add(page)
         files = {n: writer.close() for n, writer in writers.items()}
         for item in collected.values():
@@ -167,6 +177,7 @@ def read_bundle(
         [item.progress for item in collected.values()],
         {n: f for n, f in files.items() if f},
         {n: grown for n, writer in writers.items() if (grown := writer.grown)},
+        concurrency=SlicesAtOnce(execute.learned, execute.complaints, held_back=execute.held_back),
     )
 
 
@@ -176,6 +187,8 @@ def _read(
     until: _Time,
     collected: Mapping[int, SliceBuffer],
     piece: SliceTask,
+    *,
+    copies: Mapping[int, StreamCopies],
 ) -> Iterator[ReadPage]:
     """The pages of a slice until the task's time is spent; an error of the source ends this slice and no other.
 
@@ -193,8 +206,10 @@ def _read(
             reading(progress),
             waiting(term),
             working_for(name, activity),
+            copies[piece.target].lent() as stream,
         ):
-            for page in read_pages_conditionally(targets[piece.target], slice, item.progress):
+            target = replace(targets[piece.target], stream=stream)
+            for page in read_pages_conditionally(target, slice, item.progress):
                 uncut = uncut or page.restarted
                 got_page, reached = True, reached or page.position is not None
                 term.resumable = isinstance(page.position, Checkpoint) and not uncut

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.process.concurrency import Concurrency, complain_to, note_complaint
+from cdk.base.process.concurrency import Concurrency, Learned, complain_to, note_complaint
 
 PAGE = 0.05
 BACKOFF = 1.0
@@ -136,7 +136,7 @@ def test_pages_that_are_larger_for_a_while_cost_little() -> None:
 
 
 def test_complaints_that_come_together_halve_it_once() -> None:
-    concurrency = Concurrency(16, begin=16)
+    concurrency = Concurrency(16, Learned(16))
     for _ in range(16):
         concurrency.complain()
         concurrency.completed(PAGE, 16)
@@ -156,11 +156,11 @@ def test_a_level_that_nobody_makes_use_of_is_not_raised() -> None:
     reader.read(2_000)
 
     assert reader.levels[-1] == 4
-    assert reader.concurrency.settled == 2
+    assert reader.concurrency.learned.level == 2
 
 
 def test_it_goes_on_from_where_an_earlier_one_got_to() -> None:
-    reader = Reader(Concurrency(10, begin=7), Api())
+    reader = Reader(Concurrency(10, Learned(7)), Api())
     reader.read(7)
 
     assert reader.levels[:6] == [7] * 6
@@ -176,14 +176,14 @@ def test_it_goes_on_from_where_an_earlier_one_got_to() -> None:
 def test_it_is_never_above_the_ceiling_and_never_below_one(
     ceiling: int, begin: int, pages: list[tuple[float, int, bool]], load: Callable[[], float]
 ) -> None:
-    concurrency = Concurrency(ceiling, begin, load)
+    concurrency = Concurrency(ceiling, Learned(begin), load)
     for seconds, reading, complains in pages:
         if complains:
             concurrency.complain()
         concurrency.completed(seconds, reading)
 
         assert 1 <= concurrency.level <= max(1, ceiling)
-        assert 1 <= concurrency.settled <= max(1, ceiling)
+        assert 1 <= concurrency.learned.level <= max(1, ceiling)
 
 
 @given(
@@ -205,7 +205,7 @@ def test_whatever_the_api_most_of_its_throughput_is_used(
 
 
 def test_a_complaint_counts_for_whoever_reads_there() -> None:
-    concurrency = Concurrency(8, begin=8)
+    concurrency = Concurrency(8, Learned(8))
     context = copy_context()
     context.run(complain_to, concurrency)
     note_complaint()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cdk import Json, Record, Stream, StreamState
+from cdk.base.process.concurrency import Learned
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads, serial
 from cdk.engine.read import read
@@ -288,7 +289,7 @@ def test_collections_can_be_read_by_several_threads(kinto: Server, config: Confi
             if not isinstance(item, StreamState)
             for record in item
         }
-        for execute in (serial, Threads(3, begin=3))
+        for execute in (serial, Threads(3, Learned(3)))
     ]
 
     assert len(pages[0]) == 28

@@ -4,6 +4,7 @@ from contextlib import closing
 import pytest
 
 from cdk import Json, Record, Stream, StreamState, TransientError
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Threads
 from cdk.engine.read import read
 from cdk.state.wire import decode, encode
@@ -95,7 +96,7 @@ def test_only_orders_that_changed_are_asked_for_again(address: str, shop: Backen
 def test_threads_read_the_same_records(address: str) -> None:
     records = [
         record
-        for item in read(build(Visits, address), StreamState(), Threads(3, begin=3))
+        for item in read(build(Visits, address), StreamState(), Threads(3, Learned(3)))
         if not isinstance(item, StreamState)
         for record in item
     ]

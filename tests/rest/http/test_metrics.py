@@ -8,6 +8,7 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from cdk import Timeout
+from cdk.base.process.concurrency import Learned
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, current_lease, leasing
 from cdk.engine.executors import Threads
 from cdk.rest import Budget, CachedTransport, Request, RequestsTransport
@@ -102,7 +103,7 @@ def test_the_innermost_tally_counts_also_in_threads() -> None:
             current_metrics().count_response(200, number)
             yield ReadPage(())
 
-        assert len(list(Threads(3, begin=3)(iter(range(5)), read))) == 5
+        assert len(list(Threads(3, Learned(3))(iter(range(5)), read))) == 5
         assert current_metrics() is inner
 
     assert (outer, inner) == (HttpMetrics(), HttpMetrics({"2xx": 5}, received=10))

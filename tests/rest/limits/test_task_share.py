@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Threads
 from cdk.rest import Budget, Request
 from cdk.rest.limits.budget_lanes import BudgetAllocator, BudgetLanes
@@ -275,7 +276,7 @@ def test_threads_that_read_in_a_task_keep_to_its_share() -> None:
         return [ReadPage([{"known": task_budgets() is mine}])]
 
     with sharing(TaskShare((0,), 2)) as mine:
-        pages = [page for _, page in Threads(3, begin=3)(iter(range(9)), lambda n: iter(read(n)))]
+        pages = [page for _, page in Threads(3, Learned(3))(iter(range(9)), lambda n: iter(read(n)))]
     assert [page.records for page in pages] == [[{"known": True}]] * 9
     assert task_budgets() is None
 

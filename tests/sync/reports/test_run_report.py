@@ -17,7 +17,7 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.reports.counts import CommitCounts, Readers, SliceCounts, StaleCount
+from cdk.sync.reports.counts import CommitCounts, ReadAtOnce, Readers, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
@@ -225,7 +225,7 @@ def test_a_secret_at_the_cut_of_a_long_name_is_masked() -> None:
 def test_the_page_about_reports_shows_all_their_keys() -> None:
     page = (DOCS / "reference" / "run-report.md").read_text()
     shown = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
-    run = RunFacts("shop", "/lake", sync="1", readers=Readers(version="4", master="local"))
+    run = RunFacts("shop", "/lake", sync="1", readers=Readers(ReadAtOnce(10, 6, 1), version="4", master="local"))
     stream = replace(
         READING,
         by_slice=SliceCounts().plus(Slice(), SliceResult(0)),

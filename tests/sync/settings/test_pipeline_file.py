@@ -42,7 +42,7 @@ def test_three_lines_are_enough(tmp_path: Path) -> None:
     assert pipeline.source.connector == "shop"
     assert pipeline.config == {}
     assert pipeline.streams is None
-    assert (pipeline.checkpoint_interval, pipeline.concurrency) == (timedelta(seconds=30), 4)
+    assert (pipeline.checkpoint_interval, pipeline.concurrency) == (timedelta(seconds=30), None)
     assert (pipeline.spark.master, pipeline.spark.conf) == (None, {})
     assert pipeline.target.format == "delta"
 

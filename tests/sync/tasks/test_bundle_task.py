@@ -24,12 +24,14 @@ from cdk import (
     StaleToken,
     Stream,
 )
+from cdk.base.process.concurrency import Learned
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.state.stream_state import StreamState
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle
 from cdk.sync.tasks.messages import SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
+from tests.streams.test_stream_copies import Restless
 
 
 class Clock:
@@ -94,7 +96,9 @@ def run(
 ) -> BundleResult:
     pieces = [SliceTask(number, 0, slice) for number, slice in enumerate(slices)]
     result = read_bundle(
-        BundleJob({0: target(folder, stream)}, seconds, threads, limits=limits), pieces, clock or Clock()
+        BundleJob({0: target(folder, stream)}, seconds, threads, limits=limits, before=Learned(threads)),
+        pieces,
+        clock or Clock(),
     )
     check_files(folder, result)
     again: BundleResult = pickle.loads(pickle.dumps(result))  # noqa: S301 - as it travels to the driver
@@ -251,6 +255,27 @@ def test_a_record_that_is_no_json_fails_its_slice_and_no_other(tmp_path: Path, b
     assert records(tmp_path, result, 0, "0") == [{"id": 1}]
     assert (progress[1].failure, progress[1].rows) == (None, 15)
     assert len(records(tmp_path, result, 1, "1")) == 15
+
+
+def test_slices_that_are_read_together_have_each_their_own_attributes(tmp_path: Path) -> None:
+    slices = [Slice(Partition.of(shop=n)) for n in range(4)]
+
+    result = run(tmp_path, Restless([3] * 4, together=4), slices, seconds=100, threads=4)
+
+    rows = records(tmp_path, result)
+    assert len(rows) == 12
+    assert all(row["shop"] == row["of"] for row in rows)
+
+
+@pytest.mark.parametrize(("threads", "begin"), [(1, 1), (5, 1), (5, 3)])
+def test_a_task_says_how_many_slices_it_came_to_read_at_once(tmp_path: Path, threads: int, begin: int) -> None:
+    job = BundleJob({0: target(tmp_path, Users())}, 100, threads, before=Learned(begin))
+
+    result = read_bundle(job, [SliceTask(0, 0, Slice())], Clock())
+
+    # One slice teaches nothing of several.
+    assert result.concurrency is not None
+    assert (result.concurrency.learned.level, result.concurrency.complaints) == (begin, 0)
 
 
 def test_rows_of_several_targets_go_to_their_own_tables(tmp_path: Path) -> None:

@@ -1,0 +1,152 @@
+"""How many tasks a sync reads with, and how many slices each: from what tasks that have ended came to."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
+from cdk.base.process.concurrency import Learned
+from cdk.base.task_map import run_inline
+from cdk.lake.admin.locate import OpenTables
+from cdk.lake.delta.write_modes import WriteModeName
+from cdk.lake.storage.folder import LocalFolder
+from cdk.state.position import Done
+from cdk.sync.loop.bundles import Bundle, BundleKind, Bundles
+from cdk.sync.loop.stream_sync import StreamSync
+from cdk.sync.loop.tasks_at_once import TasksAtOnce
+from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.messages import SliceResult, SlicesAtOnce
+
+
+def test_there_are_two_tasks_at_first_of_one_slice_each() -> None:
+    at_once = TasksAtOnce(10)
+
+    assert (at_once.tasks_of(1), at_once.tasks_of(64), at_once.learned.level) == (1, 2, 1)
+
+
+def test_a_task_that_its_machine_holds_back_is_followed_by_one_more() -> None:
+    at_once = TasksAtOnce(6)
+    counts = []
+    for _ in range(9):
+        at_once.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+        counts.append(at_once.tasks_of(64))
+
+    assert counts == [3, 4, 5, 6, 6, 6, 6, 6, 6]
+
+
+def test_a_task_that_gets_no_more_out_of_its_api_is_followed_by_no_more() -> None:
+    at_once = TasksAtOnce(20)
+    at_once.ended(1, SlicesAtOnce(Learned(4)), 1)
+
+    assert (at_once.learned.level, at_once.tasks_of(64), at_once.growing) == (4, 2, False)
+    assert at_once.count.settled == 5
+
+
+def test_a_task_too_short_to_learn_anything_changes_nothing() -> None:
+    at_once = TasksAtOnce(20)
+    at_once.ended(1, SlicesAtOnce(Learned(7)), 0)
+    at_once.ended(2, SlicesAtOnce(Learned(2)), 0)
+
+    assert at_once.learned.level == 7
+
+
+def test_where_tasks_of_one_slice_are_refused_fewer_run_but_never_none() -> None:
+    at_once = TasksAtOnce(20)
+    for _ in range(6):
+        at_once.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+    assert at_once.tasks_of(64) == 8
+
+    for _ in range(20):
+        at_once.ended(1, SlicesAtOnce(Learned(1), complaints=2, held_back=True), 0)
+
+    assert at_once.tasks_of(64) == 1
+    assert at_once.count.complaints == 40
+    assert at_once.count.settled == 1
+
+
+class Parts(PagedStream):
+    """Partitions, none of which is read here. mode: how they would be written."""
+
+    primary_key = "id"
+
+    def __init__(self, count: int, most: int | None, *, stops: bool, mode: WriteModeName) -> None:
+        super().__init__()
+        self.count, self.max_concurrency, self.supports_checkpointing, self.mode = count, most, stops, mode
+
+    def json_schema(self) -> JsonSchema:
+        return {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def partitions(self) -> Iterable[Partition]:
+        return list_partitions("part", range(self.count))
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        raise NotImplementedError
+
+    def sync(self, folder: Path, tables: OpenTables) -> StreamSync:
+        run = StreamSync(StreamPlan(self, LocalFolder(folder), "full_refresh", self.mode), tables, sync="s1")
+        run.prepare(run_inline)
+        return run
+
+
+PARTS = st.builds(
+    Parts,
+    st.integers(1, 90),
+    st.sampled_from([None, None, 1, 3]),
+    stops=st.booleans(),
+    mode=st.sampled_from(["append", "append_dedup"]),
+)
+
+
+@given(
+    made=st.lists(PARTS, min_size=1, max_size=3),
+    tasks=st.integers(1, 6),
+    concurrency=st.integers(1, 12),
+    ends=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 12), st.booleans(), st.integers(0, 90)), max_size=60),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
+    made: list[Parts],
+    tasks: int,
+    concurrency: int,
+    ends: list[tuple[int, int, bool, int]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder, tables = tmp_path_factory.mktemp("lake"), OpenTables("test")
+    runs = [stream.sync(folder / f"s{n}", tables) for n, stream in enumerate(made)]
+    bundles = Bundles(runs, min(tasks, concurrency), concurrency, lambda: 0.0)
+    running, read, chances = list[Bundle](), list[tuple[int, Slice]](), iter(ends)
+    while True:
+        bundles.plan(1)
+        while (bundle := bundles.next()) is not None:
+            running.append(bundle)
+            check(running, runs, min(tasks, concurrency), concurrency)
+        if not running:
+            break
+        which, settled, complains, most = next(chances, (0, 1, False, 90))
+        bundle = running.pop(which % len(running))
+        began = bundle.slices[: max(1, most)]
+        for planned in began:
+            runs[planned.target].add_result(planned.slice, SliceResult(planned.number, (Done(),)))
+        for planned in bundle.slices[len(began) :]:
+            runs[planned.target].untouched(planned.slice)
+        at_once = SlicesAtOnce(Learned(min(settled, bundle.threads)), int(complains), held_back=not complains)
+        bundles.ended(bundle, len(began), 1.0, at_once)
+        read += [(planned.target, planned.slice) for planned in began]
+
+    assert len(read) == sum(stream.count for stream in made)
+
+
+def check(running: list[Bundle], runs: list[StreamSync], tasks: int, concurrency: int) -> None:
+    assert len(running) <= tasks
+    assert sum(bundle.threads for bundle in running) <= concurrency
+    assert all(1 <= bundle.begin <= bundle.threads <= len(bundle.slices) for bundle in running)
+    limited = dict[int, int]()
+    for bundle in running:
+        for target in {planned.target for planned in bundle.slices}:
+            if (limit := runs[target].stream.max_concurrency) is not None:
+                limited[target] = limited.get(target, 0) + bundle.threads
+                assert limited[target] <= limit
+    assert sum(bundle.kind is BundleKind.LIMITED for bundle in running) <= 1
