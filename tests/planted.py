@@ -736,6 +736,7 @@ BUGS = [
         "state/position_json",
         'blob["trail"] = _trail(trail)',
         "pass",
+        "tests/state/test_wire.py",
     ),
     Bug(
         "an overwrite asks before it empties a table",
