@@ -32,7 +32,7 @@ from cdk.protocol import (
     status_line,
 )
 from cdk.state.log.value_check import SecretCheck
-from cdk.state.manager import ConnectorStateManager
+from cdk.state.manager import ConnectorStateManager, has_checkpoints
 from cdk.state.stream_state import StreamState
 from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
@@ -197,7 +197,8 @@ class _StreamRun:
         self._say(AirbyteStreamStatus.COMPLETE)
 
     def _due(self) -> bool:
-        return bool(self._interruption.why) or self._pace.due()
+        # To make a state that nobody writes costs as much as its partitions, after each of them.
+        return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._pace.due())
 
     def _records(self, page: Sequence[Record]) -> None:
         if not self._running:

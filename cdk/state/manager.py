@@ -86,7 +86,7 @@ class ConnectorStateManager:
         final: nothing more will be read; then a message is due if this run has said none yet. A stream that neither
         has a cursor nor can resume has nothing to say before.
         """
-        if not (final or stream.cursor_field is not None or stream.supports_checkpointing):
+        if not (final or has_checkpoints(stream)):
             return None
         descriptor = _descriptor(stream)
         blob = (
@@ -116,6 +116,11 @@ class ConnectorStateManager:
             type=AirbyteStateType.STREAM,
             stream=AirbyteStreamState(stream_descriptor=descriptor, stream_state=blob),
         )
+
+
+def has_checkpoints(stream: Stateful) -> bool:
+    """Whether a stream has states before its end: it has a cursor, or can resume."""
+    return stream.cursor_field is not None or stream.supports_checkpointing
 
 
 def _descriptor(stream: Stateful) -> StreamDescriptor:
