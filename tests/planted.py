@@ -360,6 +360,13 @@ BUGS = [
         "self._clock() + self._interval",
         "tests/sync/loop/test_task_loop.py",
     ),
+    Bug(
+        "what has come is committed when Spark is lost",
+        "sync/loop/task_loop",
+        "if isinstance(error, TransientError):",
+        "if False:",
+        "tests/sync/loop/test_task_loop.py",
+    ),
     Bug("half a wave is not committed", "sync/loop/task_loop", "run.in_read_order and self._bundles.in_wave", "False"),
     Bug(
         "a sync that is interrupted begins no task",

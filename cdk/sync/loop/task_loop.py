@@ -12,12 +12,14 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
+from cdk.base.errors import TransientError
+from cdk.base.logs import logger
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.run import current_run
-from cdk.base.task_map import TaskLost
+from cdk.base.task_map import TaskLost, run_inline
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.parquet.writer import DataFile
@@ -96,6 +98,8 @@ class TaskLoop:
         clock: of commits and planning.
         """
         self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
+        self._own = replace(workers, cluster=None)
+        """Where tasks run before a cluster joins, and after it was lost."""
         self._name, self._joins = pipeline.name, pipeline.target.join_small_files
         self.readers = Readers()
         self.readers.joined(workers)
@@ -124,10 +128,14 @@ class TaskLoop:
             with self._interruption.reading():
                 while any(run.active for run in self._runs) or self._running or self._uncommitted:
                     self._step()
-        except BaseException:
+        except BaseException as error:
             # What was lost cannot be cancelled either.
             with suppress(Exception):
                 self._workers.cancel()
+            if isinstance(error, TransientError):
+                # What has come needs nobody any more.
+                self._workers = replace(self._workers, spread=run_inline)
+                self._commit()
             raise
         finally:
             if self._workers.cluster is not None:
@@ -250,6 +258,8 @@ class TaskLoop:
             case TaskLost() as lost:
                 if (guilty := self._bundles.suspects.accuse(task.bundle)) is not None:
                     self._runs[guilty.target].fail(Failure.of(SliceLost(guilty.slice, lost)))
+            case TransientError() as lost if task.workers.engine and not self._own.engine:
+                self._leave(task.workers, lost)
             case error:
                 raise error
         for n in task.targets:
@@ -258,6 +268,12 @@ class TaskLoop:
                 self._for(run, partial(run.miss, result.vanished))
             self._add(n, task, result)
         self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+
+    def _leave(self, workers: Workers, lost: TransientError) -> None:
+        """Go on without a cluster that had joined; what its tasks were reading is read again."""
+        if self._workers is workers:
+            logger.warning("%s; the sync goes on in its own process", lost.message)
+            self._workers = self._own
 
     def _add(self, n: int, task: _Running, result: BundleResult) -> None:
         """Take over what a task has brought of a stream."""

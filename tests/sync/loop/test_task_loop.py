@@ -209,6 +209,25 @@ def test_a_sync_whose_workers_are_lost_cancels_its_tasks_and_says_what_was_lost(
     assert sync.run.report.commits == 0
 
 
+def test_what_tasks_have_brought_is_committed_when_their_workers_are_lost(tmp_path: Path) -> None:
+    class LostSoon(Watched):
+        def _spread(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+            if len(self.bundles) == 3:
+                raise TransientError("Spark is gone")
+            return super()._spread(work, items)
+
+    clock = Clock()
+    sync = LostSoon(tmp_path, Pages(clock, 40), clock, interval=1000)
+    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    with pytest.raises(TransientError, match="Spark is gone"):
+        sync.read_all()
+
+    read = sum(slices for _, slices in sync.bundles)
+    assert (sync.run.report.written, sync.run.saved.records) == (read, read)
+    assert 0 < read < 40
+    assert sync.run.report.failure is None
+
+
 def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
     clock = Clock()
     # Of the tasks that run, the second ends; the first one only when it is alone.
@@ -381,6 +400,24 @@ def test_a_cluster_that_has_joined_reads_all_that_is_handed_out_from_then_on(tmp
     assert readers.spark.tasks > 0
     assert readers.process.records + readers.spark.records == sync.run.report.written == 80
     assert not cluster.left
+
+
+def test_a_sync_whose_cluster_is_lost_goes_on_in_its_own_process(tmp_path: Path) -> None:
+    clock, tasks = Clock(), count()
+    sync, cluster = joining(tmp_path, clock, OnAndOn(clock, 8, 9), 2)
+
+    def lost(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        if next(tasks) == 2:
+            raise TransientError("Spark is gone")
+        return sync._spread(work, items)
+
+    cluster._there = replace(cluster._there, spread=lost)
+    sync.read_all()
+
+    readers = sync.loop.readers
+    assert (sync.run.report.status, sync.run.report.written) == (Status.DONE, 80)
+    assert readers.process.records + readers.spark.records == 80
+    assert readers.process.tasks > 2
 
 
 class Two(Stream):
