@@ -1,7 +1,8 @@
 """AdaptiveThreadPool: threads that read pieces of work for a caller, who gets all pages. The kit has no other threads.
 
-As many threads read as its `Concurrency` allows. Python runs one thread at a time, so on a fast API handing pages from
-one thread to another only costs: a fifth of the CPU for pages of a thousand records. There the caller reads by itself.
+As many threads read as its `Concurrency` allows, and none while that is one and the process does not wait: Python runs
+one thread at a time, so on a fast API handing pages from one thread to another only costs, a fifth of the CPU for pages
+of a thousand records. There the caller reads by itself.
 """
 
 import queue
@@ -65,7 +66,7 @@ class AdaptiveThreadPool(Generic[W]):
         """Hand out work while somebody may read it, and pass on what comes back."""
         idle = Idle()
         while True:
-            if self._busy == 0 and self._concurrency.level == 1 and (self._threads or self._serial):
+            if self._busy == 0 and self._concurrency.level == 1:
                 yield from self._read_inline(work)
             self._hand_out(work)
             if self._busy == 0:
@@ -117,9 +118,10 @@ class AdaptiveThreadPool(Generic[W]):
                     yield timed.piece, timed.page
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
-                    if not self._serial and own.since() > _LONG_LOOK and own.share() < _ALONE:
+                    waits = own.since() > _LONG_LOOK and own.share() < _ALONE
+                    if not self._serial and (waits or self._concurrency.level > 1):
                         # To take it back again would be to and fro.
-                        self._alone = False
+                        self._alone = self._alone and not waits
                         self._give(reading)
                         return
                     reading.begin()
