@@ -40,6 +40,7 @@ from deltalake import DeltaTable
 from cdk import Json, Record
 from cdk.base.task_map import run_inline
 from cdk.lake.parquet.generation_diff import FLAG
+from cdk.spark.cluster import warm_daemon
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers, beside_the_driver
@@ -211,7 +212,9 @@ class Trial:
             while self.pages() < before + pages and process.poll() is None:
                 threading.Event().wait(0.005)
             threading.Event().wait(seconds)
-            if process.poll() is None and (pid := _find(process.pid, victim)) is not None:
+            pid = _find(process.pid, victim)
+            _expect(pid is not None or process.poll() is not None, f"found no {victim} to kill")
+            if process.poll() is None and pid is not None:
                 os.kill(pid, signal.SIGKILL)
             # The driver is gone, or fails without its JVM, or gets over the loss of a worker.
             code = process.wait()
@@ -396,6 +399,9 @@ def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a senten
         raise Failed(said)
 
 
+_DAEMONS = ("pyspark.daemon", warm_daemon.__name__)
+
+
 def _find(driver: int, victim: str) -> int | None:
     """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
     if victim in {"driver", FORK, THREADED}:
@@ -417,7 +423,7 @@ def _find(driver: int, victim: str) -> int | None:
         return next((pid for pid, _, command in rows if pid in family and "CoarseGrainedExecutor" in command), None)
     if victim == "jvm":
         return next((pid for pid, _, command in rows if pid in family and "java" in command.split()[0]), None)
-    daemons = {pid for pid, _, command in rows if pid in family and "pyspark.daemon" in command}
+    daemons = {pid for pid, _, command in rows if pid in family and any(d in command for d in _DAEMONS)}
     workers = [pid for pid, ppid, _ in rows if ppid in daemons]
     return workers[0] if workers else None
 
