@@ -211,7 +211,8 @@ def test_a_piece_that_keeps_the_process_busy_is_read_on_by_the_caller(monkeypatc
 def test_a_piece_that_turns_out_to_wait_is_read_on_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     read = LongRead(monkeypatch, pages=40, waits_from=20)
 
-    pages = list(Threads(4)(iter([7]), read))
+    with AdaptiveThreadPool(Told(4), read) as pool:
+        pages = list(pool.pages(iter([7])))
 
     assert [page.records for _, page in pages] == [*([{"piece": 7, "page": n}] for n in range(40)), ()]
     assert set(read.threads[12:20]) == {threading.get_ident()}

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -108,7 +109,15 @@ def test_the_stream_itself_reads_what_is_read_alone(execute: Executor) -> None:
 
 
 class One(Restless):
+    """Notes the threads that read it."""
+
     max_concurrency = 1
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        self.threads.add(threading.get_ident())
+        yield from super().read_records(slice)
+
+    threads: ClassVar = set[int]()
 
 
 def test_a_stream_that_says_so_is_read_one_slice_after_the_other() -> None:
@@ -117,6 +126,7 @@ def test_a_stream_that_says_so_is_read_one_slice_after_the_other() -> None:
     found = records(stream, Threads(AT_ONCE, Learned(AT_ONCE)))
 
     assert [r["of"] for r in found] == [shop for shop in range(SHOPS) for _ in range(3)]
+    assert One.threads == {threading.get_ident()}
 
 
 class Shops(HttpStream):

@@ -91,6 +91,19 @@ class Parts(PagedStream):
         return run
 
 
+def test_a_limited_stream_is_in_one_task_however_many_of_its_slices_wait(tmp_path: Path) -> None:
+    stream = Parts(1_000, 2, stops=True, mode="append")
+    bundles = Bundles([stream.sync(tmp_path, OpenTables("test"))], 4, 8, lambda: 0.0)
+    bundles.plan(1)
+    bundle = bundles.next()
+
+    assert bundle is not None
+    assert (bundle.kind, bundle.threads, len(bundle.slices)) == (BundleKind.LIMITED, 2, 128)
+    assert bundles.next() is None
+    bundles.ended(bundle, 128, 1.0)
+    assert bundles.next() is not None
+
+
 PARTS = st.builds(
     Parts,
     st.integers(1, 90),
