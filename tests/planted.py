@@ -183,7 +183,7 @@ BUGS = [
     ),
     Bug(
         "the next task begins where one got to",
-        "sync/loop/tasks_at_once",
+        "sync/tasks/tasks_at_once",
         "level=self.learned.level if level == began else level",
         "level=1",
     ),
@@ -192,14 +192,14 @@ BUGS = [
         "sync/loop/bundles",
         "- len(self._running), unused))",
         "- len(self._running), 99))",
-        "tests/sync/loop/test_tasks_at_once.py",
+        "tests/sync/tasks/test_tasks_at_once.py",
     ),
     Bug(
         "a limited stream is in one task at a time",
         "sync/loop/bundles",
         "self._tasks_of(BundleKind.LIMITED) > 0}",
         "False}",
-        "tests/sync/loop/test_tasks_at_once.py",
+        "tests/sync/tasks/test_tasks_at_once.py",
     ),
     Bug(
         "copies of a stream parse for themselves",

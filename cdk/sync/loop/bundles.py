@@ -20,8 +20,8 @@ from cdk.base.errors import TransientError
 from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.loop.tasks_at_once import TasksAtOnce
 from cdk.sync.tasks.messages import SlicesAtOnce
+from cdk.sync.tasks.tasks_at_once import TasksAtOnce
 
 AIM = 4.0
 """Seconds that a bundle of short slices takes."""

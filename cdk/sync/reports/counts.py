@@ -7,6 +7,7 @@ from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
+from cdk.sync.tasks.tasks_at_once import ReadAtOnce
 from cdk.sync.tasks.workers import Workers
 
 LISTED = 100
@@ -101,18 +102,6 @@ class ReadBy:
     slices: int = 0
     """Slices that were read to their end."""
     records: int = 0
-
-
-@dataclass
-class ReadAtOnce:
-    """How many slices were read at once, in all tasks together."""
-
-    limit: int = 0
-    """The most that may be."""
-    settled: int = 0
-    """What tasks came to; 0: none has ended."""
-    complaints: int = 0
-    """How often the source made tasks read fewer."""
 
 
 @dataclass

@@ -17,11 +17,12 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.receipt import Receipt
 from cdk.rest.http.metrics import HttpMetrics, current_metrics
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.reports.counts import CommitCounts, ReadAtOnce, Readers, SliceCounts, StaleCount
+from cdk.sync.reports.counts import CommitCounts, Readers, SliceCounts, StaleCount
 from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import Failure, SliceResult
+from cdk.sync.tasks.tasks_at_once import ReadAtOnce
 from cdk.sync.tasks.workers import Workers
 from tests.docs.page import DOCS
 from tests.samples import Orders

@@ -16,9 +16,9 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.state.position import Done
 from cdk.sync.loop.bundles import Bundle, BundleKind, Bundles
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.loop.tasks_at_once import TasksAtOnce
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import SliceResult, SlicesAtOnce
+from cdk.sync.tasks.tasks_at_once import TasksAtOnce
 
 
 def test_there_are_two_tasks_at_first_of_one_slice_each() -> None:

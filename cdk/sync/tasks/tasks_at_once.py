@@ -5,13 +5,24 @@ of what the sync may. The next tasks begin where one that has ended got to. Ther
 for each that ended and that nothing but its part, or the machine it ran on, kept from reading more.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cdk.base.process.concurrency import BEGINNING
-from cdk.sync.reports.counts import ReadAtOnce
 from cdk.sync.tasks.messages import SlicesAtOnce
 
 _FIRST = 2
+
+
+@dataclass
+class ReadAtOnce:
+    """How many slices were read at once, in all tasks together."""
+
+    limit: int = 0
+    """The most that may be."""
+    settled: int = 0
+    """What tasks came to; 0: none has ended."""
+    complaints: int = 0
+    """How often the source made tasks read fewer."""
 
 
 class TasksAtOnce:
