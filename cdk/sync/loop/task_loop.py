@@ -272,7 +272,8 @@ class TaskLoop:
     def _leave(self, workers: Workers, lost: TransientError) -> None:
         """Go on without a cluster that had joined; what its tasks were reading is read again."""
         if self._workers is workers:
-            logger.warning("%s; the sync goes on in its own process", lost.message)
+            # What to do about it is no business of who goes on.
+            logger.warning("%s; the sync goes on in its own process", lost.message.partition(";")[0])
             self._workers = self._own
 
     def _add(self, n: int, task: _Running, result: BundleResult) -> None:
