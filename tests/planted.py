@@ -174,7 +174,13 @@ BUGS = [
         "            pass",
         "tests/engine/test_thread_pool.py",
     ),
-    Bug("slices at once have streams of their own", "streams/stream_copies", "self._stream.beside()", "self._stream"),
+    Bug(
+        "slices at once have streams of their own",
+        "streams/stream",
+        "self._stream.beside()",
+        "self._stream",
+        "tests/streams/test_stream_copies.py",
+    ),
     Bug(
         "slices at once in a task have streams of their own",
         "sync/tasks/bundle_task",

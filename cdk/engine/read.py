@@ -17,8 +17,7 @@ from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import ReadPage, read_slice
-from cdk.streams.stream import Stream
-from cdk.streams.stream_copies import StreamCopies
+from cdk.streams.stream import Stream, StreamCopies
 
 Due: TypeAlias = Callable[[], bool]
 """Whether a state may be said now; see `cdk.engine.checkpoint_throttle`."""

@@ -4,6 +4,7 @@ import inspect
 import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, Self, TypeAlias, TypeVar, cast
@@ -252,6 +253,29 @@ class Stream(metaclass=_StreamType):
         """The primary key as the protocol writes it: a list of paths."""
         key = [self.primary_key] if isinstance(self.primary_key, str) else self.primary_key
         return [[part] if isinstance(part, str) else list(part) for part in key]
+
+
+class StreamCopies:
+    """A stream and its copies, as many as slices were read at once. Safe to use from several threads.
+
+    A stream may keep in its attributes what it knows of the slice being read. The stream itself reads what is read
+    alone; for each slice beside it there is a copy, which then reads others, one after the other, as the stream does.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream, self._free = stream, [stream]
+
+    @contextmanager
+    def lent(self) -> Iterator[Stream]:
+        """One that no other slice has while the block runs."""
+        try:
+            mine = self._free.pop()
+        except IndexError:
+            mine = self._stream.beside()
+        try:
+            yield mine
+        finally:
+            self._free.append(mine)
 
 
 def _check_methods(cls: type[Stream]) -> None:

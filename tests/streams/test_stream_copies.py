@@ -16,7 +16,7 @@ from cdk.engine.read import read
 from cdk.rest import HttpStream, Response
 from cdk.rest.http.authenticator import Authenticator
 from cdk.state.stream_state import StreamState
-from cdk.streams.stream_copies import StreamCopies
+from cdk.streams.stream import StreamCopies
 from cdk.testing.mock_api import MockApi
 
 SHOPS = 8

@@ -30,8 +30,7 @@ from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
 from cdk.rest.limits.task_share import BudgetUsage, TaskShare
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
-from cdk.streams.stream import full_name
-from cdk.streams.stream_copies import StreamCopies
+from cdk.streams.stream import StreamCopies, full_name
 from cdk.sync.tasks.conditional_read import read_pages_conditionally
 from cdk.sync.tasks.messages import Failure, SliceResult, SlicesAtOnce, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
