@@ -497,7 +497,7 @@ BUGS = [
         "pass",
         "tests/engine/test_thread_pool.py",
     ),
-    Bug("a wait can be ended", "base/times/clock", "elif stop.wait(seconds):", "elif Event().wait(seconds):"),
+    Bug("a wait can be ended", "base/times/clock", "while not stop.is_set() and seconds > 0:", "while seconds > 0:"),
     Bug(
         "an error is said with the connector's line",
         "sync/tasks/messages",

@@ -75,6 +75,38 @@ def test_a_wait_ends_when_nobody_wants_it_any_more() -> None:
     copy_context().run(waiting)
 
 
+def test_a_wait_that_can_be_ended_is_one_of_the_standard_library_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+
+    def waiting() -> None:
+        interruptible(Event())
+        sleep(3600.1)
+
+    copy_context().run(waiting)
+
+    assert sum(waits) == pytest.approx(3600.1)
+
+
+def test_a_wait_is_ended_in_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, waits = Event(), list[float]()
+
+    def end(seconds: float) -> None:
+        waits.append(seconds)
+        stop.set()
+
+    monkeypatch.setattr(time, "sleep", end)
+
+    def waiting() -> None:
+        interruptible(stop)
+        with pytest.raises(Stopped):
+            sleep(3600)
+
+    copy_context().run(waiting)
+
+    assert len(waits) == 1
+
+
 def test_a_wait_that_nobody_ends_is_as_long_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
