@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -28,11 +28,13 @@ from connectors.shop.backend import Backend, NoSuchPage, Sizes
 
 
 @contextmanager
-def serving(shop: Backend, *, port: int = 0, latency: float = 0, refuse_every: int = 0) -> Iterator[str]:
+def serving(
+    shop: Backend, *, port: int = 0, latency: float | Callable[[], float] = 0, refuse_every: int = 0
+) -> Iterator[str]:
     """Serve `shop` on this machine for the length of a `with` block, which is given the address.
 
-    port: 0 takes a free one. latency: seconds an answer takes. refuse_every: answers every nth request with
-    `429 Too Many Requests`; 0 refuses none.
+    port: 0 takes a free one. latency: seconds an answer takes, or what gives them. refuse_every: answers every nth
+    request with `429 Too Many Requests`; 0 refuses none.
     """
     with _Server(shop, port, latency, refuse_every) as server, ThreadPoolExecutor(1) as pool:
         pool.submit(server.serve_forever, poll_interval=0.02)
@@ -43,10 +45,15 @@ def serving(shop: Backend, *, port: int = 0, latency: float = 0, refuse_every: i
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, shop: Backend, port: int, latency: float, refuse_every: int) -> None:
+    def __init__(self, shop: Backend, port: int, latency: float | Callable[[], float], refuse_every: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.shop, self.latency = shop, latency
+        self.shop, self._latency = shop, latency
         self._refuse_every, self._asked = refuse_every, count(1)
+
+    @property
+    def latency(self) -> float:
+        """Seconds that an answer takes now."""
+        return self._latency() if callable(self._latency) else self._latency
 
     def refuses(self) -> bool:
         """Whether this request is one too many."""
