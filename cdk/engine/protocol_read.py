@@ -1,6 +1,7 @@
 """A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
@@ -10,7 +11,7 @@ from cdk.base.run import one_run
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue, Record
-from cdk.engine.checkpoint_throttle import CheckpointThrottle
+from cdk.engine.checkpoint_throttle import LONGEST, CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read
 from cdk.protocol import (
@@ -93,6 +94,7 @@ def run_read(
     leaks: SecretCheck | None = None,
     watch: Watch | None = None,
     interruption: Interruption | None = None,
+    longest_without_state: timedelta = LONGEST,
 ) -> None:
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
 
@@ -101,12 +103,14 @@ def run_read(
     the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
     the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
     interruption: ends the read after the next state; the stream is INCOMPLETE, and those after it are not begun.
+    longest_without_state: how long to wait for a state that weighs more than the records; 0 for every one there is.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
     Raises StreamsFailed after the last stream, when any has failed. Interrupted: before its end.
     """
     with one_run():
-        out = _Out(write, clock, leaks or SecretCheck(), watch or Unwatched(), interruption or Interruption())
+        leaks, interruption = leaks or SecretCheck(), interruption or Interruption()
+        out = _Out(write, clock, leaks, watch or Unwatched(), interruption, longest_without_state)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -155,6 +159,7 @@ class _Out(NamedTuple):
     leaks: SecretCheck
     watch: Watch
     interruption: Interruption
+    longest_without_state: timedelta
 
 
 class _StreamRun:
@@ -169,7 +174,8 @@ class _StreamRun:
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
         self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks
-        self._pace, self._interruption = CheckpointThrottle(out.clock), out.interruption
+        self._pace = CheckpointThrottle(out.clock, longest=out.longest_without_state)
+        self._interruption = out.interruption
         self._running = False
         self._count = 0
 

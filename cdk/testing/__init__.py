@@ -1,10 +1,24 @@
-"""The test kit: read a stream in a test, mock its API, build its states."""
+"""The test kit: read a connector in a test, simulate its API and the time, build its states."""
 
-from cdk.base.process.concurrency import Learned
-from cdk.engine.executors import Threads
 from cdk.protocol import SyncMode
 from cdk.testing.mock_api import MockApi
-from cdk.testing.run import ReadResult, read
+from cdk.testing.read_result import ReadResult
+from cdk.testing.routes import Route, UnexpectedRequest
+from cdk.testing.run import read
+from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.states import at, done, each, state
 
-__all__ = ["Learned", "MockApi", "ReadResult", "SyncMode", "Threads", "at", "done", "each", "read", "state"]
+__all__ = [
+    "MockApi",
+    "MockClock",
+    "ReadResult",
+    "Route",
+    "SyncMode",
+    "UnexpectedRequest",
+    "at",
+    "done",
+    "each",
+    "read",
+    "simulated",
+    "state",
+]

@@ -1,129 +1,111 @@
-"""MockApi: an API made of canned responses, to put in a stream's `transport`.
+"""MockApi: an API made of canned responses, which a connector is read from without knowing.
 
 api = MockApi()
 api.get("/users", params={"page": 1}).returns(json={"data": [{"id": 1}]})
 api.get("/users", params={"page": 2}).returns(status=500).returns(json={"data": []})
-stream = Users(config)
-stream.transport = api
+run = read(Blog(), "users", config=config, transport=api)
+api.assert_all_used()
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Self, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import orjson
-
-from cdk.base.errors import CdkError
 from cdk.rest import Headers, Request, Response
-
-Respond: TypeAlias = Callable[[Request], Response]
-
-
-class UnexpectedRequest(AssertionError):
-    """A request that no route answers."""
+from cdk.testing.routes import Route, UnexpectedRequest
 
 
-class Route:
-    """Requests of one kind, and their responses in order; the last response repeats."""
+@dataclass
+class _Login:
+    """Where tokens are issued, and the one that is good for some more requests."""
 
-    def __init__(self, method: str, path: str, params: Mapping[str, object] | None) -> None:
-        self._method, self._path, self._params = method, path, params
-        self._responses: list[Respond] = []
-        self.requests: list[Request] = []
-        # A `*` is any one segment.
-        self._pattern = re.compile("[^/]*".join(re.escape(part) for part in path.split("*")))
+    route: Route
+    uses: int
+    issued: int = 0
+    remaining: int = 0
 
-    def returns(
-        self,
-        *,
-        json: object = None,
-        status: int = 200,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> Self:
-        """Add a response: `json`, or `body` as it is."""
+    def issue(self, request: Request) -> Response:
+        self.issued, self.remaining = self.issued + 1, self.uses
+        body = f'{{"access_token": "token-{self.issued}", "token_type": "Bearer", "expires_in": 3600}}'
+        return Response(200, Headers({"Content-Type": "application/json"}), body.encode(), request.full_url, request)
 
-        def respond(request: Request) -> Response:
-            content = orjson.dumps(json) if body is None else body
-            fields = {"Content-Type": "application/json", **(headers or {})}
-            return Response(status, Headers(fields), content, request.full_url, request)
-
-        return self.answers(respond)
-
-    def raises(self, error: CdkError) -> Self:
-        """Add an error in place of a response, as a transport raises it when the connection fails."""
-
-        def respond(_: Request) -> Response:
-            raise error
-
-        return self.answers(respond)
-
-    def answers(self, respond: Respond) -> Self:
-        """Add a function that answers."""
-        self._responses.append(respond)
-        return self
-
-    def matches(self, request: Request) -> bool:
-        """Whether the method, the path (or whole URL) and all parameters of this route are the request's."""
-        url = urlsplit(request.full_url)
-        path = f"{url.scheme}://{url.netloc}{url.path}" if "://" in self._path else url.path
-        sent = dict(_query(request))
-        return (
-            request.method == self._method
-            and self._pattern.fullmatch(path) is not None
-            and all(sent.get(name) == values for name, values in _query(Request("", "", self._params or {})))
-        )
-
-    def respond(self, request: Request) -> Response:
-        """The next response of this route."""
-        self.requests.append(request)
-        if not self._responses:
-            raise UnexpectedRequest(f"{request}: its route {self} has no response; add `.returns(...)`")
-        return self._responses[min(len(self.requests), len(self._responses)) - 1](request)
-
-    def __str__(self) -> str:
-        params = f" with {dict(self._params)}" if self._params else ""
-        return f"{self._method} {self._path}{params}"
+    def refuses(self, request: Request) -> bool:
+        self.remaining -= 1
+        return self.remaining < 0 or Headers(request.headers).get("Authorization") != f"Bearer token-{self.issued}"
 
 
 class MockApi:
-    """A transport that answers from routes, of which the newest that matches counts, and keeps what it was asked."""
+    """A transport that answers from routes, and keeps what it was asked.
+
+    Of the routes that match a request the most specific answers: one without `*` in its path before others, then one
+    that is a whole URL, then one that asks for more parameters, fields and headers; of equals the newest.
+    """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self._routes: list[Route] = []
+        self._login: _Login | None = None
 
-    def route(self, method: str, path: str, params: Mapping[str, object] | None = None) -> Route:
+    def route(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Route:
         """Add a route for a method and a path (`/users`, `/users/*/posts`) or a whole URL without a query.
 
-        params: parameters that a request must have; it may have others.
+        params, body, headers: parameters, fields of a JSON or form body, and headers that a request must have; it may
+        have others.
         """
-        route = Route(method, path, params)
+        route = Route(method, path, params, body=body, headers=headers)
         self._routes.append(route)
         return route
 
-    def get(self, path: str, params: Mapping[str, object] | None = None) -> Route:
+    def get(
+        self, path: str, params: Mapping[str, object] | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> Route:
         """Add a route for GET."""
-        return self.route("GET", path, params)
+        return self.route("GET", path, params, headers=headers)
 
-    def post(self, path: str, params: Mapping[str, object] | None = None) -> Route:
+    def post(
+        self,
+        path: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Route:
         """Add a route for POST."""
-        return self.route("POST", path, params)
+        return self.route("POST", path, params, body=body, headers=headers)
+
+    def issues_tokens(self, path: str, *, uses: int) -> Route:
+        """Add a route for POST that issues bearer tokens, `token-1` and so on, each good for `uses` requests.
+
+        All other routes answer 401 to requests without the newest token, or after that.
+        """
+        route = self.post(path)
+        self._login = _Login(route, uses)
+        return route.answers(self._login.issue)
 
     def send(self, request: Request) -> Response:
-        """Answer from the newest matching route. Raises UnexpectedRequest: there is none."""
+        """Answer from the most specific route that matches. Raises UnexpectedRequest: there is none."""
         self.requests.append(request)
-        for route in reversed(self._routes):
-            if route.matches(request):
-                return route.respond(request)
-        known = "".join(f"\n  {route}" for route in self._routes) or " none"
-        raise UnexpectedRequest(f"no route for {request}; the routes are:{known}")
+        matching = [route for route in reversed(self._routes) if route.matches(request)]
+        if not matching:
+            known = "".join(f"\n  {route}" for route in self._routes) or " none"
+            raise UnexpectedRequest(f"no route for {request}; the routes are:{known}")
+        route = max(matching, key=lambda route: route.rank)
+        if self._login is not None and route is not self._login.route and self._login.refuses(request):
+            body = b'{"message": "the token has expired"}'
+            return Response(401, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
+        return route.respond(request)
 
-
-def _query(request: Request) -> Iterator[tuple[str, list[str]]]:
-    """Each parameter of a request as it is sent, with all its values."""
-    values: dict[str, list[str]] = {}
-    for name, value in parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True):
-        values.setdefault(name, []).append(value)
-    yield from values.items()
+    def assert_all_used(self) -> None:
+        """Raise AssertionError: no request came to some route."""
+        if unused := "".join(f"\n  {route}" for route in self._routes if not route.requests):
+            raise AssertionError(
+                f"of the {len(self.requests)} requests none came to these routes:{unused}\n"
+                "Correct the route, or remove it if the connector is right not to send that."
+            )

@@ -1,16 +1,22 @@
-"""read: one stream through the real engine, and what came out of it."""
+"""read: streams through the real engine, and what came out of them."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
+from cdk.base.process.concurrency import Learned
 from cdk.base.run import one_run
+from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, from_json
-from cdk.engine.executors import Executor, serial
+from cdk.engine.checkpoint_throttle import LONGEST
+from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
 from cdk.protocol import (
     AirbyteStateMessage,
@@ -19,101 +25,129 @@ from cdk.protocol import (
     ConfiguredAirbyteStream,
     SyncMode,
 )
+from cdk.rest import Transport
+from cdk.sources.config import prepared_config
+from cdk.sources.discovery import find_source, open_manifest, source_of
+from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
+from cdk.streams.source_events import Events
 from cdk.streams.stream import Stream
+from cdk.testing.read_result import ReadResult
+from cdk.testing.simulation import MockClock, simulated
 
-
-@dataclass
-class ReadResult:
-    """What a read said, in order.
-
-    messages: every protocol message, as JSON. logs: lines of the kit's log. error: why the read failed, if it did.
-    """
-
-    messages: list[FieldValue] = field(default_factory=list)
-    logs: list[str] = field(default_factory=list)
-    error: CdkError | None = None
-
-    @property
-    def records(self) -> list[FieldValue]:
-        """The data of every record."""
-        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
-
-    @property
-    def states(self) -> list[FieldValue]:
-        """The stream state of every state message."""
-        return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
-
-    @property
-    def statuses(self) -> list[str]:
-        """STARTED, RUNNING, COMPLETE or INCOMPLETE."""
-        traces = [m["trace"] for m in self.messages if m["type"] == "TRACE"]
-        return [trace["stream_status"]["status"] for trace in traces if trace["type"] == "STREAM_STATUS"]
-
-    @property
-    def state_messages(self) -> list[AirbyteStateMessage]:
-        """The last state of each stream, as the next read takes it."""
-        messages = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
-        return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
+Connector: TypeAlias = Source | type[Source] | Path | str
 
 
 def read(
-    source: Source | Stream,
+    source: Connector | Stream,
     stream: str | None = None,
     *,
     config: Mapping[str, FieldValue] | None = None,
     state: Iterable[AirbyteStateMessage] = (),
     mode: SyncMode | None = None,
-    execute: Executor = serial,
+    transport: Transport | None = None,
+    clock: MockClock | None = None,
+    concurrency: int = 1,
+    every_state: bool = False,
 ) -> ReadResult:
-    """Read a stream as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
+    """Read streams as `spark-cdk read` would; a failed read is in the result's `error` and raises nothing.
 
-    source: a stream, or a source and the name of one of its streams; all of them without a name. state: see
-    `cdk.testing.state`, or an earlier run's `state_messages`. mode: default incremental where the stream has a cursor.
-    Raises CatalogError: the source has no such stream.
+    source: a stream, or a source and the name of one of its streams; all of them without a name. A source is a Source,
+    the path of a manifest, whose custom code may run, or what `--connector` takes. state: see `cdk.testing.state`, or
+    an earlier run's `state_messages`. mode: default incremental where the stream has a cursor. transport, clock: see
+    `cdk.testing.simulated`. concurrency: how many slices are read at once, from the start. every_state: have a state
+    message wherever the read could resume; by default they weigh no more than the records.
+
+    Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request.
     """
-    with one_run():
-        return _read(source, stream, config or {}, ConnectorStateManager(state), mode=mode, execute=execute)
+    reading = _Reading(mode, concurrency, timedelta(0) if every_state else LONGEST)
+    with simulated(transport, clock), one_run():
+        return reading.run(source, stream, config or {}, state)
 
 
-def _read(
-    source: Source | Stream,
-    stream: str | None,
-    config: Mapping[str, FieldValue],
-    manager: ConnectorStateManager,
-    *,
-    mode: SyncMode | None,
-    execute: Executor,
-) -> ReadResult:
-    run = ReadResult()
-    try:
-        match source:
-            case Stream():
-                streams: Sequence[Stream] = [source]
-            case _:
-                streams = source.open(config)
-    except CdkError as error:
-        run.error = error
-        return run
-    chosen = [s for s in streams if stream is None or s.name == stream]
-    if stream is not None and not chosen:
-        raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
-    with _lines_of_the_log(run.logs):
+def connector(source: Connector) -> Source:
+    """The source that a test names. Raises ConfigError: there is none. ManifestError: the manifest is wrong."""
+    match source:
+        case Path() | str() if str(source).endswith((".yaml", ".yml")):
+            return open_manifest(Path(source), trusted=True)
+        case Path() | str():
+            return find_source(str(source))
+        case _:
+            return source_of(source, "source")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How to read."""
+
+    mode: SyncMode | None
+    concurrency: int
+    longest_without_state: timedelta
+
+    def run(
+        self,
+        source: Connector | Stream,
+        name: str | None,
+        config: Mapping[str, FieldValue],
+        state: Iterable[AirbyteStateMessage],
+    ) -> ReadResult:
+        """Read a stream of a source, or all."""
+        result, secrets = ReadResult(), Secrets()
         try:
-            run_read(
-                streams,
-                _catalog(chosen, mode),
-                manager,
-                lambda lines: run.messages.extend(from_json(line) for line in lines.splitlines()),
-                execute=execute,
-            )
-        except StreamsFailed as error:
-            failure = next(iter(error.failures.values()))
-            run.error = failure if len(error.failures) == 1 and isinstance(failure, CdkError) else error
+            streams, leaks = _opened(source, config, result, secrets)
         except CdkError as error:
-            run.error = error
-    return run
+            result.error = error
+            return result
+        chosen = [stream for stream in streams if name is None or stream.name == name]
+        if name is not None and not chosen:
+            raise CatalogError(f"the source has no stream {name!r}{did_you_mean(name, [s.name for s in streams])}")
+        result.schemas = {stream.name: stream.json_schema() for stream in chosen}
+        with _lines_of_the_log(result.logs, secrets):
+            try:
+                run_read(
+                    streams,
+                    _catalog(chosen, self.mode),
+                    ConnectorStateManager(state),
+                    lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
+                    execute=serial if self.concurrency == 1 else Threads(self.concurrency, Learned(self.concurrency)),
+                    mask=secrets.mask,
+                    leaks=leaks,
+                    longest_without_state=self.longest_without_state,
+                )
+            except StreamsFailed as error:
+                failures = list(error.failures.values())
+                for failure in failures:
+                    if isinstance(failure, AssertionError):
+                        # What the test says of the API is wrong, or the connector: no response, so no error of a read.
+                        raise failure from None
+                result.error = failures[0] if len(failures) == 1 and isinstance(failures[0], CdkError) else error
+            except CdkError as error:
+                result.error = error
+        return result
+
+
+def _opened(
+    source: Connector | Stream, config: Mapping[str, FieldValue], result: ReadResult, secrets: Secrets
+) -> tuple[Sequence[Stream], SecretCheck]:
+    """The streams of a source with a config, and the secrets that their states must not have."""
+    if isinstance(source, Stream):
+        return [source], SecretCheck()
+    opened = connector(source)
+    opened.events = _Hearing(result, secrets)
+    settings = prepared_config(config, opened, "config", secrets)
+    return opened.open(settings), SecretCheck(secret_values(opened.config_schema, settings))
+
+
+class _Hearing(Events):
+    def __init__(self, result: ReadResult, secrets: Secrets) -> None:
+        self._result, self._secrets = result, secrets
+
+    def learned(self, secret: str) -> None:
+        self._secrets.add(secret)
+
+    def config_changed(self, config: Mapping[str, FieldValue]) -> None:
+        self._result.config = config
 
 
 def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirbyteCatalog:
@@ -133,9 +167,9 @@ def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirb
 
 
 @contextmanager
-def _lines_of_the_log(lines: list[str]) -> Iterator[None]:
+def _lines_of_the_log(lines: list[str], secrets: Secrets) -> Iterator[None]:
     """Gather what the kit logs, at every level."""
-    handler, level = _Lines(lines), logger.level
+    handler, level = _Lines(lines, secrets), logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
@@ -146,9 +180,9 @@ def _lines_of_the_log(lines: list[str]) -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, lines: list[str], secrets: Secrets) -> None:
         super().__init__()
-        self._lines = lines
+        self._lines, self._secrets = lines, secrets
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(record.getMessage())
+        self._lines.append(self._secrets.mask(record.getMessage()))

@@ -7,8 +7,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import AirbyteStateMessage
-from cdk.testing import MockApi, read
-from cdk.testing.run import ReadResult
+from cdk.testing import MockApi, ReadResult, read
 
 URL = "https://api.example.com/items"
 CURSOR = {

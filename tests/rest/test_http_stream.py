@@ -206,7 +206,7 @@ def test_a_saved_token_that_is_refused_is_stale_even_if_the_status_is_ignored() 
 
 def test_a_refusal_that_has_nothing_to_do_with_the_token_is_none() -> None:
     api = three_pages()
-    api.get("/v1/users", params={"page": 2}).returns(status=404)
+    api.get("/v1/users", params={"page": 2, "per_page": 2}).returns(status=404)
 
     with pytest.raises(NotFound):
         list(read_slice(users(api), Slice()))

@@ -2,7 +2,7 @@ import pytest
 
 from cdk import Timeout
 from cdk.rest import Request, Response
-from cdk.testing.mock_api import MockApi, UnexpectedRequest
+from cdk.testing import MockApi, UnexpectedRequest
 
 USERS = Request("GET", "https://api.test/users", {"page": 1, "token": "abcd"})
 

@@ -6,8 +6,6 @@ import pytest
 from cdk import Item, Json, Page, ServerError, Slice, Source, Stream
 from cdk.base.errors import CatalogError, ConfigError, TransientError
 from cdk.base.logs import logger
-from cdk.base.process.concurrency import Learned
-from cdk.engine.executors import Threads
 from cdk.protocol import SyncMode
 from cdk.testing import at, read, state
 from tests.samples import STREAMS, Comments, Orders, Plain, Replies, ShopOrders, Users
@@ -118,8 +116,8 @@ def test_a_mode_may_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("stream", [Users(), Comments(), ShopOrders(), Replies()], ids=lambda stream: stream.name)
-def test_the_executor_may_be_chosen(stream: Stream) -> None:
-    run = read(stream, execute=Threads(3, Learned(3)))
+def test_slices_may_be_read_at_once(stream: Stream) -> None:
+    run = read(stream, concurrency=3)
 
     assert run.error is None
     assert len(run.records) == len(read(stream).records)

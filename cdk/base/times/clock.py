@@ -1,12 +1,14 @@
 """Time is an argument: clocks and sleeps are passed in, so that tests need neither."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from threading import Event
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from cdk.base.values import FieldValue
 
@@ -17,9 +19,40 @@ Sleep: TypeAlias = Callable[[float], None]
 """Waits for a number of seconds."""
 
 
+class SimulatedTime(Protocol):
+    """Stands for the machine's time in tests. Safe to use from several threads."""
+
+    def __call__(self) -> datetime:
+        """The present moment, with a time zone."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let so much time pass."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """What stands for the machine's time in this process, if anything does."""
+
+    time: SimulatedTime | None = None
+
+
+_PROCESS = _Process()
+
+
+@contextmanager
+def simulated_time(other: SimulatedTime | None) -> Iterator[None]:
+    """Let the clocks and waits of this process be those of `other`, whoever has them; None: the machine's."""
+    before, _PROCESS.time = _PROCESS.time, other
+    try:
+        yield
+    finally:
+        _PROCESS.time = before
+
+
 def system_clock() -> datetime:
     """Return the machine's present moment in UTC."""
-    return datetime.fromtimestamp(time.time(), UTC)
+    other = _PROCESS.time
+    return datetime.fromtimestamp(time.time(), UTC) if other is None else other()
 
 
 class Stopped(BaseException):
@@ -38,9 +71,13 @@ def sleep(seconds: float) -> None:
 
     Every wait is one of `time.sleep`, also on threads: tests of connectors that replace it wait for nothing.
     """
-    stop = _stop.get()
-    if stop is None:
+    stop, other = _stop.get(), _PROCESS.time
+    if other is not None:
+        other.sleep(seconds)
+        seconds = 0
+    elif stop is None:
         time.sleep(seconds)  # noqa: TID251 - the one place that really sleeps
+    if stop is None:
         return
     while not stop.is_set() and seconds > 0:
         time.sleep(min(seconds, _STEP))  # noqa: TID251 - the same place

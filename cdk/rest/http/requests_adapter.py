@@ -1,7 +1,7 @@
 """The adapters of `requests`, without the cost of its Session: the only module that imports `requests`.
 
 A Session spends 250 us a request on cookies, hooks, merging and looking for proxies. The adapter below it does the
-work; mock libraries patch its `send`.
+work. Mock libraries patch its `send`, as `responses` does, or that of the Session, as requests-mock does.
 """
 
 import os
@@ -71,7 +71,7 @@ class Connections:
         current_lease().count()
         try:
             prepared = _prepared(request)
-            raw = self._adapter.send(
+            raw = self._exchange(
                 prepared,
                 stream=True,
                 timeout=self._timeout,
@@ -95,6 +95,16 @@ class Connections:
             _translate(request, error)
         current_metrics().count_response(status, len(body))
         return Response(status, _headers(raw), body, url, request)
+
+    def _exchange(self, prepared: requests.PreparedRequest, **options: Json) -> requests.Response:
+        """The response of the adapter, or of a Session where somebody has put a `send` of its own in its class."""
+        if requests.Session.send.__module__ == requests.sessions.__name__:
+            return self._adapter.send(prepared, **options)
+        session = requests.Session()
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, self._adapter)
+        prepared.prepare_cookies({})
+        return session.send(prepared, allow_redirects=False, **options)
 
     def _proxies_for(self, url: str) -> dict[str, str]:
         """The proxies that the environment names for a host, looked up once: it takes 30 us."""

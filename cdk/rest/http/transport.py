@@ -1,8 +1,9 @@
 """Transport: the one place where requests leave the process. Tests and caches put another in its stead."""
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 from urllib.parse import urljoin
@@ -30,6 +31,26 @@ class Transport(Protocol):
 
     def send(self, request: Request) -> Response:
         """Send `request` and wait for its response."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """What stands for the network in this process, if anything does."""
+
+    network: Transport | None = None
+
+
+_PROCESS = _Process()
+
+
+@contextmanager
+def simulated_network(other: Transport | None) -> Iterator[None]:
+    """Let `other` answer what transports of this process would send, redirects one by one; None: nobody does."""
+    before, _PROCESS.network = _PROCESS.network, other
+    try:
+        yield
+    finally:
+        _PROCESS.network = before
 
 
 class RequestsTransport:
@@ -78,7 +99,9 @@ class RequestsTransport:
         request, or a redirect, goes where it may not.
         """
         send = self._one_hop
-        if send is None or self._process is not process_egress():
+        if (network := _PROCESS.network) is not None:
+            send = network.send
+        elif send is None or self._process is not process_egress():
             send = self._connect()
         current = request
         for _ in range(_FOLLOWED + 1):

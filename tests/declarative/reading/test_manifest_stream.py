@@ -18,8 +18,7 @@ from cdk.state.slice import Slice
 from cdk.state.wire import decode
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Page
-from cdk.testing import MockApi, read
-from cdk.testing.run import ReadResult
+from cdk.testing import MockApi, ReadResult, read
 from tests.declarative.manifests import CURSOR, option, paginator, queries, run, source
 
 NOW = datetime(2024, 3, 1, tzinfo=UTC)

@@ -1,0 +1,62 @@
+"""ReadResult: what came out of a read, for tests to look at."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cdk.base.errors import CdkError
+from cdk.base.values import FieldValue, JsonSchema
+from cdk.protocol import AirbyteStateMessage
+from cdk.sources.schema_check import misfits
+
+
+@dataclass
+class ReadResult:
+    """What a read said, in order.
+
+    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. schemas: of each stream, by
+    name. config: as the read changed it, with a new refresh token for example; None where it did not. error: why the
+    read failed, if it did.
+    """
+
+    messages: list[FieldValue] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    schemas: dict[str, JsonSchema] = field(default_factory=dict)
+    config: Mapping[str, FieldValue] | None = None
+    error: CdkError | None = None
+
+    @property
+    def records(self) -> list[FieldValue]:
+        """The data of every record."""
+        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD"]
+
+    def records_of(self, stream: str) -> list[FieldValue]:
+        """The data of the records of one stream."""
+        return [m["record"]["data"] for m in self.messages if m["type"] == "RECORD" and m["record"]["stream"] == stream]
+
+    @property
+    def states(self) -> list[FieldValue]:
+        """The stream state of every state message."""
+        return [m["state"]["stream"]["stream_state"] for m in self.messages if m["type"] == "STATE"]
+
+    @property
+    def statuses(self) -> list[str]:
+        """STARTED, RUNNING, COMPLETE or INCOMPLETE."""
+        traces = [m["trace"] for m in self.messages if m["type"] == "TRACE"]
+        return [trace["stream_status"]["status"] for trace in traces if trace["type"] == "STREAM_STATUS"]
+
+    @property
+    def state_messages(self) -> list[AirbyteStateMessage]:
+        """The last state of each stream, as the next read takes it."""
+        messages = [AirbyteStateMessage.model_validate(m["state"]) for m in self.messages if m["type"] == "STATE"]
+        return list({state.stream.stream_descriptor: state for state in messages if state.stream is not None}.values())
+
+    @property
+    def schema_errors(self) -> list[str]:
+        """Where records do not fit the schema of their stream: one line for each place."""
+        return list(self._schema_errors())
+
+    def _schema_errors(self) -> Iterator[str]:
+        for name, schema in self.schemas.items():
+            for number, record in enumerate(self.records_of(name), 1):
+                for text in misfits(record, schema):
+                    yield f"{name}, record {number}, {text}"

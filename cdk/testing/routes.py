@@ -1,0 +1,183 @@
+"""Route: requests of one kind, and what a mock API answers them: responses, faults, and rows that change."""
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Self, TypeAlias
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import orjson
+
+from cdk.base.errors import CdkError, Timeout
+from cdk.base.times.clock import sleep
+from cdk.base.values import FieldValue, Record
+from cdk.rest import Headers, Request, Response
+from cdk.rest.http.streamed_response import StreamedResponse
+
+Respond: TypeAlias = Callable[[Request], Response]
+
+_PATIENCE = 120.0
+"""Seconds after which a client gives a silent server up, as `RequestsTransport` does."""
+
+_OK, _REDIRECT = 200, 300
+
+
+_ANSWERING = Lock()
+"""One for all routes: those of a stream travel with it."""
+
+
+class UnexpectedRequest(AssertionError):
+    """A request that no route answers."""
+
+
+class Route:
+    """Requests of one kind, and their responses in order; the last response repeats.
+
+    requests: those that came here.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._method, self._path, self._params = method, path, params or {}
+        self._body, self._headers = body or {}, headers or {}
+        self._responses: list[Respond] = []
+        self._changes: dict[int, Callable[[], object]] = {}
+        self.requests: list[Request] = []
+        # A `*` is any one segment.
+        self._pattern = re.compile("[^/]*".join(re.escape(part) for part in path.split("*")))
+
+    def returns(
+        self,
+        *,
+        json: object = None,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        after: float = 0,
+    ) -> Self:
+        """Add a response: `json`, or `body` as it is.
+
+        after: seconds until it comes; the client gives up after two minutes, with a Timeout.
+        """
+
+        def respond(request: Request) -> Response:
+            if after:
+                sleep(min(after, _PATIENCE))
+            if after > _PATIENCE:
+                raise Timeout(f"{request}: no response in time (nothing came for {_PATIENCE:.0f} s)")
+            return _response(request, status, headers, orjson.dumps(json) if body is None else body)
+
+        return self.answers(respond)
+
+    def breaks_off(self, *, json: object = None, body: bytes | None = None, at: int = 1) -> Self:
+        """Add a response that says 200 and ends after `at` bytes of its body, as a lost connection does."""
+        content = orjson.dumps(json) if body is None else body
+
+        def respond(request: Request) -> Response:
+            error = Timeout(f"{request}: the connection failed (the body ends after {at} of {len(content)} bytes)")
+            if not request.stream:
+                raise error
+            answer = _response(request, _OK, None, b"")
+            return StreamedResponse(_OK, answer.headers, _lost(content[:at], error), answer.url, request)
+
+        return self.answers(respond)
+
+    def raises(self, error: CdkError) -> Self:
+        """Add an error in place of a response, as a transport raises it when the connection fails."""
+
+        def respond(_: Request) -> Response:
+            raise error
+
+        return self.answers(respond)
+
+    def serves(self, rows: Sequence[Record], *, size: int, at: str = "", page: str = "page", first: int = 1) -> Self:
+        """Add a response with the page of `rows` that a request asks for, as they are when it comes.
+
+        size: rows of a page. at: the field of the body that has them; the body itself without one. page: the parameter
+        with the page's number, of which the lowest is `first`; a request without it gets that one.
+        """
+
+        def respond(request: Request) -> Response:
+            number = int(dict(parse_qsl(urlsplit(request.full_url).query)).get(page, first)) - first
+            part = list(rows[number * size : (number + 1) * size])
+            return _response(request, _OK, None, orjson.dumps({at: part} if at else part))
+
+        return self.answers(respond)
+
+    def before(self, number: int, change: Callable[[], object]) -> Self:
+        """Call `change` before this route answers its request of that number, 1 being the first."""
+        self._changes[number] = change
+        return self
+
+    def answers(self, respond: Respond) -> Self:
+        """Add a function that answers."""
+        self._responses.append(respond)
+        return self
+
+    @property
+    def rank(self) -> tuple[int, bool, int]:
+        """How specific it is: routes without `*` before others, then whole URLs, then those that ask for more."""
+        conditions = len(self._params) + len(self._body) + len(self._headers)
+        return -self._path.count("*"), "://" in self._path, conditions
+
+    def matches(self, request: Request) -> bool:
+        """Whether the method, the path (or whole URL) and all that this route asks for are the request's."""
+        url = urlsplit(request.full_url)
+        path = f"{url.scheme}://{url.netloc}{url.path}" if "://" in self._path else url.path
+        sent, headers = dict(_query(request)), Headers(request.headers)
+        return (
+            request.method == self._method
+            and self._pattern.fullmatch(path) is not None
+            and all(sent.get(name) == values for name, values in _query(Request("", "", self._params)))
+            and all(headers.get(name) == value for name, value in self._headers.items())
+            and (not self._body or self._body.items() <= _fields(request).items())
+        )
+
+    def respond(self, request: Request) -> Response:
+        """The next response of this route."""
+        with _ANSWERING:
+            self.requests.append(request)
+            number = len(self.requests)
+            if number in self._changes:
+                self._changes[number]()
+        if not self._responses:
+            raise UnexpectedRequest(f"{request}: its route {self} has no response; add `.returns(...)`")
+        return self._responses[min(number, len(self._responses)) - 1](request)
+
+    def __str__(self) -> str:
+        conditions = [str(dict(part)) for part in (self._params, self._body) if part]
+        # Values of headers are credentials, as a rule.
+        conditions += [f"the headers {', '.join(self._headers)}"] if self._headers else []
+        return f"{self._method} {self._path}{' with ' if conditions else ''}{' and '.join(conditions)}"
+
+
+def _response(request: Request, status: int, headers: Mapping[str, str] | None, body: bytes) -> Response:
+    fields = {"Content-Type": "application/json", **(headers or {})}
+    return Response(status, Headers(fields), body, request.full_url, request)
+
+
+def _lost(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:
+    yield begin
+    raise error
+
+
+def _query(request: Request) -> Iterator[tuple[str, list[str]]]:
+    """Each parameter of a request as it is sent, with all its values."""
+    yield from parse_qs(urlsplit(request.full_url).query, keep_blank_values=True).items()
+
+
+def _fields(request: Request) -> Mapping[str, FieldValue]:
+    """The fields of a JSON or form body."""
+    body = request.body or b""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return dict(parse_qsl(body.decode(errors="replace")))
+    return value if isinstance(value, dict) else {}
