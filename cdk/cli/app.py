@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import click
 
 from cdk.base.errors import CdkError, ConnectorExit
+from cdk.cli.authoring.completion import completed
 from cdk.cli.protocol.check import check
 from cdk.cli.protocol.discover import discover
 from cdk.cli.protocol.read import read
@@ -17,18 +19,17 @@ from cdk.streams.source import Source
 class LazyCommand(click.Command):
     """A command whose module is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    name: its name in `cdk.cli.pipeline_commands`. help: its first sentence, for the list of commands.
+    module: where it is, under its name. help: its first sentence, for the list of commands.
     """
 
-    def __init__(self, name: str, help: str) -> None:
+    def __init__(self, name: str, module: str, help: str) -> None:
         super().__init__(name, help=help)
-        self.key = name
+        self.key, self.module = name, module
 
     def load(self) -> click.Command:
         """The command itself."""
-        from cdk.cli.pipeline_commands import COMMANDS  # noqa: PLC0415 - what this class is for
-
-        return COMMANDS[self.key]
+        command: click.Command = getattr(import_module(self.module), self.key)
+        return command
 
     def make_context(
         self,
@@ -42,26 +43,53 @@ class LazyCommand(click.Command):
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)
-PIPELINE_COMMANDS = (
-    LazyCommand("sync", "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
-    LazyCommand("tables", "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."),
-    LazyCommand("state", "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+PREVIEW = LazyCommand(
+    "preview",
+    "cdk.cli.authoring.preview",
+    "Show the first records of a STREAM, each request and response, and why there is a next page.",
+)
+LAZY_COMMANDS = (
+    LazyCommand(
+        "sync",
+        "cdk.cli.sync.command",
+        "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.",
+    ),
+    LazyCommand(
+        "tables",
+        "cdk.cli.tables",
+        "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.",
+    ),
+    LazyCommand(
+        "state",
+        "cdk.cli.state.command",
+        "Look at the states of a PIPELINE file's streams, and change them between two syncs.",
+    ),
+    PREVIEW,
+    LazyCommand(
+        "completion",
+        "cdk.cli.authoring.completion",
+        "Print the script that completes commands and options in a SHELL.",
+    ),
 )
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:
     """Run a command line and return its exit code; 2 for one that is not understood.
 
-    source: the connector, where the program is one; the commands are then those of the protocol.
+    source: the connector, where the program is one; the commands are then those of the protocol, and `preview`.
     """
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
         name,
-        commands=(*PROTOCOL_COMMANDS, *PIPELINE_COMMANDS) if source is None else PROTOCOL_COMMANDS,
+        commands=(*PROTOCOL_COMMANDS, *(LAZY_COMMANDS if source is None else (PREVIEW,))),
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    if source is None:
+        click.version_option(package_name=name)(app)
+    if (code := completed(app, name)) is not None:
+        return code
     try:
-        code = app.main(list(argv), prog_name=name, standalone_mode=False, obj=source)
+        ended = app.main(list(argv), prog_name=name, standalone_mode=False, obj=source)
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -73,7 +101,7 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     except CdkError as error:
         click.echo(f"Error: {error}", err=True)
         return 1
-    return code if isinstance(code, int) else 0
+    return ended if isinstance(ended, int) else 0
 
 
 def launch(source: Source | type[Source] | None = None, argv: Sequence[str] | None = None) -> None:

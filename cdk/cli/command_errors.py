@@ -1,9 +1,13 @@
 """How commands end with an error: the exit code for "try again later", and errors that nobody foresaw."""
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
+
+from cdk.base.errors import CdkError, StateConflict
+from cdk.base.secret_masking import Secrets
 
 LIMIT_REACHED = 124
 """What timeout(1) ends with: the time was up, or the requests were used up."""
@@ -22,3 +26,19 @@ class Busy(click.ClickException):
 
     exit_code = 75
     """EX_TEMPFAIL of sysexits.h: schedulers try again later."""
+
+
+@contextmanager
+def plain_errors(secrets: Secrets) -> Iterator[None]:
+    """Let an error of this block end the command with a line that says why, without secrets."""
+    try:
+        yield
+    except StateConflict as error:
+        raise Busy(secrets.mask(str(error))) from None
+    except CdkError as error:
+        stream = f"{error.stream}: " if error.stream else ""
+        raise click.ClickException(secrets.mask(f"{stream}{error}")) from None
+    except (click.ClickException, click.Abort):
+        raise
+    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+        raise Unexpected(error, secrets.mask) from None

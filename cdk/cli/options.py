@@ -141,4 +141,5 @@ max_requests_option = click.option(
 config_option = _file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
 catalog_option = _file_option("--catalog", "The streams to read, as JSON. Default: all.")
 state_option = _file_option("--state", "The state of an earlier read, or that read's whole output.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 debug_option = click.option("--debug", is_flag=True, help="Say more in the log.")

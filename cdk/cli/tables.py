@@ -13,7 +13,8 @@ from rich.text import Text
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue
-from cdk.cli.state.options import PipelineFile, json_option, pipeline_argument, print_json, translate_errors
+from cdk.cli.options import json_option
+from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
 from cdk.sync.settings.pipeline_file import StreamOptions

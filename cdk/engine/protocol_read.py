@@ -1,6 +1,7 @@
 """A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -95,6 +96,7 @@ def run_read(
     watch: Watch | None = None,
     interruption: Interruption | None = None,
     longest_without_state: timedelta = LONGEST,
+    limit: int | None = None,
 ) -> None:
     """Read the streams of `catalog` in its order, going on from the states in `manager`.
 
@@ -104,13 +106,14 @@ def run_read(
     the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
     interruption: ends the read after the next state; the stream is INCOMPLETE, and those after it are not begun.
     longest_without_state: how long to wait for a state that weighs more than the records; 0 for every one there is.
+    limit: records of each stream; one that has more is INCOMPLETE, its state covers whole pages, and the next goes on.
 
     Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
     Raises StreamsFailed after the last stream, when any has failed. Interrupted: before its end.
     """
     with one_run():
         leaks, interruption = leaks or SecretCheck(), interruption or Interruption()
-        out = _Out(write, clock, leaks, watch or Unwatched(), interruption, longest_without_state)
+        out = _Out(write, clock, leaks, watch or Unwatched(), interruption, longest_without_state, limit)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 
@@ -160,6 +163,7 @@ class _Out(NamedTuple):
     watch: Watch
     interruption: Interruption
     longest_without_state: timedelta
+    limit: int | None
 
 
 class _StreamRun:
@@ -178,6 +182,7 @@ class _StreamRun:
         self._interruption = out.interruption
         self._running = False
         self._count = 0
+        self._remaining = out.limit
 
     def run(self, state: StreamState, execute: Executor) -> None:
         """Read the stream from `state` to its end.
@@ -185,28 +190,38 @@ class _StreamRun:
         Raises what reading raises, and Interrupted, after the state that could be saved.
         """
         self._say(AirbyteStreamStatus.STARTED)
+        end = AirbyteStreamStatus.COMPLETE
         try:
-            for item in read(self._stream, state, execute, self._due):
-                match item:
-                    case StreamState():
-                        state = item
-                        self._save(self._manager.checkpoint(self._stream, state))
-                        if why := self._interruption.why:
-                            raise Interrupted(why)
-                    case page:
-                        self._records(page)
+            with closing(read(self._stream, state, execute, self._due)) as items:
+                for item in items:
+                    match item:
+                        case StreamState():
+                            state = item
+                            self._save(self._manager.checkpoint(self._stream, state))
+                            if why := self._interruption.why:
+                                raise Interrupted(why)
+                        case page if self._remaining is None or len(page) <= self._remaining:
+                            self._records(page)
+                        case page:
+                            self._records(page[: self._remaining])
+                            end = AirbyteStreamStatus.INCOMPLETE
+                            break
         finally:
             last = self._manager.checkpoint(self._stream, state, final=True)
             if last is None and self._count:
                 last = self._manager.create_state_message(self._descriptor.name, self._descriptor.namespace)
             self._save(last)
-        self._say(AirbyteStreamStatus.COMPLETE)
+        self._say(end)
 
     def _due(self) -> bool:
         # To make a state that nobody writes costs as much as its partitions, after each of them.
         return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._pace.due())
 
     def _records(self, page: Sequence[Record]) -> None:
+        if not page:
+            return
+        if self._remaining is not None:
+            self._remaining -= len(page)
         if not self._running:
             self._running = True
             self._say(AirbyteStreamStatus.RUNNING)

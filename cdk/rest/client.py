@@ -15,6 +15,7 @@ from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
+from cdk.rest.http.tracing import traced
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import CallBudget
 from cdk.rest.pagination.page_url import put_back
@@ -119,9 +120,9 @@ class HttpClient:
     def _send(self, request: Request, *, authorized: bool = False) -> Response:
         request = put_back(request).outgoing(authorized=authorized)
         if self._budget is None:
-            return self._transport.send(request)
+            return traced(self._transport.send, request)
         self._budget.acquire(request)
-        response = self._transport.send(request)
+        response = traced(self._transport.send, request)
         self._budget.observe(response)
         return response
 

@@ -181,7 +181,8 @@ class HttpStream(PagedStream):
                     sleep=self.sleep,
                 )
             if self._retriever is None:
-                self._retriever = PageRetriever(self._client, self.paginator, self.request, self.parse)
+                where = self.records_path if type(self).parse is HttpStream.parse else None
+                self._retriever = PageRetriever(self._client, self.paginator, self.request, self.parse, where)
             return self._retriever
 
     def __getstate__(self) -> dict[str, JsonValue]:

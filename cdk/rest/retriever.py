@@ -10,6 +10,7 @@ from cdk.rest.client import HttpClient
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
+from cdk.rest.http.tracing import explain_next, note_page
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.state.slice import Slice
@@ -36,13 +37,15 @@ class Retriever(Protocol):
 class PageRetriever:
     """Page after page, one request each.
 
-    request: the request for the first page of a slice. parse: the records of a response.
+    request: the request for the first page of a slice. parse: the records of a response. path: where these lie, if that
+    is known.
     """
 
     client: HttpClient
     paginator: Paginator
     request: Callable[[Slice], Request]
     parse: Callable[[Response, Slice], Sequence[Record]]
+    path: Sequence[str] | None = None
 
     def read(self, slice: Slice) -> Iterator[Item]:
         return read_pages(slice, lambda part, token: (self.page(part, token),))
@@ -67,9 +70,13 @@ class PageRetriever:
             why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
             raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
         if not response.ok or response.status == _NO_CONTENT:
+            explain_next("a response with status %s ends the slice", response.status)
+            note_page(self.path, 0, 0, None)
             return Page((), None)
         records = self.parse(response, slice)
+        explain_next("by %s", type(self.paginator).__name__)
         following = self.paginator.next(response, records, token)
+        note_page(self.path, len(records), len(records), following)
         return Page(records, None if following is None else saved_token(response.request, following))
 
     def _first(self, slice: Slice) -> Request:

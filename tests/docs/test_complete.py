@@ -32,7 +32,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-COMMANDS = [*app.PROTOCOL_COMMANDS, *(command.load() for command in app.PIPELINE_COMMANDS)]
+COMMANDS = [*app.PROTOCOL_COMMANDS, *(command.load() for command in app.LAZY_COMMANDS)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -446,3 +446,26 @@ def test_a_secret_in_a_state_fails_its_stream_before_the_state_is_said() -> None
 def test_a_state_that_the_cursor_cannot_read_is_found_before_the_first_is_read() -> None:
     with pytest.raises(BadState, match="expected a timestamp written as"):
         lines_of([Users(), Orders()], states=[state("orders", {"updated_at": "soon"})])
+
+
+@pytest.mark.parametrize("execute", [serial, Threads(3, Learned(3))], ids=["serial", "threads"])
+def test_a_limit_ends_each_stream_after_so_many_records_with_the_state_of_whole_pages(execute: Executor) -> None:
+    lines = Lines()
+    streams = [Users(), Plain()]
+
+    run_read(
+        streams, catalog("users", "plain"), ConnectorStateManager(), lines, execute=execute, clock=lambda: NOW, limit=4
+    )
+
+    assert lines.story == [
+        *("STARTED", "RUNNING", 3, ({"page": 1}, 3.0), 1, ({"page": 1}, 1.0), "INCOMPLETE"),
+        *("STARTED", "RUNNING", 4, ({"__ab_no_cursor_state_message": True}, 4.0), "INCOMPLETE"),
+    ]
+
+
+def test_a_stream_that_has_no_more_than_the_limit_is_complete() -> None:
+    lines = Lines()
+
+    run_read([Plain()], catalog("plain"), ConnectorStateManager(), lines, clock=lambda: NOW, limit=7)
+
+    assert lines.story[-1] == "COMPLETE"

@@ -51,6 +51,7 @@ W = TypeVar("W")
     type=click.IntRange(min=1),
     help="The most slices to read at once. Default: what the source says, else 10.",
 )
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read at most N records of each stream.")
 @max_duration_option
 @max_requests_option
 @with_egress
@@ -62,6 +63,7 @@ def read(
     catalog: Path | None,
     state: Path | None,
     concurrency: int | None,
+    limit: int | None,
     max_duration: timedelta | None,
     max_requests: int | None,
     debug: bool,
@@ -87,6 +89,7 @@ def read(
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,
                 interruption=interruption,
+                limit=limit,
             )
 
     interruption = Interruption(max_duration)

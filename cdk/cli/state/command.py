@@ -8,13 +8,13 @@ from typing import NamedTuple
 import click
 import orjson
 
+from cdk.cli.options import json_option
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
 from cdk.cli.state.options import (
     PipelineFile,
     for_streams,
-    json_option,
     pipeline_argument,
     print_json,
     translate_errors,

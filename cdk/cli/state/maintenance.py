@@ -5,11 +5,11 @@ from datetime import timedelta
 import click
 
 from cdk.base.times.clock import system_clock
+from cdk.cli.options import json_option
 from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
     for_streams,
-    json_option,
     pipeline_argument,
     print_json,
     translate_errors,

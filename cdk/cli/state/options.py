@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import ParamSpec
@@ -10,10 +9,10 @@ from typing import ParamSpec
 import click
 from deltalake.exceptions import DeltaError
 
-from cdk.base.errors import CdkError, ConfigError, StateConflict
+from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import to_json
-from cdk.cli.command_errors import Busy, Unexpected
+from cdk.cli.command_errors import plain_errors
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult
@@ -109,7 +108,6 @@ pipeline_argument = click.argument(
 for_streams = click.option(
     "--stream", "names", multiple=True, metavar="NAME", help="Only this stream; may be repeated. Default: all."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 dry_option = click.option("--dry-run", "dry", is_flag=True, help="Say what would be done, and change nothing.")
 trust_option = click.option(
     "--allow-custom-code",
@@ -127,27 +125,14 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
         pipeline = kwargs["pipeline"]
         assert isinstance(pipeline, PipelineFile)
-        with _plainly(pipeline.secrets):
-            return command(*args, **kwargs)
+        with plain_errors(pipeline.secrets):
+            try:
+                return command(*args, **kwargs)
+            except (DeltaError, OSError) as error:
+                text = f"a table or file cannot be read: {error}"
+                raise click.ClickException(pipeline.secrets.mask(text)) from None
 
     return run
-
-
-@contextmanager
-def _plainly(secrets: Secrets) -> Iterator[None]:
-    try:
-        yield
-    except StateConflict as error:
-        raise Busy(secrets.mask(str(error))) from None
-    except CdkError as error:
-        stream = f"{error.stream}: " if error.stream else ""
-        raise click.ClickException(secrets.mask(f"{stream}{error}")) from None
-    except (DeltaError, OSError) as error:
-        raise click.ClickException(secrets.mask(f"a table or file cannot be read: {error}")) from None
-    except click.ClickException:
-        raise
-    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
-        raise Unexpected(error, secrets.mask) from None
 
 
 def edit_tables(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
 from cdk.cli.options import (
     catalog_option,
@@ -23,6 +22,7 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
@@ -154,31 +154,18 @@ def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:
     return replace(result, streams=reports)
 
 
-class _Warnings(logging.Handler):
-    """Says a line of the log on stderr, without secrets."""
-
-    def __init__(self, secrets: Secrets) -> None:
-        super().__init__(logging.WARNING)
-        self._secrets = secrets
-
-    def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self._secrets.mask(record.getMessage()), err=True)
-
-
 @contextmanager
 def _logging(secrets: Secrets) -> Iterator[None]:
-    handler = _Warnings(secrets)
-    logger.addHandler(handler)
     # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # It tells of a Ctrl-C, too, and that through the root logger.
     root = logging.getLogger()
     root.addFilter(_not_py4j)
     try:
-        yield
+        with warnings_on_stderr(secrets):
+            yield
     finally:
         root.removeFilter(_not_py4j)
-        logger.removeHandler(handler)
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

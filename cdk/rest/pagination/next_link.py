@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from cdk.base.errors import BadState
 from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.tracing import explain_next
 from cdk.rest.pagination.page_url import ask_url, next_url
 from cdk.streams.stream import Token
 
@@ -34,8 +35,11 @@ class CursorToken:
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._more is not None and not response.value_at(*self._more):
+            explain_next("%s of the body says that there is no more", " > ".join(self._more))
             return None
         value = self._value(response)
+        where = f"{' > '.join(self._extract)} of the body" if self._header is None else f"the header {self._header}"
+        explain_next("%s %s", where, "is empty" if value is None or value == "" else "names the next page")
         if value is None or value == "":
             return None
         return {"url": next_url(response, str(value))} if self._param is None else {"cursor": value}
@@ -61,6 +65,7 @@ class LinkHeader:
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         following = links(response.headers.get("link", "")).get("next")
+        explain_next("the header Link has %s", 'no rel="next"' if following is None else 'a rel="next"')
         return None if following is None else {"url": next_url(response, following["url"])}
 
     def apply(self, request: Request, token: Token | None) -> Request:

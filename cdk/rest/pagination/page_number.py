@@ -9,12 +9,20 @@ from collections.abc import Sequence
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.tracing import explain_next
 from cdk.streams.stream import Token
 
 
 def next_number(number: int, step: int, records: int, size: int | None) -> int | None:
     """The number after `number`; None where the page was the last: it has no records, or fewer than `size`."""
-    return None if records == 0 or (size is not None and records < size) else number + step
+    if records == 0:
+        explain_next("the page has no records")
+        return None
+    if size is None:
+        explain_next("the page has records")
+        return number + step
+    explain_next("the page has %s records, and a full one has %s", records, size)
+    return None if records < size else number + step
 
 
 class PageNumber:
@@ -98,7 +106,9 @@ def _following(
     more: Sequence[str] | None,
 ) -> int | None:
     if more is not None:
-        return number + step if response.value_at(*more) else None
+        value = response.value_at(*more)
+        explain_next("%s of the body says that there is %s", " > ".join(more), "more" if value else "no more")
+        return number + step if value else None
     return next_number(number, step, len(records), size)
 
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.tracing import explain_next
 from cdk.streams.stream import Token
 
 
@@ -12,7 +13,8 @@ class Paginator(Protocol):
     """Finds the token of the next page and puts a token into a request.
 
     Contract: pure; what it needs to go on is in the token. A URL goes under the key `url`: it is then kept on the
-    API's host, and secrets in it are left out of the state (see `cdk.rest.pagination.page_url`).
+    API's host, and secrets in it are left out of the state (see `cdk.rest.pagination.page_url`). `next` may say why
+    with `explain_next`, for authors who look on.
     """
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
@@ -29,6 +31,7 @@ class SinglePage:
     """Everything comes in one response."""
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        explain_next("everything comes in one page")
         return None
 
     def apply(self, request: Request, token: Token | None) -> Request:

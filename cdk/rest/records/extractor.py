@@ -39,6 +39,11 @@ class Extractor(Protocol):
         return ""
 
     @property
+    def path(self) -> tuple[str, ...] | None:
+        """Where the records lie in a body, for people; None where no path says it."""
+        return None
+
+    @property
     def text_path(self) -> tuple[str, ...] | None:
         """Where the records lie, if they may stay text until somebody looks at them; None: they must be decoded."""
         return None
@@ -85,6 +90,10 @@ class FieldExtractor(Extractor):
                 yield records
             else:
                 yield from self.expand(records)
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        return self.where
 
     @property
     def text_path(self) -> tuple[str, ...] | None:

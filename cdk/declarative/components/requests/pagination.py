@@ -14,6 +14,7 @@ from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginato
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
+from cdk.rest.http.tracing import explain_next
 from cdk.rest.pagination.next_link import links
 from cdk.rest.pagination.page_number import next_number
 
@@ -37,6 +38,7 @@ class _OnePage(Pages):
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None: ...
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
+        explain_next("everything comes in one page")
         return None
 
 
@@ -228,8 +230,11 @@ class _CursorStrategy(PageStrategy):
             "page_size": size,
         }
         if self._stop is not None and self._stop.true(names):
+            explain_next("stop_condition holds")
             return None
-        return self._value.value(names)
+        value = self._value.value(names)
+        explain_next("cursor_value %s", "names the next page" if value else "is empty")
+        return value
 
 
 def header_map(headers: Headers) -> dict[str, object]:

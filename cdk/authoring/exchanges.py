@@ -1,0 +1,78 @@
+"""Exchanges as people and programs may see them: no secret in the URL, headers and bodies, and the bodies shortened."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import JsonValue
+from cdk.protocol import error_text
+from cdk.rest.http.messages import Response
+from cdk.rest.http.redact import looks_secret, safe_url
+from cdk.rest.http.tracing import Exchange
+
+_SHORTEST = 4
+"""Shorter texts would be found in every other word."""
+
+_LOOKED_AT = 2**16
+"""Bytes of a body beyond those that are shown in which secrets are looked for."""
+
+_MEMBER = re.compile(r'("([^"\\]{1,100})"\s*:\s*)("(?:[^"\\]|\\.)*"?|\d[\d.]*)')
+_PAIR = re.compile(r"((?:^|(?<=&))([\w.\-\[\]%]{1,100})=)([^&\s]*)")
+
+
+def learn_secrets(exchanges: Iterable[Exchange], secrets: Secrets) -> None:
+    """Have `secrets` hide what the requests have sent as such, wherever a response or a record repeats it."""
+    for exchange in exchanges:
+        secrets.add(*(value for value in exchange.request.secret_values() if len(value) >= _SHORTEST))
+
+
+def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[str, JsonValue]:
+    """An exchange without secrets. most: characters of a body that are shown."""
+    request, outcome = exchange.request, exchange.outcome
+    sent = request.body.decode(errors="replace") if request.body else ""
+    shown: dict[str, JsonValue] = {
+        "request": {
+            "method": request.method,
+            "url": secrets.mask(safe_url(request.full_url, request.secret)),
+            "headers": _headers(request.headers, secrets, request.secret),
+            "body": shortened(sent, secrets, most),
+        },
+        "seconds": round(exchange.seconds, 3),
+    }
+    match outcome:
+        case Response():
+            shown["response"] = {
+                "status": outcome.status,
+                "headers": _headers(outcome.headers, secrets),
+                "bytes": None if outcome.is_stream else len(outcome.body),
+                "body": "" if outcome.is_stream else shortened(outcome.text, secrets, most),
+            }
+            if outcome.url != request.full_url:
+                shown["redirected_to"] = secrets.mask(safe_url(outcome.url, request.secret))
+        case error:
+            shown["error"] = secrets.mask(error_text(error))
+    return shown
+
+
+def shortened(body: str, secrets: Secrets, most: int) -> str:
+    """The first `most` characters of a body, without values whose names say that they are secret."""
+    text = body[: most + _LOOKED_AT]
+    text = (_MEMBER if text.lstrip()[:1] in {"{", "["} else _PAIR).sub(_hidden, text)
+    text = secrets.mask(text)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _hidden(member: re.Match[str]) -> str:
+    head, name, value = member.groups()
+    if not looks_secret(name):
+        return member.group()
+    return f'{head}"{HIDDEN}"' if value.startswith('"') else f"{head}{HIDDEN}"
+
+
+def _headers(
+    headers: Mapping[str, str], secrets: Secrets, secret: frozenset[str] = frozenset()
+) -> Mapping[str, JsonValue]:
+    return {
+        name: HIDDEN if name.lower() in secret or looks_secret(name) else secrets.mask(str(value))
+        for name, value in headers.items()
+    }

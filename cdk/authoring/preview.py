@@ -1,0 +1,63 @@
+"""Preview: a stream page by page, with what was sent for each page and what was made of the response."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from cdk.base.run import one_run
+from cdk.base.values import JsonValue, Record
+from cdk.rest.http.tracing import Exchange, PageNote, Trace, tracing
+from cdk.state.slice import Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage:
+    """A page of a slice. Its exchanges hold secrets: `cdk.authoring.exchanges` has them as people may see them.
+
+    slice: as the log calls it. planning: what was sent to find the slice, such as for parents; of its first page alone.
+    exchanges: what was sent for the page, further attempts and logins included. records: those that the stream gives.
+    note: what was made of the response; None where a stream does not say. next: where a read that is interrupted
+    behind this page resumes; None where it cannot. error: why the read ends here.
+    """
+
+    slice: str
+    planning: Sequence[Exchange] = ()
+    exchanges: Sequence[Exchange] = ()
+    records: Sequence[Record] = ()
+    note: PageNote | None = None
+    next: JsonValue = None
+    warning: str = ""
+    error: Exception | None = None
+
+
+def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
+    """The pages of `stream` from `state` on, one slice after the other; each is requested when it is asked for.
+
+    Raises nothing for what fails: the last page then has an error. Close it when not reading to the end.
+    """
+    with one_run(), tracing() as trace:
+        where, planning = "", Trace()
+        try:
+            reader = stream.checkpoint_reader(state)
+            while (slice := reader.next()) is not None:
+                where, planning = str(slice), trace.drain()
+                for page in read_slice(stream, slice):
+                    if page.position is not None:
+                        reader.observe(slice, page.position, page.edge)
+                    taken = trace.drain()
+                    # The end of a slice that has said all before.
+                    if page.records or taken.exchanges or page.warning or planning.exchanges:
+                        yield _page(slice, page, planning, taken)
+                    planning = Trace()
+        except Exception as error:  # noqa: BLE001 - a connector's own code, which an author wants to see fail
+            yield PreviewPage(where, planning.exchanges, trace.drain().exchanges, error=error)
+
+
+def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace) -> PreviewPage:
+    position = page.position
+    following = None if position is None or position.cursor is None else dict(position.cursor)
+    return PreviewPage(
+        str(slice), planning.exchanges, taken.exchanges, page.records, taken.page, following, page.warning
+    )

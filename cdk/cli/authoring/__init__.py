@@ -1,0 +1,1 @@
+"""The commands for authors of connectors: thin, around `cdk.authoring`."""

@@ -1,0 +1,255 @@
+"""`spark-cdk preview STREAM`: the first records of a stream, and how they came about."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from cdk.authoring.exchanges import exchange_json, learn_secrets
+from cdk.authoring.preview import PreviewPage, preview_pages
+from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonValue, Record, to_json
+from cdk.cli.authoring.records_table import print_records
+from cdk.cli.command_errors import plain_errors
+from cdk.cli.config_file import load_config
+from cdk.cli.options import (
+    FindSource,
+    config_option,
+    json_option,
+    state_option,
+    with_egress,
+    with_source,
+)
+from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.protocol.state_file import load_state
+from cdk.cli.stderr_log import warnings_on_stderr
+from cdk.protocol import error_text
+from cdk.rest.http.tracing import PageNote
+from cdk.state.manager import ConnectorStateManager
+from cdk.streams.stream import Stream
+
+
+@click.command()
+@with_source
+@click.argument("stream")
+@config_option
+@state_option
+@click.option(
+    "-n",
+    "--records",
+    "most",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many records to show; with --step of each page.",
+)
+@click.option("--step", is_flag=True, help="Show a page, and ask before the next one is requested.")
+@click.option(
+    "--body",
+    "body",
+    type=click.IntRange(min=0),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="How many characters of each body to show.",
+)
+@json_option
+@with_egress
+def preview(
+    find: FindSource,
+    stream: str,
+    *,
+    config: Path | None,
+    state: Path | None,
+    most: int,
+    step: bool,
+    body: int,
+    as_json: bool,
+) -> int:
+    """Show the first records of a STREAM, each request and response, and why there is a next page.
+
+    Nothing is written, and no state is changed.
+    """
+    if step and as_json:
+        raise click.UsageError("'--step' is for people and '--json' for programs: give one")
+    secrets = Secrets()
+    with plain_errors(secrets), warnings_on_stderr(secrets):
+        source = find()
+        source.events = SyncEvents(secrets, config)
+        streams = source.open(load_config(config, source, secrets))
+        chosen = _chosen(streams, stream)
+        manager = ConnectorStateManager(load_state(state, {each.name for each in streams}))
+        with closing(preview_pages(chosen, manager.restore(chosen))) as pages:
+            shown = _Json(secrets, body) if as_json else _Text(secrets, body, most, step=step)
+            return _show(stream, _learning(pages, secrets), shown, None if step else most)
+
+
+def _chosen(streams: Sequence[Stream], name: str) -> Stream:
+    for stream in streams:
+        if stream.name == name:
+            return stream
+    raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, [each.name for each in streams])}")
+
+
+def _learning(pages: Iterator[PreviewPage], secrets: Secrets) -> Iterator[PreviewPage]:
+    for page in pages:
+        learn_secrets((*page.planning, *page.exchanges), secrets)
+        yield page
+
+
+def _show(stream: str, pages: Iterator[PreviewPage], shown: "_Json | _Text", most: int | None) -> int:
+    """Show pages until there are `most` records, until nobody wants the next one, or to the end; 1: it has failed."""
+    records: list[Record] = []
+    for page in pages:
+        records += map(dict, page.records)
+        shown.page(stream, page)
+        if page.error is not None:
+            shown.end(stream, records[:most], complete=False)
+            return 1
+        if (most is not None and len(records) >= most) or not shown.goes_on():
+            shown.end(stream, records[:most], complete=False)
+            return 0
+    shown.end(stream, records, complete=True)
+    return 0
+
+
+class _Json:
+    """One JSON document at the end."""
+
+    def __init__(self, secrets: Secrets, body: int) -> None:
+        self._secrets, self._body = secrets, body
+        self._pages: list[Mapping[str, JsonValue]] = []
+
+    def page(self, _: str, page: PreviewPage) -> None:
+        note = page.note
+        self._pages.append(
+            {
+                "slice": self._secrets.mask(page.slice),
+                "planning": [exchange_json(each, self._secrets, self._body) for each in page.planning],
+                "requests": [exchange_json(each, self._secrets, self._body) for each in page.exchanges],
+                "path": None if note is None or note.path is None else list(note.path),
+                "extracted": None if note is None else note.extracted,
+                "selected": None if note is None else note.selected,
+                "records": len(page.records),
+                "next": _masked(page.next if note is None else note.following, self._secrets),
+                "why": "" if note is None else self._secrets.mask(note.why),
+                "warning": self._secrets.mask(page.warning),
+                "error": None if page.error is None else self._secrets.mask(error_text(page.error)),
+            }
+        )
+
+    def goes_on(self) -> bool:
+        return True
+
+    def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
+        answer = {
+            "format": "spark-cdk-preview/1",
+            "stream": stream,
+            "complete": complete,
+            "pages": self._pages,
+            "records": [_masked(record, self._secrets) for record in records],
+        }
+        click.echo(to_json(answer, str, indent=True).decode())
+
+
+class _Text:
+    """Pages as they come, and the records as a table: at the end, or with each page. most: records of a table."""
+
+    def __init__(self, secrets: Secrets, body: int, most: int, *, step: bool) -> None:
+        self._secrets, self._body, self._most, self._step = secrets, body, most, step
+        self._number = 0
+
+    def page(self, stream: str, page: PreviewPage) -> None:
+        mask = self._secrets.mask
+        self._number += 1
+        click.secho(mask(f"{stream} {page.slice}, page {self._number}".replace(" whole stream", "")), bold=True)
+        for title, exchanges in (("to find the slice:", page.planning), ("for the page:", page.exchanges)):
+            if page.planning and exchanges:
+                click.echo(f"  {title}")
+            for exchange in exchanges:
+                for line in _lines(exchange_json(exchange, self._secrets, self._body)):
+                    click.echo(f"  {line}")
+        if page.error is not None:
+            click.secho(f"  error: {mask(error_text(page.error))}", fg="red")
+            return
+        click.echo(f"  {mask(_counts(page))}")
+        for line in _following(page):
+            click.echo(f"  {mask(line)}")
+        if self._step:
+            print_records([dict(record) for record in page.records[: self._most]], mask)
+
+    def goes_on(self) -> bool:
+        return not self._step or click.confirm("the next page?", default=True)
+
+    def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
+        if not self._step:
+            print_records(records, self._secrets.mask)
+        count = f"{len(records):,} {'record' if len(records) == 1 else 'records'}"
+        click.echo(f"{stream}: {count}, {'the whole stream' if complete else 'there may be more'}; nothing was written")
+
+
+def _lines(exchange: Mapping[str, JsonValue]) -> Iterator[str]:
+    request, response = exchange["request"], exchange.get("response")
+    assert isinstance(request, Mapping)
+    yield f"{request['method']} {request['url']}"
+    yield from _message(request)
+    if "redirected_to" in exchange:
+        yield f"redirected to {exchange['redirected_to']}"
+    if not isinstance(response, Mapping):
+        yield f"failed after {exchange['seconds']} s: {exchange['error']}"
+        return
+    size = "read as it arrives" if response["bytes"] is None else f"{response['bytes']:,} bytes"
+    yield f"{response['status']} in {exchange['seconds']} s, {size}"
+    yield from _message(response)
+
+
+def _message(message: Mapping[str, JsonValue]) -> Iterator[str]:
+    headers = message["headers"]
+    assert isinstance(headers, Mapping)
+    for name, value in headers.items():
+        yield f"    {name}: {value}"
+    if body := message["body"]:
+        yield f"    {' '.join(str(body).split())}"
+
+
+def _counts(page: PreviewPage) -> str:
+    """What was extracted, and what filters and the slice's window have left of it."""
+    note, count = page.note, len(page.records)
+    if note is None:
+        return f"{count:,} records"
+    where = "" if note.path is None else f" at {' > '.join(note.path) or 'the top of the body'}"
+    filtered = "" if note.selected == note.extracted else f", {note.selected:,} after filters"
+    owned = "" if count == note.selected else f", {count:,} of the slice"
+    return f"{note.extracted:,} records{where}{filtered}{owned}"
+
+
+def _following(page: PreviewPage) -> Iterator[str]:
+    if page.warning:
+        yield f"warning: {page.warning}"
+    match page.note:
+        case PageNote(following=None, why=why):
+            yield f"no next page: {why}" if why else "no next page"
+        case PageNote(following=following, why=why):
+            yield f"next page: {to_json(following, str).decode()}{f', for {why}' if why else ''}"
+        case None if page.next is not None:
+            yield f"an interrupted read goes on at {to_json(page.next, str).decode()}"
+        case None:
+            pass
+
+
+def _masked(value: object, secrets: Secrets) -> JsonValue:
+    """A JSON value in the strings of which no secret is."""
+    match value:
+        case str():
+            return secrets.mask(value)
+        case Mapping():
+            return {secrets.mask(str(name)): _masked(inner, secrets) for name, inner in value.items()}
+        case list() | tuple():
+            return [_masked(inner, secrets) for inner in value]
+        case bool() | int() | float() | None:
+            return value
+        case _:
+            return secrets.mask(str(value))

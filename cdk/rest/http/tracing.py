@@ -1,0 +1,93 @@
+"""Trace: requests, what came of each, and what was made of the responses, for an author who looks on.
+
+Whoever looks on reads in a block of `tracing`; in all other reads nothing is noted, and nothing retained.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import NamedTuple
+
+from cdk.base.errors import CdkError
+from cdk.base.values import JsonValue
+from cdk.rest.http.messages import Request, Response
+
+
+class Exchange(NamedTuple):
+    """A request as it was sent, credentials included, and its response, or the error in place of one."""
+
+    request: Request
+    outcome: Response | CdkError
+    seconds: float
+
+
+class PageNote(NamedTuple):
+    """What was made of a response.
+
+    path: where its records lie; None where that is not known. extracted: how many it held. selected: those that
+    filters have left of them. following: the token of the next page; None at the end. why: what tells so, in words.
+    """
+
+    path: Sequence[str] | None
+    extracted: int
+    selected: int
+    following: JsonValue
+    why: str
+
+
+@dataclass
+class Trace:
+    """What was noted since it was last drained, in order. Threads may add to it at once."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    page: PageNote | None = None
+    why: str = ""
+
+    def drain(self) -> "Trace":
+        """What was noted; from now on it is noted anew."""
+        taken = Trace(self.exchanges, self.page, self.why)
+        self.exchanges, self.page, self.why = [], None, ""
+        return taken
+
+
+_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def tracing() -> Iterator[Trace]:
+    """Note what is read in this block, and in threads that the executors start in it."""
+    before, trace = _current.get(), Trace()
+    _current.set(trace)
+    try:
+        yield trace
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        _current.set(before)
+
+
+def traced(send: Callable[[Request], Response], request: Request) -> Response:
+    """The response that `send` gives. Raises what it raises."""
+    if (trace := _current.get()) is None:
+        return send(request)
+    started = perf_counter()
+    try:
+        response = send(request)
+    except CdkError as error:
+        trace.exchanges.append(Exchange(request, error, perf_counter() - started))
+        raise
+    trace.exchanges.append(Exchange(request, response, perf_counter() - started))
+    return response
+
+
+def explain_next(text: str, *values: object) -> None:
+    """Say what tells that there is a next page, or none, as `text % values`; called by who looks for it."""
+    if (trace := _current.get()) is not None:
+        trace.why = text % values if values else text
+
+
+def note_page(path: Sequence[str] | None, extracted: int, selected: int, following: JsonValue) -> None:
+    """Note what was made of a response, once the next page was looked for; see `PageNote`."""
+    if (trace := _current.get()) is not None:
+        trace.page = PageNote(path, extracted, selected, following, trace.why)
