@@ -36,7 +36,7 @@ def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tm
             os.killpg(first.pid, signal.SIGSTOP)
             for name in ("kill.lock", "kill.sync"):
                 (tmp_path / "tables" / "_cdk" / name).unlink()
-            trial.sync("--stream", "orders", "--stream", "visits")
+            trial.sync_here("orders", "visits")
             taken_over = {stream: trial.rows(stream) for stream in ("orders", "visits")}
             os.killpg(first.pid, signal.SIGCONT)
             code = first.wait()

@@ -290,11 +290,11 @@ from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.spark.cluster.session import open_session
 
 session = open_session("classes", SparkOptions(master="local[1,4]"), Path("spark.log"))
-rows = session.range(10).selectExpr("sum(id)").collect()
+rows = session.sql("SELECT 45").collect()  # the fewest classes that a query takes: all of them are archived
 java = Path("/proc", str(SparkContext._gateway.proc.pid))
 command = (java / "cmdline").read_text().split("\\0")
 mapped = [line.split(None, 5)[-1] for line in (java / "maps").read_text().splitlines()]
-print(json.dumps({"sum": rows[0][0], "command": command, "mapped": mapped}))
+print(json.dumps({"answer": rows[0][0], "command": command, "mapped": mapped}))
 session.stop()
 """
 
@@ -325,7 +325,7 @@ def test_java_writes_the_archive_after_a_sync_and_maps_it_in_the_next(cache: Pat
     waited(written, lambda: f"found only {names(cache / 'spark-cdk')}", patience=120)
     second = sync()
 
-    assert first["sum"] == second["sum"] == 45
+    assert first["answer"] == second["answer"] == 45
     assert str(archive) not in first["mapped"]
     assert str(archive) in second["mapped"]
     assert f"-XX:SharedArchiveFile={archive}" in second["command"]

