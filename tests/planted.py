@@ -201,10 +201,17 @@ BUGS = [
         "tests/sync/tasks/test_tasks_at_once.py",
     ),
     Bug(
-        "a limited stream is in one task at a time",
+        "a stream's limit holds over all tasks",
         "sync/loop/bundles",
-        "self._tasks_of(BundleKind.LIMITED) > 0}",
-        "False}",
+        "return max(1, limit) - sum(",
+        "return max(1, limit) - 0 * sum(",
+        "tests/sync/tasks/test_tasks_at_once.py",
+    ),
+    Bug(
+        "streams with limits take turns with the others",
+        "sync/loop/bundles",
+        "(self._tasks_of(queue), queue.dealt)",
+        "self._tasks_of(queue)",
         "tests/sync/tasks/test_tasks_at_once.py",
     ),
     Bug(
@@ -355,7 +362,7 @@ BUGS = [
     Bug(
         "a commit that waited for a wave comes before the next wave",
         "sync/loop/task_loop",
-        "(self._overdue and not self._bundles.in_wave)",
+        "not all(map(self._bundles.in_wave, self._overdue))",
         "False",
         "tests/sync/loop/test_task_loop.py",
     ),
@@ -373,7 +380,7 @@ BUGS = [
         "if False:",
         "tests/sync/loop/test_task_loop.py",
     ),
-    Bug("half a wave is not committed", "sync/loop/task_loop", "run.in_read_order and self._bundles.in_wave", "False"),
+    Bug("half a wave is not committed", "sync/loop/task_loop", "half = self._bundles.in_wave(n)", "half = False"),
     Bug(
         "a sync that is interrupted begins no task",
         "sync/loop/task_loop",

@@ -1,7 +1,8 @@
 """Bundles: which slices the next task reads.
 
 Slices that can stop at any page share tasks with each other, and those that cannot with their like: who can stop does
-not wait for who cannot. Where the order of the read decides which row is newer, slices go in waves. A bundle is as
+not wait for who cannot. Where the order of the read decides which row is newer, slices go in waves. A stream that says
+how many of its slices may be read at once has bundles of its own, whose threads together are never more. A bundle is as
 large as a task reads in a few seconds: it starts small, and follows what tasks get through.
 
 A slice whose task died is a suspect: it is read in a task of its own, beside others; when that dies, too, alone, with
@@ -11,7 +12,7 @@ nothing else running. Who dies alone did it.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
@@ -61,9 +62,7 @@ class BundleKind(IntEnum):
     TO_END = 1
     """Those that are read to their end."""
     IN_ORDER = 2
-    """Those that are committed in the order of the read: a wave of them is dealt to all tasks, and then the next."""
-    LIMITED = 3
-    """Those of streams that say how many may be read at once: they are in one task at a time."""
+    """Those that are committed in the order of the read: a wave of them is dealt to tasks, and then the next."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,8 @@ class Bundle:
     slices: Sequence[PlannedSlice]
     threads: int
     begin: int = 1
-    kind: BundleKind = BundleKind.STOPPING
+    queue: "_Queue | None" = None
+    """Where they waited; None for a suspect."""
     suspicion: Suspicion = Suspicion.NONE
 
 
@@ -117,13 +117,20 @@ class Suspects:
         self._known.pop(id(slice), None)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Queue:
-    """The slices of a kind that wait for a task."""
+    """The slices that wait for a task: those of one kind, or of one stream that has a limit."""
 
+    kind: BundleKind
     size: int
     """How many a bundle has at most."""
+    stream: int | None = None
+    """The stream whose limit holds; None: those that have none."""
     waiting: deque[PlannedSlice] = field(default_factory=deque)
+    wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
+    """What is left to deal of those that are committed together."""
+    dealt: int = 0
+    """When it was last dealt from, as bundles are counted."""
 
 
 class Bundles:
@@ -136,12 +143,10 @@ class Bundles:
         self._runs, self._tasks, self._clock = runs, tasks, clock
         self.concurrency = TasksAtOnce(concurrency)
         self._each = max(1, concurrency // tasks)
-        self._queues = {BundleKind.STOPPING: _Queue(self._each * _FIRST), BundleKind.TO_END: _Queue(self._each)}
-        self._queues |= {kind: _Queue(self._each * _FIRST) for kind in (BundleKind.IN_ORDER, BundleKind.LIMITED)}
-        self._wave = deque[Sequence[PlannedSlice]]()
+        self._queues: dict[tuple[BundleKind, int | None], _Queue] = {}
         self._suspected = deque[PlannedSlice]()
         self._running: list[Bundle] = []
-        self._numbers = count()
+        self._numbers, self._deals = count(), count(1)
         self.suspects = Suspects()
         self.all_planned = False
         """Whether planning brings no slice before a task ends, or a commit was made."""
@@ -165,8 +170,9 @@ class Bundles:
 
     @property
     def _waiting(self) -> int:
-        waiting = len(self._suspected) + sum(len(slices) for slices in self._wave)
-        return waiting + sum(len(queue.waiting) for queue in self._queues.values())
+        """How many slices wait that may be read now."""
+        waiting = ((queue, len(queue.waiting) + sum(map(len, queue.wave))) for queue in self._queues.values())
+        return len(self._suspected) + sum(min(slices, self._room(queue.stream)) for queue, slices in waiting)
 
     def grow(self, tasks: int) -> None:
         """Let more tasks run at once, where several do."""
@@ -193,9 +199,9 @@ class Bundles:
 
     def _wants(self, n: int) -> bool:
         queue = self._queue(n)
-        if self.in_wave and queue is self._queues[BundleKind.IN_ORDER]:
-            return False
-        return len(queue.waiting) < min(_MOST, queue.size * max(1, self.idle) + self.concurrency.limit)
+        return not self.in_wave(n) and len(queue.waiting) < min(
+            _MOST, queue.size * max(1, self.idle) + self.concurrency.limit
+        )
 
     def _plan_one(self, n: int) -> bool:
         run = self._runs[n]
@@ -210,13 +216,21 @@ class Bundles:
         return True
 
     def _queue(self, n: int) -> _Queue:
-        run = self._runs[n]
-        limited = run.stream.max_concurrency is not None
-        if run.in_read_order and self._tasks > 1:
-            return self._queues[BundleKind.IN_ORDER]
-        if limited or self._tasks == 1:
-            return self._queues[BundleKind.LIMITED if limited else BundleKind.STOPPING]
-        return self._queues[BundleKind.STOPPING if run.stops_at_pages else BundleKind.TO_END]
+        """Where the slices of a stream wait."""
+        run, kind = self._runs[n], BundleKind.STOPPING
+        if self._tasks > 1 and (run.in_read_order or not run.stops_at_pages):
+            kind = BundleKind.IN_ORDER if run.in_read_order else BundleKind.TO_END
+        key = (kind, None if run.stream.max_concurrency is None else n)
+        if key not in self._queues:
+            self._queues[key] = _Queue(kind, self._each * (1 if kind is BundleKind.TO_END else _FIRST), key[1])
+        return self._queues[key]
+
+    def _room(self, n: int | None) -> int:
+        """How many slices of a stream may be read beside those that are, as it says; None: one that says nothing."""
+        limit = None if n is None else self._runs[n].stream.max_concurrency
+        if limit is None:
+            return _MOST
+        return max(1, limit) - sum(bundle.threads for bundle in self._running if bundle.slices[0].target == n)
 
     def plans_more_for(self, bundle: Bundle) -> bool:
         """Whether a task is to be short: planning brings more slices soon, or more tasks may soon run."""
@@ -229,7 +243,9 @@ class Bundles:
         if not self.idle or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
             return None
         self._drop_obsolete()
-        bundle = self._next_suspect() if self._suspected else self._next_bundle()
+        suspects = (planned for planned in self._suspected if self._room(planned.target) > 0)
+        suspect = next(suspects, None)
+        bundle = self._next_bundle() if suspect is None else self._of_suspect(suspect)
         if bundle is not None:
             self._running.append(bundle)
         return bundle
@@ -237,72 +253,69 @@ class Bundles:
     def put_back(self, bundle: Bundle) -> None:
         """Have the slices of a bundle that cannot begin now come first."""
         self._running.remove(bundle)
-        if bundle.suspicion:
+        if bundle.queue is None:
             self._suspected.extendleft(reversed(bundle.slices))
-        elif bundle.kind is BundleKind.IN_ORDER:
-            self._wave.appendleft(bundle.slices)
+        elif bundle.queue.kind is BundleKind.IN_ORDER:
+            bundle.queue.wave.appendleft(bundle.slices)
         else:
-            self._queues[bundle.kind].waiting.extendleft(reversed(bundle.slices))
+            bundle.queue.waiting.extendleft(reversed(bundle.slices))
 
-    def _next_suspect(self) -> Bundle | None:
+    def _of_suspect(self, planned: PlannedSlice) -> Bundle | None:
         """A suspect's own bundle; None: others have to end first."""
-        suspicion = self.suspects.suspicion(self._suspected[0].slice)
+        suspicion = self.suspects.suspicion(planned.slice)
         if suspicion is Suspicion.ALONE and self._running:
             return None
-        return Bundle([self._suspected.popleft()], 1, suspicion=suspicion)
+        self._suspected.remove(planned)
+        return Bundle([planned], 1, suspicion=suspicion)
 
     def _next_bundle(self) -> Bundle | None:
-        if self._wave:
-            slices = self._wave.popleft()
-            return self._bundle(slices, BundleKind.IN_ORDER)
-        closed = {BundleKind.IN_ORDER: self.in_wave, BundleKind.LIMITED: self._tasks_of(BundleKind.LIMITED) > 0}
-        kinds = [kind for kind in BundleKind if self._queues[kind].waiting and not closed.get(kind)]
-        if not kinds or (kinds == [BundleKind.TO_END] and self._leaves_a_task()):
+        ready = [queue for queue in self._queues.values() if self._is_ready(queue)]
+        if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
-        kind = min(kinds, key=self._tasks_of)
-        queue = self._queues[kind]
-        if kind is BundleKind.IN_ORDER:
-            self._deal_wave(queue)
-            return self._next_bundle()
+        queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.dealt))
+        queue.dealt, tasks = next(self._deals), min(self.idle, self._room(queue.stream))
+        if queue.kind is BundleKind.IN_ORDER:
+            if not queue.wave:
+                self._deal_wave(queue, tasks)
+            return self._bundle(queue.wave.popleft(), queue)
         # What there is is shared by all who are idle.
-        shared = len(kinds) == 1 and kind is not BundleKind.LIMITED
-        size = min(queue.size, math.ceil(len(queue.waiting) / (self.idle if shared else 1)))
-        return self._bundle([queue.waiting.popleft() for _ in range(size)], kind)
+        size = min(queue.size, math.ceil(len(queue.waiting) / (tasks if len(ready) == 1 else 1)))
+        return self._bundle([queue.waiting.popleft() for _ in range(size)], queue)
 
-    def _deal_wave(self, queue: _Queue) -> None:
-        """Deal slices to all idle tasks in turn: each has early ones and late ones."""
-        idle = 1 if self._limit(queue.waiting) is not None else self.idle
+    def _is_ready(self, queue: _Queue) -> bool:
+        """Whether a task may read from it now."""
+        begins = bool(queue.waiting) and not (queue.kind is BundleKind.IN_ORDER and self._tasks_of(queue))
+        return (begins or bool(queue.wave)) and self._room(queue.stream) > 0
+
+    def _deal_wave(self, queue: _Queue, tasks: int) -> None:
+        """Deal slices to so many tasks in turn: each has early ones and late ones."""
         waiting = list(queue.waiting)
-        wave, rest = waiting[: queue.size * idle], waiting[queue.size * idle :]
-        self._wave.extend(wave[n::idle] for n in range(min(idle, len(wave))))
+        wave, rest = waiting[: queue.size * tasks], waiting[queue.size * tasks :]
+        queue.wave.extend(wave[n::tasks] for n in range(min(tasks, len(wave))))
         # Those that this wave does not get to come before them.
         queue.waiting.clear()
         for planned in rest:
             self._runs[planned.target].untouched(planned.slice)
 
-    @property
-    def in_wave(self) -> bool:
-        """Whether slices are being read that are committed together."""
-        return bool(self._wave) or self._tasks_of(BundleKind.IN_ORDER) > 0
+    def in_wave(self, n: int) -> bool:
+        """Whether slices are being read that are committed together with those of a stream."""
+        queue = self._queue(n)
+        return queue.kind is BundleKind.IN_ORDER and (bool(queue.wave) or self._tasks_of(queue) > 0)
 
     def _leaves_a_task(self) -> bool:
         """Whether the last idle task is left to slices that can stop, which may come."""
         can_stop = any(run.active and run.stops_at_pages for run in self._runs)
-        return can_stop and self._tasks_of(BundleKind.TO_END) >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
+        to_end = sum(bundle.queue is not None and bundle.queue.kind is BundleKind.TO_END for bundle in self._running)
+        return can_stop and to_end >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
 
-    def _tasks_of(self, kind: BundleKind) -> int:
-        return sum(bundle.kind is kind for bundle in self._running)
+    def _tasks_of(self, queue: _Queue) -> int:
+        return sum(bundle.queue is queue for bundle in self._running)
 
-    def _bundle(self, slices: Sequence[PlannedSlice], kind: BundleKind) -> Bundle:
+    def _bundle(self, slices: Sequence[PlannedSlice], queue: _Queue) -> Bundle:
         """A task of these slices; it reads its part of those at once that are left to the idle ones."""
         unused = self.concurrency.limit - sum(bundle.threads for bundle in self._running)
-        threads = min(len(slices), math.ceil(unused / self.idle), self._limit(slices) or len(slices))
-        return Bundle(slices, threads, min(threads, self.concurrency.learned.level), kind)
-
-    def _limit(self, slices: Iterable[PlannedSlice]) -> int | None:
-        """How many of some slices may be read at once, as their streams say it; None: as many as there are."""
-        limits = (self._runs[n].stream.max_concurrency for n in {planned.target for planned in slices})
-        return min((limit for limit in limits if limit is not None), default=None)
+        threads = min(len(slices), math.ceil(unused / self.idle), self._room(queue.stream))
+        return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 
     def ended(self, bundle: Bundle, started: int, seconds: float, read: SlicesAtOnce | None = None) -> None:
         """Learn from a task that has ended how large the next bundles are to be, and how many slices read at once.
@@ -312,8 +325,8 @@ class Bundles:
         self._running.remove(bundle)
         if read is not None:
             self.concurrency.ended(bundle.begin, read, sum(other.begin for other in self._running))
-        queue = self._queues[bundle.kind]
-        if bundle.suspicion:
+        queue = bundle.queue
+        if queue is None:
             return
         if started < len(bundle.slices):
             queue.size = max(self._each, 2 * started)

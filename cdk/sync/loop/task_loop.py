@@ -115,8 +115,8 @@ class TaskLoop:
         self._uncommitted: dict[int, list[DataFile]] = {}
         """What tasks have brought of a stream since its last commit."""
         self._due = self._began = 0.0
-        self._overdue = False
-        """Whether a wave was being read when its commit was due, which then comes before the next wave."""
+        self._overdue: list[int] = []
+        """Streams of which a wave was being read when its commit was due, which then comes before the next wave."""
 
     def read_all(self) -> None:
         """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
@@ -164,7 +164,7 @@ class TaskLoop:
             return
         for ended in self._pool.ended(0 if planning else self._until_due()):
             self._end(ended)
-        if self._uncommitted and (self._clock() >= self._due or (self._overdue and not self._bundles.in_wave)):
+        if self._uncommitted and (self._clock() >= self._due or not all(map(self._bundles.in_wave, self._overdue))):
             self._commit()
 
     def _join(self) -> None:
@@ -316,11 +316,12 @@ class TaskLoop:
         return fits[1]
 
     def _commit(self) -> None:
-        began, self._overdue = self._clock(), False
+        began, self._overdue = self._clock(), []
         for n, run in enumerate(self._runs):
             # Half a wave would be committed before what comes before it in the read.
-            half = run.in_read_order and self._bundles.in_wave and bool(self._running)
-            self._overdue = self._overdue or (half and n in self._uncommitted)
+            half = self._bundles.in_wave(n) and bool(self._running)
+            if half and n in self._uncommitted:
+                self._overdue.append(n)
             if (n in self._uncommitted and not half) or run.idle:
                 with self._budgets.planning():
                     self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))

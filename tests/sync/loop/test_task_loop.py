@@ -29,7 +29,6 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Budget, Request
 from cdk.state.window import Window
-from cdk.sync.loop.bundles import BundleKind
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop, job_name
 from cdk.sync.reports.stream_report import Status
@@ -218,7 +217,7 @@ def test_what_tasks_have_brought_is_committed_when_their_workers_are_lost(tmp_pa
 
     clock = Clock()
     sync = LostSoon(tmp_path, Pages(clock, 40), clock, interval=1000)
-    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    sync.loop._bundles._queue(0).size = 2
     with pytest.raises(TransientError, match="Spark is gone"):
         sync.read_all()
 
@@ -232,7 +231,7 @@ def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
     clock = Clock()
     # Of the tasks that run, the second ends; the first one only when it is alone.
     sync = Watched(tmp_path, Pages(clock, 12), clock, interval=1, pool=SimulatedTasks(clock, Always(1)))
-    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    sync.loop._bundles._queue(0).size = 2
     sync.read_all()
 
     assert sync.run.report.commits > 1
@@ -319,7 +318,7 @@ class Uneven(Ordered):
 def test_a_wave_whose_commit_was_due_in_its_middle_is_committed_before_the_next(tmp_path: Path) -> None:
     clock = Clock()
     sync = Watched(tmp_path, Versions(clock, 40), clock, interval=60, pool=Uneven(clock), mode="append_dedup")
-    sync.loop._bundles._queues[BundleKind.IN_ORDER].size = 2
+    sync.loop._bundles._queue(0).size = 2
     waves = len(sync.read_all()) // 2
 
     assert waves == 10
@@ -335,7 +334,7 @@ def test_what_is_read_beside_a_commit_makes_the_next_one_come_earlier(tmp_path: 
             super().commit(files, spread)
 
     sync = Watched(tmp_path, Pages(clock, 40), clock, interval=100, pool=Ordered(clock), run=SlowToCommit)
-    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    sync.loop._bundles._queue(0).size = 2
     seconds = [seconds for seconds, _ in sync.read_all()]
 
     # Of the 80 seconds between two commits a task reads a quarter beside the first of them.
@@ -367,7 +366,7 @@ def joining(
     sync = Watched(folder, stream, clock, interval=interval)
     cluster = SimulatedCluster(sync._spread, 4, joins)
     sync.loop._workers = replace(sync.loop._workers, cluster=cluster)
-    sync.loop._bundles._queues[BundleKind.STOPPING].size = 2
+    sync.loop._bundles._queue(0).size = 2
     return sync, cluster
 
 
@@ -604,12 +603,20 @@ class Made(PagedStream):
     """Partitions of some pages each, of two records; from a page on, with one field more, of a type by partition."""
 
     def __init__(
-        self, name: str, pages: Sequence[int], *, stops: bool, late: int, values: Sequence[Json], limited: bool = False
+        self,
+        name: str,
+        pages: Sequence[int],
+        *,
+        stops: bool,
+        late: int,
+        values: Sequence[Json],
+        limited: bool = False,
+        most: int | None = None,
     ) -> None:
         super().__init__()
         self._clock = Clock()
         self._budget = Budget(2, timedelta(seconds=7), clock=self._now, sleep=self._sleep) if limited else None
-        self.name, self.supports_checkpointing = name, stops
+        self.name, self.supports_checkpointing, self.max_concurrency = name, stops, most
         self._pages, self._late, self._values = pages, late, values
         self.step: Callable[[], None] = lambda: None
         self.sent = 0
@@ -703,6 +710,7 @@ MADE = st.builds(
     late=st.integers(0, 4),
     values=st.lists(st.sampled_from([1, 0.5, "text", None, {"a": 1}]), min_size=1, max_size=3),
     limited=st.booleans(),
+    most=st.sampled_from([None, None, 1, 2]),
 )
 
 
@@ -744,6 +752,12 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         concurrency=concurrency,
     )
 
+    def watch(loop: TaskLoop) -> None:
+        for n, stream in enumerate(streams):
+            bundles = [task.bundle for task in loop._running.values() if n in task.targets]
+            most = stream.max_concurrency
+            assert most is None or sum(bundle.threads for bundle in bundles) <= most
+
     def sync(life: int, end: str = "killed") -> list[StreamSync]:
         tables = OpenTables("test")
         plans = [StreamPlan(one, LocalFolder(folder / one.name), "full_refresh", mode) for one in streams]
@@ -755,7 +769,7 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         cluster = SimulatedCluster(pool.spread, tasks + more, joins)
         workers = Workers(pool.spread, tasks, pool=lambda: pool, cluster=cluster)
         with RunScope(shared={Interruption: pool.interruption}).working(), leasing(requests):
-            loop = TaskLoop(pipeline, runs, workers, lambda _: None, clock)
+            loop = TaskLoop(pipeline, runs, workers, lambda _: watch(loop), clock)
             loop.read_all()
         assert cluster.left != bool(loop.readers.version)
         assert pool.most <= min(concurrency, tasks + more)

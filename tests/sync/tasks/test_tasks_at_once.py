@@ -14,7 +14,7 @@ from cdk.lake.admin.locate import OpenTables
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.folder import LocalFolder
 from cdk.state.position import Done
-from cdk.sync.loop.bundles import Bundle, BundleKind, Bundles
+from cdk.sync.loop.bundles import Bundle, Bundles
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import SliceResult, SlicesAtOnce
@@ -91,17 +91,81 @@ class Parts(PagedStream):
         return run
 
 
-def test_a_limited_stream_is_in_one_task_however_many_of_its_slices_wait(tmp_path: Path) -> None:
-    stream = Parts(1_000, 2, stops=True, mode="append")
-    bundles = Bundles([stream.sync(tmp_path, OpenTables("test"))], 4, 8, lambda: 0.0)
-    bundles.plan(1)
-    bundle = bundles.next()
+def syncs(folder: Path, streams: list[Parts]) -> list[StreamSync]:
+    tables = OpenTables("test")
+    return [stream.sync(folder / f"s{n}", tables) for n, stream in enumerate(streams)]
 
-    assert bundle is not None
-    assert (bundle.kind, bundle.threads, len(bundle.slices)) == (BundleKind.LIMITED, 2, 128)
-    assert bundles.next() is None
-    bundles.ended(bundle, 128, 1.0)
-    assert bundles.next() is not None
+
+def bundles_of(folder: Path, streams: list[Parts], tasks: int, concurrency: int) -> Bundles:
+    return Bundles(syncs(folder, streams), tasks, concurrency, lambda: 0.0)
+
+
+def dealt(bundles: Bundles) -> list[Bundle]:
+    return list(iter(bundles.next, None))
+
+
+def what(bundle: Bundle) -> tuple[int, int]:
+    return bundle.slices[0].target, bundle.threads
+
+
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_streams_with_limits_are_read_beside_each_other_each_within_its_own(
+    tmp_path: Path, mode: WriteModeName, *, stops: bool
+) -> None:
+    streams = [Parts(1_000, most, stops=stops, mode=mode) for most in (1, 3)]
+    bundles = bundles_of(tmp_path, streams, 4, 40)
+    for _ in range(4):
+        bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+    bundles.plan(1)
+    first = dealt(bundles)
+
+    assert [what(bundle) for bundle in first] == [(0, 1), (1, 3)]
+    assert not bundles.divisible
+    bundles.ended(first[0], len(first[0].slices), 1.0)
+    bundles.plan(1)
+    assert bundles.divisible
+    assert [what(bundle) for bundle in dealt(bundles)] == [(0, 1)]
+
+
+def test_the_limit_of_a_stream_holds_over_its_tasks(tmp_path: Path) -> None:
+    bundles = bundles_of(tmp_path, [Parts(1_000, 3, stops=True, mode="append")], 4, 4)
+    bundles.plan(1)
+
+    assert [bundle.threads for bundle in dealt(bundles)] == [2, 1]
+
+
+def test_streams_take_turns_where_there_are_fewer_tasks(tmp_path: Path) -> None:
+    streams = [Parts(1_000, most, stops=True, mode="append") for most in (1, 1, None, 1)]
+    bundles, turns = bundles_of(tmp_path, streams, 2, 8), list[int]()
+    bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), complaints=1), 0)
+    for _ in range(8):
+        bundles.plan(1)
+        (bundle,) = dealt(bundles)
+        turns.append(bundle.slices[0].target)
+        bundles.ended(bundle, len(bundle.slices), 1.0)
+
+    assert turns == [0, 1, 2, 3] * 2
+
+
+def test_suspects_are_read_within_the_limit_of_their_stream_and_keep_no_other_waiting(tmp_path: Path) -> None:
+    streams = [Parts(10, 2, stops=False, mode="append"), Parts(5, None, stops=False, mode="append")]
+    runs = syncs(tmp_path, streams)
+    bundles = Bundles(runs, 6, 24, lambda: 0.0)
+    for _ in range(6):
+        bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+    bundles.plan(1)
+    first = dealt(bundles)
+    bundles.suspects.accuse(first[0])
+    for bundle in first:
+        bundles.ended(bundle, 0, 1.0)
+        for planned in bundle.slices:
+            runs[planned.target].untouched(planned.slice)
+    bundles.plan(1)
+    again = dealt(bundles)
+
+    assert [what(bundle) for bundle in again if bundle.suspicion] == [(0, 1), (0, 1)]
+    assert {bundle.slices[0].target for bundle in again if not bundle.suspicion} == {1}
 
 
 PARTS = st.builds(
@@ -127,8 +191,7 @@ def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
     ends: list[tuple[int, int, bool, int]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder, tables = tmp_path_factory.mktemp("lake"), OpenTables("test")
-    runs = [stream.sync(folder / f"s{n}", tables) for n, stream in enumerate(made)]
+    runs = syncs(tmp_path_factory.mktemp("lake"), made)
     bundles = Bundles(runs, min(tasks, concurrency), concurrency, lambda: 0.0)
     running, read, chances = list[Bundle](), list[tuple[int, Slice]](), iter(ends)
     while True:
@@ -162,4 +225,3 @@ def check(running: list[Bundle], runs: list[StreamSync], tasks: int, concurrency
             if (limit := runs[target].stream.max_concurrency) is not None:
                 limited[target] = limited.get(target, 0) + bundle.threads
                 assert limited[target] <= limit
-    assert sum(bundle.kind is BundleKind.LIMITED for bundle in running) <= 1
