@@ -210,7 +210,7 @@ BUGS = [
     Bug(
         "streams with limits take turns with the others",
         "sync/loop/bundles",
-        "(self._tasks_of(queue), queue.dealt)",
+        "(self._tasks_of(queue), queue.turn)",
         "self._tasks_of(queue)",
         "tests/sync/tasks/test_tasks_at_once.py",
     ),
@@ -1510,8 +1510,8 @@ BUGS = [
     Bug(
         "a state leans on one that a commit has named",
         "lake/delta/state_blobs",
-        "known = [stack for n in saved.history if",
-        "known = [stack for n in self._stacks if",
+        "before = [self._stacks[n] for n in saved.history if n in self._stacks]",
+        "before = [*self._stacks.values()]",
     ),
     Bug(
         "frames of Spark have the tokens of the plan",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import accumulate
 from typing import ClassVar, TypeAlias
 
 from cdk.base.values import FieldValue, JsonValue, Record, canonical
@@ -19,12 +20,14 @@ class Edge:
     counts: how many equal records there were of a digest, where there was more than one.
     held: the digests, and how many of each, that a window left out because an older one may be giving them.
 
-    At most `MAX_KEYS` are kept, so that a bulk import under one value does not blow up the state: those with a cursor
-    value first, for they make room again when the cursor moves on. The records beyond are read again by the next run.
-    A window holds back `MAX_HELD`, for many windows are open at once; the records beyond come with each.
+    At most `MAX_BYTES` of them are kept, so that a bulk import under one value does not blow up the state: those with a
+    cursor value first, for they make room again when the cursor moves on. The records beyond are read again by the next
+    run. A window holds back `MAX_HELD`, for many windows are open at once; the records beyond come with each.
     """
 
-    MAX_KEYS: ClassVar[int] = 10_000
+    MAX_BYTES: ClassVar[int] = 2**19
+    KEY_BYTES: ClassVar[int] = 24
+    """What a digest takes of them, beside the cursor value."""
     MAX_HELD: ClassVar[int] = 1_000
 
     value: FieldValue
@@ -33,9 +36,14 @@ class Edge:
     held: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.keys) > self.MAX_KEYS:
+        # Most records at the edge have the same few values.
+        sizes = {
+            value: self.KEY_BYTES + (value is not None and len(str(value).encode())) for value in self.keys.values()
+        }
+        if self.keys and len(self.keys) * max(sizes.values()) > self.MAX_BYTES:
             dated_first = sorted(self.keys.items(), key=lambda item: item[1] is None)
-            keys = dict(dated_first[: self.MAX_KEYS])
+            ends = accumulate(sizes[value] for _, value in dated_first)
+            keys = dict(item for item, end in zip(dated_first, ends, strict=True) if end <= self.MAX_BYTES)
             object.__setattr__(self, "keys", keys)
             object.__setattr__(self, "counts", {key: count for key, count in self.counts.items() if key in keys})
 

@@ -4,7 +4,7 @@ A million positions as objects are a gigabyte, their texts a fifth of it; and wh
 that a checkpoint costs what moved since the one before.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from cdk.base.errors import BadState
@@ -205,6 +205,36 @@ def with_entries(blob: Stored, *, exact: bool) -> Stored:
             return blob if entries is None else {**rest, "states": PartitionEntries(entries.texts, exact=exact)}
         case _:
             return blob
+
+
+def apart(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[str, ...], LayeredMap]]:
+    """The state of a table without the entries of many partitions, and these: its own, and those of its parents.
+
+    By the names of the parents, the nearest first: none for its own. of: whose state it is.
+    """
+    if not isinstance(state, dict):
+        return state, {}
+    rest, parts = dict(state), dict[tuple[str, ...], LayeredMap]()
+    match state.get("states"):
+        case list() | PartitionEntries(exact=True) as items if len(items) >= MANY:
+            if (entries := PartitionEntries.of(items)) is not None:
+                parts[of] = entries.texts
+                del rest["states"]
+        case _:
+            pass
+    if isinstance(parents := state.get("parent_state"), dict):
+        both = {name: apart(parent, (*of, name)) for name, parent in parents.items()}
+        rest["parent_state"] = {name: parent for name, (parent, _) in both.items()}
+        for _, parts_of_parent in both.values():
+            parts |= parts_of_parent
+    return rest, parts
+
+
+def put_back(state: Stored, of: Sequence[str], entries: Stored) -> None:
+    """Put the entries of many partitions into a state from which `apart` took them. of: as there."""
+    for name in of:
+        state = state["parent_state"][name]
+    state["states"] = entries
 
 
 def is_same(blob: Stored, other: Stored) -> bool:

@@ -157,7 +157,7 @@ class _Finisher:
             f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
             f"{' and more' if len(fields) > _FIELDS else ''}{'.' if near is None else f'; did you mean {near!r}?'} "
             f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
-            f"while there are at most {Edge.MAX_KEYS:,} of them"
+            f"while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
     def _owns_all(self, cursor: Cursor, values: Sequence[object]) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import Checkpoint, Json, Partition, Slice, Window
+from cdk.base.values import FieldValue
 from cdk.state.position import Edge
 from cdk.state.slice import WHOLE
 
@@ -71,7 +72,11 @@ def test_a_slice_names_itself() -> None:
     assert str(Slice(Partition.of(a=1), Window("x"))) == '{"a":1} [x, …]'
 
 
-def test_the_edge_of_a_cursor_keeps_a_bounded_number_of_records() -> None:
-    edge = Edge(1, {str(i): 1 for i in range(Edge.MAX_KEYS + 5)})
+@pytest.mark.parametrize("value", [1, "2024-01-01T00:00:00Z", "ü" * 1_000])
+def test_the_edge_of_a_cursor_keeps_a_bounded_number_of_bytes(value: FieldValue) -> None:
+    most = Edge.MAX_BYTES // (Edge.KEY_BYTES + len(str(value).encode()))
+    every = {str(i): value for i in range(most + 5)}
+    edge = Edge(value, {"without": None, **every}, {"0": 2, str(most): 2})
 
-    assert list(edge.keys) == [str(i) for i in range(Edge.MAX_KEYS)]
+    assert list(edge.keys) == [str(i) for i in range(most)]
+    assert edge.counts == {"0": 2}

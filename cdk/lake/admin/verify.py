@@ -20,7 +20,7 @@ from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at, missing_files
 from cdk.lake.storage.folder import Folder
-from cdk.state.stored_positions import PartitionEntries
+from cdk.state.stored_positions import apart
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
@@ -106,11 +106,9 @@ def _restore(subject: Subject) -> Iterator[Finding]:
 def _unreadable_states(subject: Subject) -> Iterator[Finding]:
     for version in _versions(subject.table):
         try:
-            match subject.table.load(version).state:
-                case {"states": PartitionEntries(texts=texts)}:
-                    texts.load()
-                case _:
-                    pass
+            _, parts = apart(subject.table.load(version).state)
+            for texts in parts.values():
+                texts.load()
         except StateError as error:
             if version == subject.table.rows_state_version:
                 if not subject.lost:

@@ -6,10 +6,10 @@ Where a state has many partitions, their entries lie in layers beside (`cdk.stat
 the commit of that version moved, and the state's file names all layers that make it up, with their digests. So a commit
 costs what it moves, however many partitions the source has, or had once: partitions that left cannot be dropped where
 their rows would be appended again if they came back. Now and then a commit joins layers, or writes all as one. A layer
-stays while a retained state needs it.
+stays while a retained state needs it. Parents with many partitions have layers of their own, `<version>-1.layer`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,12 +24,12 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.layers.layer_file import StoredLayer, to_bytes
 from cdk.state.layers.layered_map import LayeredMap, absorbed
-from cdk.state.stored_positions import MANY, PartitionEntries
+from cdk.state.stored_positions import PartitionEntries, apart, put_back
 
 StateFile: TypeAlias = dict[str, Any]
 """The content of a file of a state, or an object in it. `Any`: using what is not as it was written is BadState."""
 
-_FORMAT = "spark-cdk/2"
+_FORMAT = "spark-cdk/3"
 NONCE_BITS = 20
 """Random bits at the end of a version."""
 
@@ -37,19 +37,15 @@ NONCE_BITS = 20
 class _File(NamedTuple):
     """A layer as a state's file names it. before: the map that those below it make."""
 
-    version: int
+    name: str
     entries: int
     bytes: int
     digest: str
     before: LayeredMap
 
-    @property
-    def name(self) -> str:
-        return f"{self.version}.layer"
-
 
 class _Stack(NamedTuple):
-    """The layers of a state, and the map that they make."""
+    """The layers of the entries of a state, or of that of a parent, and the map that they make."""
 
     files: tuple[_File, ...]
     texts: LayeredMap
@@ -61,32 +57,40 @@ class StateBlobs:
     def __init__(self, folder: Folder, stream: str) -> None:
         self._folder = folder
         self._stream = stream
-        self._stacks: dict[int, _Stack] = {}
-        self._layers: dict[int, Sequence[int]] = {}
-        self._opened: dict[tuple[int, str], StoredLayer] = {}
+        self._stacks: dict[int, Mapping[tuple[str, ...], _Stack]] = {}
+        self._layers: dict[int, Sequence[str]] = {}
+        self._opened: dict[tuple[str, str], StoredLayer] = {}
 
     def write(self, version: int, saved: TableState) -> None:
         """Put a state beside the table, as a draft until a commit names it."""
         # `asdict` would copy the whole state; orjson writes the files by itself.
-        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved)}
-        if (entries := _entries(saved.state)) is not None:
-            stack = self._stacks[version] = self._stacked(version, saved, entries.texts)
-            self._layers[version] = [file.version for file in stack.files]
-            blob["state"] = {name: value for name, value in saved.state.items() if name != "states"}
-            blob["partitions"] = {
-                "count": len(stack.texts),
-                "size": stack.texts.size,
-                "layers": [file[:-1] for file in stack.files],
-            }
+        state, parts = apart(saved.state)
+        blob = {"format": _FORMAT, "stream": self._stream, **vars(saved), "state": state}
+        # A draft that no commit has named may be removed by anybody.
+        before = [self._stacks[n] for n in saved.history if n in self._stacks]
+        stacks: dict[tuple[str, ...], _Stack] = {}
+        for n, (of, texts) in enumerate(parts.items()):
+            known = [earlier[of] for earlier in before if of in earlier]
+            stacks[of] = self._stacked(f"{version}-{n}.layer" if n else f"{version}.layer", known, texts)
+        if stacks:
+            self._stacks[version] = stacks
+            self._layers[version] = [file.name for stack in stacks.values() for file in stack.files]
+            blob["partitions"] = [
+                {
+                    "of": of,
+                    "count": len(stack.texts),
+                    "size": stack.texts.size,
+                    "layers": [file[:-1] for file in stack.files],
+                }
+                for of, stack in stacks.items()
+            ]
         layers = {str(n): named for n in (version, *saved.history) if (named := self._layers.get(n))}
         if layers:
             blob["layers"] = layers
         self._folder.write(f"{version}.json", to_json(blob))
 
-    def _stacked(self, version: int, saved: TableState, texts: LayeredMap) -> _Stack:
-        """The layers of a state, of which the newest is written here: what the states before do not have."""
-        # A draft that no commit has named may be removed by anybody.
-        known = [stack for n in saved.history if (stack := self._stacks.get(n)) is not None]
+    def _stacked(self, name: str, known: Iterable[_Stack], texts: LayeredMap) -> _Stack:
+        """The layers of some entries, of which the newest is written here: what the states before do not have."""
         files, before = max(known, key=lambda stack: texts.shared(stack.texts), default=_Stack((), LayeredMap()))
         moved = texts.since(before)
         if moved:
@@ -95,7 +99,7 @@ class StateBlobs:
                 before = files[-most].before
                 files, moved = files[:-most], texts.since(before)
             data, digest = to_bytes(moved)
-            file = _File(version, len(moved), len(data), digest, before)
+            file = _File(name, len(moved), len(data), digest, before)
             self._folder.write(file.name, data)
             files = (*files, file)
         return _Stack(files, texts)
@@ -106,7 +110,7 @@ class StateBlobs:
         try:
             blob.pop("stream")
             self._layers |= {int(n): layers for n, layers in blob.pop("layers", {}).items()}
-            self._expand(blob, version)
+            self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
                 **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
@@ -116,21 +120,19 @@ class StateBlobs:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
-    def _expand(self, blob: StateFile, version: int) -> None:
+    def _expanded(self, blob: StateFile, version: int) -> Iterator[tuple[Sequence[str], _Stack]]:
         """Put the entries of many partitions into a state; they are read when needed. Raises what `load` does."""
-        partitions = blob.pop("partitions", None)
-        if partitions is None:
-            return
-        layers: list[StoredLayer] = []
-        files: list[_File] = []
-        for of, entries, size, digest in partitions["layers"]:
-            file = _File(of, entries, size, digest, LayeredMap(layers))
-            files.append(file)
-            layers.append(self._opened.setdefault((of, digest), self._layer(file)))
-        self._check(files, version)
-        texts = LayeredMap(layers, partitions["count"], partitions["size"])
-        self._stacks[version] = _Stack(tuple(files), texts)
-        blob["state"]["states"] = PartitionEntries(texts)
+        for part in blob.pop("partitions", ()):
+            layers: list[StoredLayer] = []
+            files: list[_File] = []
+            for name, entries, size, digest in part["layers"]:
+                file = _File(name, entries, size, digest, LayeredMap(layers))
+                files.append(file)
+                layers.append(self._opened.setdefault((name, digest), self._layer(file)))
+            self._check(files, version)
+            texts = LayeredMap(layers, part["count"], part["size"])
+            put_back(blob["state"], part["of"], PartitionEntries(texts))
+            yield part["of"], _Stack(tuple(files), texts)
 
     def _layer(self, file: _File) -> StoredLayer:
         return StoredLayer(partial(self._bytes, file.name), file.entries, file.digest, f"{self._folder}/{file.name}")
@@ -152,7 +154,7 @@ class StateBlobs:
                 file.seek(offset)
                 return bytes(file.read(size))
         except FileNotFoundError:
-            raise self._missing(int(Path(name).stem), name) from None
+            raise self._missing(int(Path(name).stem.partition("-")[0]), name) from None
 
     def _missing(self, version: int, name: str) -> StateError:
         return StateError(
@@ -183,7 +185,7 @@ class StateBlobs:
 
     def names(self, versions: Collection[int]) -> set[str]:
         """The files that states of these versions need; of states that were loaded or written here."""
-        layers = {f"{layer}.layer" for version in versions for layer in self._layers.get(version, ())}
+        layers = {layer for version in versions for layer in self._layers.get(version, ())}
         return {f"{version}.json" for version in versions} | layers
 
     def keep(self, retained: Collection[int], upto: int) -> None:
@@ -208,23 +210,14 @@ class StateBlobs:
     def _named(self) -> Iterator[tuple[int, str]]:
         """The files of states by version, and the drafts that interrupted writes have left."""
         for name in self._folder.names():
-            path = Path(name)
-            if path.stem.isdecimal() and path.suffix in {".json", ".layer", ".tmp"}:
-                yield int(path.stem), name
+            version = Path(name).stem.partition("-")[0]
+            if version.isdecimal() and Path(name).suffix in {".json", ".layer", ".tmp"}:
+                yield int(version), name
 
 
 def number(version: int) -> int:
     """Which state of its table a version is: 1 for the first."""
     return version >> NONCE_BITS
-
-
-def _entries(state: object) -> PartitionEntries | None:
-    """The entries of a state's partitions, where they are many."""
-    match state:
-        case {"states": list() | PartitionEntries() as states} if len(states) >= MANY:
-            return PartitionEntries.of(states)
-        case _:
-            return None
 
 
 def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:

@@ -37,7 +37,7 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
-from cdk.state.stored_positions import PartitionEntries
+from cdk.state.stored_positions import apart, put_back
 
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
@@ -397,9 +397,8 @@ def successor(version: int | None) -> int:
 
 def _for_people(saved: TableState) -> str:
     """The state as the table's history shows it; never read back."""
-    match saved.state:
-        case {"states": PartitionEntries() as states, **rest}:
-            text = to_json({**rest, "states": f"{len(states):,} partitions"}).decode()
-        case state:
-            text = to_json(state).decode()
+    state, parts = apart(saved.state)
+    for of, texts in parts.items():
+        put_back(state, of, f"{len(texts):,} partitions")
+    text = to_json(state).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -52,7 +52,7 @@ class Undated:
     def learn(self, edge: Edge | None) -> None:
         """Take note of those that a window has given."""
         for digest, count in ({} if edge is None else edge.undated).items():
-            if digest in self._counts or len(self._counts) < Edge.MAX_KEYS:
+            if digest in self._counts or len(self._counts) * Edge.KEY_BYTES < Edge.MAX_BYTES:
                 self._counts[digest] = max(count, self._counts.get(digest, 0))
 
     def known(self) -> Edge | None:

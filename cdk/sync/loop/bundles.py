@@ -129,7 +129,7 @@ class _Queue:
     waiting: deque[PlannedSlice] = field(default_factory=deque)
     wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
     """What is left to deal of those that are committed together."""
-    dealt: int = 0
+    turn: int = 0
     """When it was last dealt from, as bundles are counted."""
 
 
@@ -146,7 +146,7 @@ class Bundles:
         self._queues: dict[tuple[BundleKind, int | None], _Queue] = {}
         self._suspected = deque[PlannedSlice]()
         self._running: list[Bundle] = []
-        self._numbers, self._deals = count(), count(1)
+        self._numbers, self._turns = count(), count(1)
         self.suspects = Suspects()
         self.all_planned = False
         """Whether planning brings no slice before a task ends, or a commit was made."""
@@ -272,8 +272,8 @@ class Bundles:
         ready = [queue for queue in self._queues.values() if self._is_ready(queue)]
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
-        queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.dealt))
-        queue.dealt, tasks = next(self._deals), min(self.idle, self._room(queue.stream))
+        queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.turn))
+        queue.turn, tasks = next(self._turns), min(self.idle, self._room(queue.stream))
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
                 self._deal_wave(queue, tasks)

@@ -7,13 +7,12 @@ record, and appends what is missing before it reads anything.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import takewhile
 from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonValue, from_json, to_json
+from cdk.base.values import JsonValue, Stored, from_json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.table_state import TableState
@@ -23,7 +22,7 @@ from cdk.state.log.session import open_session
 from cdk.state.log.slot_value import Kind
 from cdk.state.log.state_log import StateLog
 from cdk.state.log.value_check import ValueCheck
-from cdk.state.stored_positions import PartitionEntries
+from cdk.state.stored_positions import apart, put_back
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -57,21 +56,19 @@ def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, Ta
     options = pipeline.state
     values = ValueCheck(secrets, options.max_checkpoint_state_size)
     logged = options.state_provider is not None and options.enabled
-    checked: dict[str, LayeredMap] = {}
+    checked: dict[tuple[str, ...], LayeredMap] = {}
 
     def check(stream: str, saved: TableState) -> None:
-        size = 0
-        match saved.state:
-            case {"states": PartitionEntries(texts=texts), **rest}:
-                moved = texts.since(checked.get(stream) or _loaded(texts))
-                values.secrets.refuse(to_json(moved), f"state of {stream}")
-                checked[stream], size, saved = texts, texts.size, replace(saved, state=rest)
-            case _:
-                pass
+        state, parts = apart(saved.state)
+        for of, texts in parts.items():
+            moved = texts.since(checked.get((stream, *of)) or _loaded(texts))
+            values.secrets.refuse(to_json(moved), f"state of {stream}")
+            checked[stream, *of] = texts
         if logged:
-            values.check(f"stream:{stream}", STREAM.of(_value(saved)), more=size)
+            size = sum(texts.size for texts in parts.values())
+            values.check(f"stream:{stream}", STREAM.of(_value(saved, state)), more=size)
         else:
-            values.secrets.refuse(to_json([saved.state, saved.source]), f"state of {stream}")
+            values.secrets.refuse(to_json([state, saved.source]), f"state of {stream}")
 
     return check
 
@@ -119,7 +116,7 @@ def _mirror_states(
             table = tables.existing(location)
             if table is None or table.saved is None:
                 continue  # the stream says so itself, if its state is lost
-            session.propose(f"stream:{location.name}", STREAM.of(_value(table.saved)))
+            session.propose(f"stream:{location.name}", STREAM.of(_full_value(table.saved)))
             effects[location.name] = {
                 "sink": f"delta:{location.root}",
                 "stream": location.name,
@@ -153,14 +150,15 @@ def _loaded(texts: LayeredMap) -> LayeredMap:
     return LayeredMap(list(takewhile(lambda layer: isinstance(layer, StoredLayer), texts.layers)))
 
 
-def _value(saved: TableState) -> Mapping[str, JsonValue]:
-    state = saved.state
-    match state:
-        case {"states": PartitionEntries(texts=texts), **rest}:
-            # By key: the log writes of an object what changed, and of a list all.
-            state = {**rest, "states": {key: from_json(text) for key, text in texts.items()}}
-        case _:
-            pass
+def _full_value(saved: TableState) -> Mapping[str, JsonValue]:
+    state, parts = apart(saved.state)
+    for of, texts in parts.items():
+        # By key: the log writes of an object what changed, and of a list all.
+        put_back(state, of, {key: from_json(text) for key, text in texts.items()})
+    return _value(saved, state)
+
+
+def _value(saved: TableState, state: Stored) -> Mapping[str, JsonValue]:
     return {
         "state": state,
         "complete": saved.complete,

@@ -34,12 +34,12 @@ from tests.spark.users_table import blobs, opened, saved, wrote
     [
         (None, StateError, "this file is missing; restore it, or move the table away"),
         (b"", BadState, "expected the JSON an earlier run wrote"),
-        (b'{"format": "spark-cdk/2"', BadState, "expected the JSON an earlier run wrote"),
-        (b"[]", BadState, 'expected a state of the format "spark-cdk/2"'),
-        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/2"'),
-        (b'{"format": "spark-cdk/2"}', BadState, "expected the fields an earlier run wrote"),
+        (b'{"format": "spark-cdk/3"', BadState, "expected the JSON an earlier run wrote"),
+        (b"[]", BadState, 'expected a state of the format "spark-cdk/3"'),
+        (b'{"format": "spark-cdk/99"}', BadState, 'expected a state of the format "spark-cdk/3"'),
+        (b'{"format": "spark-cdk/3"}', BadState, "expected the fields an earlier run wrote"),
         (
-            b'{"format": "spark-cdk/2", "stream": "users", "pending": [], "history": [], "what": 1}',
+            b'{"format": "spark-cdk/3", "stream": "users", "pending": [], "history": [], "what": 1}',
             BadState,
             "expected the fields an earlier run wrote",
         ),
@@ -172,7 +172,7 @@ def test_states_of_many_partitions_come_back_whole_whatever_happens_to_their_tab
 def layers(root: Path) -> list[tuple[int, int]]:
     """Version and entries of the layers of the newest state."""
     newest = max((path for path in blobs(root) if path.suffix == ".json"), key=lambda path: int(path.stem))
-    return [(version, entries) for version, entries, *_ in orjson.loads(newest.read_bytes())["partitions"]["layers"]]
+    return [(version, entries) for version, entries, *_ in orjson.loads(newest.read_bytes())["partitions"][0]["layers"]]
 
 
 def test_a_commit_writes_the_partitions_that_moved_and_joins_layers_now_and_then(root: Path) -> None:
@@ -204,6 +204,32 @@ def test_a_first_read_writes_each_partition_about_once(root: Path) -> None:
     whole = StateBlobs(LocalFolder(root / "whole"), "users")
     whole.write(successor(None), saved({"states": PartitionEntries(LayeredMap.of(dict(texts)))}))
     assert written < 2 * sum(path.stat().st_size for path in (root / "whole").iterdir())
+
+
+@pytest.mark.parametrize("own", [1, 1_000])
+def test_parents_of_many_partitions_are_written_by_what_moved(root: Path, own: int) -> None:
+    parents = [PartitionEntries(LayeredMap.of({f'{{"shop":{i}}}': entry(i) for i in range(1_500)})) for _ in "ab"]
+    state = of_many(dict.fromkeys(range(own), 0))
+    state["parent_state"] = {"shops": {"states": parents[0], "parent_state": {"towns": {"states": parents[1]}}}}
+    opened(root).commit(saved(state))
+    before, table = {*blobs(root)}, opened(root)
+    assert table.saved == saved(state)
+    assert table.saved is not None
+
+    shops = table.saved.state["parent_state"]["shops"]
+    shops["states"] = PartitionEntries(shops["states"].texts.updated({'{"shop":3}': entry(9)}))
+    table.commit(table.saved)
+    written = {*blobs(root)} - before
+
+    assert sum(path.stat().st_size for path in written) < 3_000
+    assert sorted(path.suffix for path in written) == [".json", ".layer"]
+    found = opened(root).saved
+    assert found is not None
+    assert found.state["parent_state"]["shops"]["states"].entry(Partition.of(shop=3))["cursor"] == {"seq": 9}
+    assert (
+        list(findings(StreamLocation("users", LocalFolder(root)), "shop", {"users": audit(LocalFolder(root), "users")}))
+        == []
+    )
 
 
 def test_what_did_not_move_is_not_written(root: Path) -> None:
