@@ -1,6 +1,8 @@
 """The test kit: read a connector in a test, simulate its API and the time, build its states."""
 
 from cdk.protocol import SyncMode
+from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.suite import ConnectorSuite
 from cdk.testing.mock_api import MockApi
 from cdk.testing.read_result import ReadResult
 from cdk.testing.routes import Route, UnexpectedRequest
@@ -9,8 +11,10 @@ from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.states import at, done, each, state
 
 __all__ = [
+    "ConnectorSuite",
     "MockApi",
     "MockClock",
+    "Nonconforming",
     "ReadResult",
     "Route",
     "SyncMode",

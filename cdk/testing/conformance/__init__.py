@@ -1,0 +1,1 @@
+"""What every connector must do, as tests that a connector inherits."""

@@ -1,0 +1,105 @@
+"""What the commands of a connector say in the end: statuses, exit codes, errors, and never a secret."""
+
+from collections.abc import Iterable
+
+from cdk.base.values import FieldValue, to_json
+from cdk.testing.conformance.faults import Failing
+from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.subject import Answer, Subject
+
+
+def check_statuses(subject: Subject) -> None:
+    """Check that a read ends with exit code 0, and each stream with a state and COMPLETE."""
+    answer = subject.command("read")
+    with subject.streams() as streams:
+        names = list(streams)
+    for name in names:
+        statuses = _statuses(answer, name)
+        if answer.code or statuses[:1] != ["STARTED"] or statuses[-1:] != ["COMPLETE"]:
+            raise Nonconforming(
+                f"`read` ends with exit code {answer.code}, the stream with the statuses {statuses}",
+                where=name,
+                expected="exit code 0, from STARTED to COMPLETE",
+                advice="run `spark-cdk read` with this config, and correct what it says",
+            )
+        kinds = [kind for kind in map(_kind, _of_stream(answer, name)) if kind in {"RECORD", "STATE"}]
+        if kinds[-1:] not in ([], ["STATE"]):
+            raise Nonconforming(
+                "no state comes after the last record",
+                where=name,
+                expected="a state before COMPLETE",
+                advice="leave messages to the kit, which does so",
+            )
+
+
+def check_failures(subject: Subject) -> None:
+    """Check that a read whose API fails says so, wherever that happens, and that what is COMPLETE is complete."""
+    first, reading = subject.first, Failing(subject.api(), healthy=None)
+    subject.read(api=reading)
+    for healthy in sorted({0, reading.requests // 2, reading.requests - 1} - {-1}):
+        answer = subject.command("read", api=Failing(subject.api(), healthy=healthy))
+        why = f"an API that answers 500 after {healthy} of {reading.requests} requests"
+        failed = False
+        with subject.streams() as streams:
+            names = list(streams)
+        for name in names:
+            complete = _statuses(answer, name)[-1:] == ["COMPLETE"]
+            failed = failed or not complete
+            records = sum(_kind(message) == "RECORD" for message in _of_stream(answer, name))
+            expected = len(first.records_of(name))
+            if complete and records < expected:
+                raise Nonconforming(
+                    f"the stream is COMPLETE with {records} of {expected} records, with {why}",
+                    where=name,
+                    expected="INCOMPLETE and an error, so that the rest is read later",
+                    advice="let errors through: neither catch them nor take a failed response for an empty one",
+                )
+        errors = [m for m in answer.of("TRACE") if m["trace"]["type"] == "ERROR"]
+        if failed and not (answer.code and errors):
+            raise Nonconforming(
+                f"`read` ends with exit code {answer.code} and {len(errors)} errors, with {why}",
+                where=subject.name,
+                expected="exit code 1 and a TRACE of type ERROR",
+                advice="raise errors of `cdk`, and leave the end of the process to the kit",
+            )
+
+
+def check_secrets(subject: Subject) -> None:
+    """Check that no secret of the config is in a log, an error, a state or a catalog, whatever the API answers."""
+    runs: list[tuple[str, Answer]] = [(name, subject.command(name)) for name in ("spec", "check", "discover", "read")]
+    for status in (401, 500):
+        for name in ("check", "read"):
+            api = Failing(subject.api(), healthy=0, status=status)
+            runs.append(
+                (f"{name}, with an API that answers {status} and repeats the request", subject.command(name, api=api))
+            )
+    for why, answer in runs:
+        records = {to_json(message) for message in answer.of("RECORD")}
+        lines = [line for line in answer.text.splitlines() if line.encode() not in records and '"RECORD"' not in line]
+        for line in lines:
+            if secret := next((form for form in subject.secrets if form in line), None):
+                raise Nonconforming(
+                    f"a secret of the config is in what `{why}` writes: {line.replace(secret, '<the secret>')[:300]}",
+                    where=subject.name,
+                    expected="no secret in any message and on standard error",
+                    advice="use the log and the errors of `cdk`, which mask the config's secrets, in place of print; "
+                    "keep secrets out of cursors and page tokens",
+                )
+
+
+def _kind(message: FieldValue) -> str:
+    return str(message["type"])
+
+
+def _of_stream(answer: Answer, name: str) -> Iterable[FieldValue]:
+    for message in answer.messages:
+        match message:
+            case {"type": "RECORD", "record": {"stream": stream}} if stream == name:
+                yield message
+            case {"type": "STATE", "state": {"stream": {"stream_descriptor": {"name": stream}}}} if stream == name:
+                yield message
+
+
+def _statuses(answer: Answer, name: str) -> list[str]:
+    traces = [m["trace"].get("stream_status") for m in answer.of("TRACE")]
+    return [t["status"] for t in traces if t and t["stream_descriptor"]["name"] == name]

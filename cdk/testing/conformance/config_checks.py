@@ -1,0 +1,176 @@
+"""What a connector must do with its config: describe it, accept a good one, and answer a bad one."""
+
+from collections.abc import Iterator, Mapping
+
+from cdk.base.errors import CdkError
+from cdk.base.schema_validator import DRAFT_7, SchemaValidator
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import FieldValue, JsonSchema
+from cdk.rest.http.redact import looks_secret
+from cdk.sources.config import prepared_config
+from cdk.testing.conformance.faults import Failing
+from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.subject import Answer, Subject
+
+_WRONG: Mapping[str, FieldValue] = {"object": "text", "array": "text", "string": {"not": "a string"}, "boolean": "text"}
+"""A value of a wrong type, for each type; for numbers a string."""
+
+
+def check_spec(subject: Subject) -> None:
+    """Check the config's schema, that it marks secrets, and that the config of the suite fits it."""
+    schema = subject.source.config_schema
+    where = f"{subject.name}.config_schema"
+    try:
+        SchemaValidator(schema, default=DRAFT_7)
+    except ValueError as error:
+        raise Nonconforming(
+            f"the spec is no JSON Schema: {error}",
+            where=where,
+            expected="a JSON Schema, draft 7",
+            advice="correct it; https://json-schema.org/understanding-json-schema has the keywords",
+        ) from None
+    for path, part in _objects(schema):
+        properties = _mapping(part.get("properties"))
+        required = part.get("required")
+        if missing := sorted(set(required if isinstance(required, list) else []) - properties.keys()):
+            raise Nonconforming(
+                f"requires {', '.join(map(str, missing))}, which it does not describe",
+                where=f"{where}{path}.required",
+                expected="names of `properties`",
+                advice="describe the property, or correct the name",
+            )
+        for name, rule in properties.items():
+            kind = _mapping(rule)
+            if looks_secret(name) and kind.get("type") == "string" and not kind.get("airbyte_secret"):
+                raise Nonconforming(
+                    f"{name!r} looks like a secret and is not marked as one",
+                    where=f"{where}{path}.properties.{name}",
+                    expected='"airbyte_secret": true, so that it is masked in logs, errors and states',
+                    advice="mark it, or name it after what it is",
+                )
+    answer = subject.command("spec")
+    if answer.code or len(answer.of("SPEC")) != 1:
+        raise Nonconforming(
+            f"`spec` ends with exit code {answer.code} and {len(answer.of('SPEC'))} SPEC messages: {answer.text}",
+            where=where,
+            expected="exit code 0 and one SPEC",
+            advice="`spec` must work without a config and without the network",
+        )
+
+
+def check_good_config(subject: Subject) -> None:
+    """Check that the config is accepted, and only while the API accepts the credentials and can be reached."""
+    try:
+        prepared_config(subject.config, subject.source, "config", Secrets())
+    except CdkError as error:
+        raise Nonconforming(
+            f"the config of the suite does not fit the spec: {error}",
+            where=f"{subject.name}.config_schema",
+            expected="a spec that its own config fits",
+            advice="correct the spec or the suite's `config`",
+        ) from None
+    api = Failing(subject.api(), healthy=None)
+    answer = subject.command("check", api=api)
+    if not _succeeded(answer):
+        raise Nonconforming(
+            f"`check` refuses the good config: {_message(answer)}",
+            where=f"{subject.name}.check",
+            expected="CONNECTION_STATUS SUCCEEDED and exit code 0",
+            advice="correct `check`, the suite's `config`, or its API",
+        )
+    if not api.requests:
+        reading = Failing(subject.api(), healthy=None)
+        subject.read(api=reading)
+        if reading.requests:
+            raise Nonconforming(
+                "`check` sends no request",
+                where=f"{subject.name}.check",
+                expected="a request that fails where a read would",
+                advice="leave `check` to the kit, which reads the first page of the first stream, or ask the API there",
+            )
+        return
+    for status in (401, 500):
+        answer = subject.command("check", api=Failing(subject.api(), healthy=0, status=status))
+        _must_fail(subject, answer, f"an API that answers {status} to everything")
+
+
+def check_bad_configs(subject: Subject, bad_configs: list[Mapping[str, FieldValue]]) -> None:
+    """Check that configs which lack something, or have it in a wrong type, are refused by the name of the property.
+
+    bad_configs: others that must be refused.
+    """
+    for name, config in _broken(subject.source.config_schema, subject.config):
+        answer = subject.command("check", config=config)
+        _must_fail(subject, answer, f"a config whose {name!r} is {'wrong' if name in config else 'missing'}")
+        if name not in _message(answer):
+            raise Nonconforming(
+                f"`check` does not say that {name!r} is wrong: {_message(answer)}",
+                where=f"{subject.name}.config_schema",
+                expected=f"a message with {name!r} in it",
+                advice="have the spec require it and give its type; then the kit finds it before the first request",
+            )
+    for name in subject.config:
+        answer = subject.command("check", config={key: value for key, value in subject.config.items() if key != name})
+        _must_not_break(subject, answer, f"a config without {name!r}")
+    for config in bad_configs:
+        shown = {name: value for name, value in config.items() if subject.config.get(name) != value}
+        _must_fail(subject, subject.command("check", config=config), f"a bad config ({', '.join(shown) or 'as given'})")
+
+
+def _must_fail(subject: Subject, answer: Answer, why: str) -> None:
+    if _succeeded(answer):
+        raise Nonconforming(
+            f"`check` succeeds with {why}",
+            where=f"{subject.name}.check",
+            expected="CONNECTION_STATUS FAILED with the reason",
+            advice="let the error of the request through, or put the rule into the spec",
+        )
+    _must_not_break(subject, answer, why)
+
+
+def _must_not_break(subject: Subject, answer: Answer, why: str) -> None:
+    if answer.code or not answer.of("CONNECTION_STATUS") or "Traceback" in _message(answer):
+        raise Nonconforming(
+            f"`check` breaks with {why}: exit code {answer.code}, {answer.text[-600:]}",
+            where=f"{subject.name}.check",
+            expected="exit code 0 and a CONNECTION_STATUS, with a reason for people where it is FAILED",
+            advice="have the spec require what is needed; raise a `cdk.ConfigError` that says what to "
+            "correct, in place of other exceptions",
+        )
+
+
+def _succeeded(answer: Answer) -> bool:
+    return [m["connectionStatus"]["status"] for m in answer.of("CONNECTION_STATUS")] == [
+        "SUCCEEDED"
+    ] and not answer.code
+
+
+def _message(answer: Answer) -> str:
+    statuses = [m["connectionStatus"].get("message") or "" for m in answer.of("CONNECTION_STATUS")]
+    return statuses[0] if statuses else answer.text[-600:]
+
+
+def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tuple[str, Mapping[str, FieldValue]]]:
+    """Configs of which one property is missing or has a wrong type, each with its name."""
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else []:
+        yield name, {key: value for key, value in config.items() if key != name}
+    for name, rule in _mapping(schema.get("properties")).items():
+        kind = _mapping(rule).get("type")
+        if isinstance(kind, str) and name in config:
+            yield name, {**config, name: _WRONG.get(kind, "text")}
+
+
+def _objects(schema: JsonSchema, path: str = "") -> Iterator[tuple[str, JsonSchema]]:
+    """The schema, and those of the objects in it, each with its path."""
+    yield path, schema
+    for name, rule in _mapping(schema.get("properties")).items():
+        yield from _objects(_mapping(rule), f"{path}.properties.{name}")
+    for keyword in ("oneOf", "anyOf", "allOf"):
+        branches = schema.get(keyword)
+        for number, branch in enumerate(branches if isinstance(branches, list) else []):
+            yield from _objects(_mapping(branch), f"{path}.{keyword}[{number}]")
+
+
+def _mapping(value: FieldValue) -> Mapping[str, FieldValue]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,61 @@
+"""Transports between a connector under test and its API, that look on or fail on purpose."""
+
+import threading
+
+from cdk.base.values import to_json
+from cdk.rest import Headers, Request, Response, Transport
+from cdk.rest.http.requests_adapter import Connections
+
+_TOGETHER = 0.005
+"""Seconds that a request waits for another one beside it."""
+
+
+class Network:
+    """The network itself, below what is simulated."""
+
+    def __init__(self) -> None:
+        self._connections = Connections(15.0, 120.0)
+
+    def send(self, request: Request) -> Response:
+        """Send `request` as it is."""
+        return self._connections.send(request)
+
+
+class Failing:
+    """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
+
+    requests: how many came.
+    """
+
+    def __init__(self, api: Transport, *, healthy: int | None, status: int = 500) -> None:
+        """healthy: None: none fails."""
+        self._api, self._healthy, self._status = api, healthy, status
+        self._counting = threading.Lock()
+        self.requests = 0
+
+    def send(self, request: Request) -> Response:
+        """The API's response, or the failure."""
+        with self._counting:
+            self.requests += 1
+            fails = self._healthy is not None and self.requests > self._healthy
+        if not fails:
+            return self._api.send(request)
+        echo = {"message": f"refused: {request.full_url} {dict(request.headers)} {(request.body or b'').decode()}"}
+        return Response(
+            self._status, Headers({"Content-Type": "application/json"}), to_json(echo), request.full_url, request
+        )
+
+
+class Together:
+    """Lets requests wait a moment for each other, so that slices which are read at once really are."""
+
+    def __init__(self, api: Transport) -> None:
+        self._api, self._meeting = api, threading.Barrier(2)
+
+    def send(self, request: Request) -> Response:
+        """The API's response, after a meeting with another request or the end of the wait for one."""
+        try:
+            self._meeting.wait(_TOGETHER)
+        except threading.BrokenBarrierError:
+            self._meeting.reset()
+        return self._api.send(request)

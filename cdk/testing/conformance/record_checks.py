@@ -1,0 +1,156 @@
+"""What the records of a connector must be: what `discover` says, of their schema, with keys and cursors."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from cdk.base.schema_validator import DRAFT_7, SchemaValidator
+from cdk.base.values import FieldValue, canonical
+from cdk.state.manager import ConnectorStateManager
+from cdk.state.slice import Partition
+from cdk.streams.order import NaturalOrder
+from cdk.streams.stream import Stream
+from cdk.testing.conformance.finding import Nonconforming, listed
+from cdk.testing.conformance.subject import Subject
+
+
+def check_discover(subject: Subject) -> None:
+    """Check that `discover` gives the same twice, with a name and a valid schema for each stream."""
+    first, second = (subject.command("discover") for _ in range(2))
+    if first.code or len(first.of("CATALOG")) != 1:
+        raise Nonconforming(
+            f"`discover` ends with exit code {first.code}: {first.text[-600:]}",
+            where=subject.name,
+            expected="exit code 0 and one CATALOG",
+            advice="build streams and schemas without raising for a good config",
+        )
+    if first.of("CATALOG") != second.of("CATALOG"):
+        raise Nonconforming(
+            "`discover` answers differently the second time",
+            where=subject.name,
+            expected="the same streams in the same order with the same schemas",
+            advice="sort what has no order, and keep times and chance out of schemas",
+        )
+    streams = first.of("CATALOG")[0]["catalog"]["streams"]
+    names = Counter((stream.get("namespace"), stream["name"]) for stream in streams)
+    if twice := [name for (_, name), count in names.items() if count > 1]:
+        raise Nonconforming(
+            f"two streams are called {', '.join(twice)}",
+            where=f"{subject.name}, catalog",
+            expected="a name of its own for each stream",
+            advice="rename one, or give them namespaces",
+        )
+    for stream in streams:
+        try:
+            SchemaValidator(stream["json_schema"], default=DRAFT_7)
+        except ValueError as error:
+            raise Nonconforming(
+                f"the schema is no JSON Schema: {error}",
+                where=f"{stream['name']}.schema",
+                expected="a JSON Schema, draft 7",
+                advice="correct it; `spark-cdk discover --infer` shows one made from records",
+            ) from None
+
+
+def check_declared(subject: Subject, may_be_empty: Sequence[str]) -> None:
+    """Check that every stream brings records, whose fields its schema declares, if it declares any."""
+    with subject.streams() as streams:
+        for name, stream in streams.items():
+            records = subject.first.records_of(name)
+            if not records and name not in may_be_empty:
+                raise Nonconforming(
+                    "the read brings no record, so nothing is known of the stream",
+                    where=name,
+                    expected="at least one record",
+                    advice="give the suite's API some, or list the stream in `may_be_empty`",
+                )
+            declared = stream.json_schema().get("properties")
+            fields = {field for record in records for field in record}
+            if isinstance(declared, Mapping) and declared and (others := sorted(fields - declared.keys())):
+                raise Nonconforming(
+                    f"records have fields that the schema does not declare: {', '.join(others)}",
+                    where=f"{name}.schema",
+                    expected="all fields that the API sends, or a schema without `properties`",
+                    advice="declare them; `spark-cdk discover --infer` shows their types",
+                )
+
+
+def check_schema(subject: Subject) -> None:
+    """Check that every record fits its schema."""
+    if errors := subject.first.schema_errors:
+        raise Nonconforming(
+            f"{len(errors)} values do not fit the schema:\n    " + "\n    ".join(errors[:5]),
+            where=errors[0].partition(",")[0],
+            expected="records of the types that the schema declares",
+            advice="correct the schema, or convert the value in `parse` (in a manifest: a transformation)",
+        )
+
+
+def check_keys(subject: Subject) -> None:
+    """Check that no two records of a stream have one key, and that none lacks it."""
+    with subject.streams() as streams:
+        for name, stream in streams.items():
+            paths = stream.key_paths
+            keys = [[_at(record, path) for path in paths] for record in subject.first.records_of(name)]
+            if paths and any(value is None for key in keys for value in key):
+                raise Nonconforming(
+                    "a record has no value for its primary key",
+                    where=f"{name}, primary key {paths}",
+                    expected="a value in every record",
+                    advice="choose fields that all records have",
+                )
+            counts = Counter(canonical(key) for key in keys)
+            if paths and (twice := [key for key, count in counts.items() if count > 1]):
+                raise Nonconforming(
+                    f"{len(twice)} keys come more than once, such as {', '.join(twice[:3])}",
+                    where=f"{name}, primary key {paths}",
+                    expected="one record for each key in one read",
+                    advice="add the field that tells them apart, such as the parent's; or correct the paging, if a "
+                    "record comes on two pages",
+                )
+
+
+def check_cursors(subject: Subject) -> None:
+    """Check that records have their cursor, and that the state goes up to the highest, and never back."""
+    with subject.streams() as streams:
+        for name, stream in streams.items():
+            if stream.cursor_field is not None and subject.first.records_of(name):
+                _check_cursor(subject, name, stream, stream.cursor_field)
+
+
+def _check_cursor(subject: Subject, name: str, stream: Stream, field: str) -> None:
+    where = f"{name}, cursor {field!r}"
+    values = [_at(record, field.split(".")) for record in subject.first.records_of(name)]
+    if None in values:
+        raise Nonconforming(
+            "a record has no value for the cursor",
+            where=where,
+            expected="a value in every record",
+            advice="choose a field that all records have, or ask the API for it",
+        )
+    reaches = (stream.cursor.order if stream.cursor is not None else NaturalOrder()).reaches
+    reached: dict[Partition, FieldValue] = {}
+    for message in subject.states_of(name):
+        for partition, position in ConnectorStateManager([message]).restore(stream).positions.items():
+            value, before = (position.cursor or {}).get(field), reached.get(partition)
+            if reaches(before, value) and not reaches(value, before):
+                raise Nonconforming(
+                    f"the state goes back from {before!r} to {value!r} for the partition {partition.key}",
+                    where=where,
+                    expected="a cursor that only grows",
+                    advice="keep the highest value, and read windows oldest first",
+                )
+            reached[partition] = before if value is None else value
+    highest = reduce(lambda greatest, value: value if reaches(value, greatest) else greatest, values)
+    stands = [value for value in reached.values() if value is not None]
+    if not any(reaches(value, highest) for value in stands):
+        raise Nonconforming(
+            f"the last state stands at {listed(stands) or 'nothing'}, and a record has {highest!r}",
+            where=where,
+            expected="a state at the highest value that was read, so that the next read goes on there",
+            advice="advance the state to the highest value, and name the field as the records do",
+        )
+
+
+def _at(record: FieldValue, path: Sequence[str]) -> FieldValue:
+    return reduce(lambda value, name: value.get(name) if isinstance(value, Mapping) else None, path, record)

@@ -1,0 +1,154 @@
+"""What becomes of records when a read is interrupted, repeated, done in threads, or lands in a table."""
+
+from collections import Counter
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+
+from cdk.base.values import FieldValue, canonical
+from cdk.testing.conformance.faults import Together
+from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.subject import Subject
+
+_MOST_STATES = 200
+"""States of a stream that are resumed from; of more, so many at equal distances."""
+
+
+def check_resume(subject: Subject) -> None:
+    """Check that from every state the rest is read: nothing is lost, and nothing comes that was not there."""
+    with subject.streams() as streams:
+        names = list(streams)
+    for name in names:
+        first = subject.first.records_of(name)
+        states = subject.states_of(name)
+        befores = _records_before_states(subject, name)
+        step = max(1, len(states) // _MOST_STATES)
+        for number in range(0, len(states), step):
+            why = f"a read that resumes from state {number + 1} of {len(states)}"
+            rest = subject.read(name, state=[states[number]], why=why).records_of(name)
+            _compare(first, [*befores[number], *rest], name, f"{why}, {_shown(states[number].stream)}")
+
+
+def check_second_read(subject: Subject) -> None:
+    """Check that a read from the last states brings nothing that was not there, and leaves the same states."""
+    first = subject.first
+    last = first.state_messages
+    second = subject.read(state=last, why="a second read")
+    with subject.streams() as streams:
+        for name, stream in streams.items():
+            fresh = _texts(second.records_of(name)) - _texts(first.records_of(name))
+            if fresh:
+                _raise_changed(name, list(fresh.elements()))
+            states = [
+                [s.stream for s in run if s.stream and s.stream.stream_descriptor.name == name]
+                for run in (last, second.state_messages)
+            ]
+            before, after = (canonical([s.stream_state for s in each]) for each in states)
+            if stream.incremental and before != after:
+                raise Nonconforming(
+                    f"a second read of the same records changes the state from {before} to {after}",
+                    where=name,
+                    expected="a state that says how far the records go, whoever read them",
+                    advice="derive the state from records, not from how often or when it was read",
+                )
+
+
+def check_threads(subject: Subject) -> None:
+    """Check that slices which are read at once bring what they bring one after the other."""
+    first = subject.first
+    threaded = subject.read(api=Together(subject.api()), concurrency=4, why="a read of 4 slices at once")
+    with subject.streams() as streams:
+        for name in streams:
+            serial, beside = _texts(first.records_of(name)), _texts(threaded.records_of(name))
+            if serial != beside:
+                raise Nonconforming(
+                    f"4 slices at once bring other records than one after the other: {_difference(serial, beside)}",
+                    where=name,
+                    expected="the same records in any order",
+                    advice="keep what belongs to a slice in variables of `read_records`, not in the stream, its class "
+                    "or the module; or set `max_concurrency = 1`",
+                )
+
+
+def check_sync(subject: Subject) -> None:
+    """Check that a sync, in this process, writes each record of a read once into the stream's table."""
+    # A quarter of a second, which only this check takes.
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    from cdk.sync import Pipeline, SyncRunner  # noqa: PLC0415
+
+    with TemporaryDirectory() as folder, subject.streams() as streams:
+        pipeline = Pipeline.model_validate(
+            {
+                "name": "conformance",
+                "source": {"connector": "conformance", "config": dict(subject.config)},
+                "target": {"path": folder},
+                "streams": {name: {"write_mode": "append"} for name in streams},
+            }
+        )
+        with subject.world():
+            result = SyncRunner(pipeline, subject.source).run()
+        for report in result.streams:
+            if report.failure is not None:
+                raise Nonconforming(
+                    f"a sync fails: {report.failure.message}",
+                    where=report.name,
+                    expected="rows in a table",
+                    advice="correct the connector; `spark-cdk sync` shows the same",
+                )
+            table = DeltaTable(f"{folder}/{report.name}")
+            rows, records = table.count(), len(subject.first.records_of(report.name))
+            if rows != records:
+                raise Nonconforming(
+                    f"a sync writes {rows} rows, and a read has {records} records",
+                    where=report.name,
+                    expected="a row for each record",
+                    advice="build the same streams each time; what belongs to one read is no matter of the class",
+                )
+
+
+def _compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, why: str) -> None:
+    lost = _texts(first).keys() - _texts(read).keys()
+    if lost:
+        raise Nonconforming(
+            f"{len(lost)} of {len(first)} records are lost by {why}: {', '.join(sorted(lost)[:3])}",
+            where=name,
+            expected="all records before the state or after it",
+            advice="have the state cover only what was yielded before it, keep the first record beyond it, and ask the "
+            "API for everything from there on",
+        )
+    if fresh := _texts(read).keys() - _texts(first).keys():
+        _raise_changed(name, sorted(fresh))
+
+
+def _raise_changed(name: str, fresh: list[str]) -> None:
+    raise Nonconforming(
+        f"{len(fresh)} records come that the first read did not have: {', '.join(fresh[:3])}",
+        where=name,
+        expected="the same records from the same API",
+        advice="keep times and chance out of records; or give the suite an API that answers the same each time",
+    )
+
+
+def _records_before_states(subject: Subject, name: str) -> list[list[FieldValue]]:
+    """For each state of a stream the records before it."""
+    befores: list[list[FieldValue]] = []
+    records: list[FieldValue] = []
+    for message in subject.first.messages:
+        if message["type"] == "RECORD" and message["record"]["stream"] == name:
+            records.append(message["record"]["data"])
+        if message["type"] == "STATE" and message["state"]["stream"]["stream_descriptor"]["name"] == name:
+            befores.append(list(records))
+    return befores
+
+
+def _shown(state: FieldValue) -> str:
+    return canonical(state.stream_state)[:300]
+
+
+def _texts(records: Sequence[FieldValue]) -> Counter[str]:
+    return Counter(map(canonical, records))
+
+
+def _difference(expected: Counter[str], actual: Counter[str]) -> str:
+    missing, more = expected - actual, actual - expected
+    return f"{missing.total()} are missing, {more.total()} are too many, such as {next(iter(missing or more))}"

@@ -1,0 +1,168 @@
+"""Subject: a connector under test, with all that it takes to run it again and again in the same world."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+
+from cdk.base.secret_masking import Secrets, secret_values, spellings
+from cdk.base.times.clock import system_clock
+from cdk.base.values import FieldValue, JsonObject, from_json, to_json
+from cdk.protocol import AirbyteStateMessage
+from cdk.rest import Transport
+from cdk.sources.config import prepared_config
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+from cdk.testing.conformance.faults import Network
+from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.read_result import ReadResult
+from cdk.testing.run import read
+from cdk.testing.simulation import MockClock, simulated
+
+_STDOUT = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command of the connector's program gave: its exit code, its protocol messages, and all of its text."""
+
+    code: int
+    messages: list[FieldValue]
+    text: str
+
+    def of(self, kind: str) -> list[FieldValue]:
+        """The messages of a type."""
+        return [message for message in self.messages if message["type"] == kind]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A connector, its config and its API. transport: makes the API anew. now: when all of its runs begin."""
+
+    source: Source
+    config: Mapping[str, FieldValue]
+    transport: Callable[[], Transport | None]
+    now: MockClock = field(default_factory=lambda: MockClock(system_clock()))
+
+    @property
+    def name(self) -> str:
+        return self.source.name or type(self.source).__name__
+
+    @cached_property
+    def secrets(self) -> list[str]:
+        """The spellings of the secrets of the config, but for those so short that they are found everywhere."""
+        values = [value for value in secret_values(self.source.config_schema, self.config) if len(value) > 5]  # noqa: PLR2004
+        return sorted({form for value in values for form in spellings(value).values()})
+
+    def api(self) -> Transport:
+        """The API, as it is before any request."""
+        return self.transport() or Network()
+
+    @contextmanager
+    def world(self, api: Transport | None = None) -> Iterator[None]:
+        """Let what runs meanwhile have this API, and a clock of its own that begins now."""
+        with simulated(api or self.api(), MockClock(self.now())):
+            yield
+
+    @contextmanager
+    def streams(self) -> Iterator[Mapping[str, Stream]]:
+        """The streams by name, as a read opens them."""
+        with self.world():
+            settings = prepared_config(self.config, self.source, "config", Secrets())
+            yield {stream.name: stream for stream in self.source.open(settings)}
+
+    @cached_property
+    def first(self) -> ReadResult:
+        """All streams, read one slice after the other, with every state. Raises Nonconforming: that fails."""
+        return self.read()
+
+    def states_of(self, stream: str) -> list[AirbyteStateMessage]:
+        """Every state of a stream in the first read, as it comes back from a file."""
+        messages = [m["state"] for m in self.first.messages if m["type"] == "STATE"]
+        states = [AirbyteStateMessage.model_validate(from_json(to_json(message))) for message in messages]
+        return [state for state in states if state.stream and state.stream.stream_descriptor.name == stream]
+
+    def read(
+        self,
+        stream: str | None = None,
+        *,
+        state: Iterable[AirbyteStateMessage] = (),
+        api: Transport | None = None,
+        concurrency: int = 1,
+        why: str = "a first read",
+    ) -> ReadResult:
+        """Read streams. Raises Nonconforming: the read fails. why: what it is for, in words."""
+        run = read(
+            self.source,
+            stream,
+            config=self.config,
+            state=state,
+            transport=api or self.api(),
+            clock=MockClock(self.now()),
+            concurrency=concurrency,
+            every_state=True,
+        )
+        if run.error is not None:
+            raise Nonconforming(
+                f"{why} fails: {run.error}",
+                where=stream or self.name,
+                expected="a read to the end",
+                advice="correct the connector, its config, or the API that the suite is given",
+            )
+        return run
+
+    def command(
+        self, name: str, *, config: Mapping[str, FieldValue] | None = None, api: Transport | None = None
+    ) -> Answer:
+        """Run a command of the protocol as the program of the connector does, in this process."""
+        # The command line is above this package; the program of a connector calls it by this door.
+        launch = import_module("cdk").launch
+        with TemporaryDirectory() as folder, self.world(api):
+            arguments, code = [name], 0
+            if name != "spec":
+                path = Path(folder) / "config.json"
+                path.write_bytes(to_json(dict(self.config if config is None else config)))
+                arguments += ["--config", str(path)]
+            with _standard_output() as lines, redirect_stderr(StringIO()) as errors:
+                try:
+                    launch(self.source, arguments)
+                except SystemExit as end:
+                    code = end.code if isinstance(end.code, int) else 1
+        return Answer(code, [self._message(line, name) for line in lines], "\n".join([*lines, errors.getvalue()]))
+
+    def _message(self, line: str, command: str) -> JsonObject:
+        try:
+            message = from_json(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict) or "type" not in message:
+            raise Nonconforming(
+                f"`{command}` writes what is no message: {line[:200]!r}",
+                where=f"{self.name}, standard output",
+                expected="protocol messages, one a line, and nothing else",
+                advice="use a logger in place of writing to descriptor 1",
+            )
+        return message
+
+
+@contextmanager
+def _standard_output() -> Iterator[list[str]]:
+    """Gather the lines that are written to standard output; they are there when the block ends."""
+    lines: list[str] = []
+    sys.stdout.flush()
+    before = os.dup(_STDOUT)
+    with TemporaryFile() as file:
+        os.dup2(file.fileno(), _STDOUT)
+        try:
+            yield lines
+        finally:
+            os.dup2(before, _STDOUT)
+            os.close(before)
+            file.seek(0)
+            lines += file.read().decode(errors="replace").splitlines()

@@ -1,0 +1,106 @@
+"""ConnectorSuite: the tests that every connector passes, to be inherited."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import ClassVar
+
+from cdk.base.values import FieldValue
+from cdk.rest import Transport
+from cdk.testing.conformance.command_checks import check_failures, check_secrets, check_statuses
+from cdk.testing.conformance.config_checks import check_bad_configs, check_good_config, check_spec
+from cdk.testing.conformance.record_checks import (
+    check_cursors,
+    check_declared,
+    check_discover,
+    check_keys,
+    check_schema,
+)
+from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_sync, check_threads
+from cdk.testing.conformance.subject import Subject
+from cdk.testing.run import Connector, connector
+from cdk.testing.simulation import MockClock
+
+
+class ConnectorSuite:
+    """Inherit it, name a connector and a config, and get a test for each thing that every connector must do.
+
+    class TestBlog(ConnectorSuite):
+        source = Blog
+        config = {"token": "s3cret"}
+
+        def transport(self):
+            return blog_api()
+
+    source: what `cdk.testing.read` takes: a Source, the path of a manifest, or what `--connector` takes.
+    config: one that works. bad_configs: some that `check` must refuse, besides those that are made from the spec.
+    now: the present moment of all reads, such as "2024-05-01T00:00:00Z"; default: that of the first test.
+    may_be_empty: streams that need not bring a record.
+
+    Records are read many times: once from each state, and with an API that begins to fail somewhere.
+    """
+
+    source: ClassVar[Connector]
+    config: ClassVar[Mapping[str, FieldValue]] = {}
+    bad_configs: ClassVar[Sequence[Mapping[str, FieldValue]]] = ()
+    now: ClassVar[str | None] = None
+    may_be_empty: ClassVar[Sequence[str]] = ()
+
+    def transport(self) -> Transport | None:
+        """Return the API as it is before the first request, such as a new MockApi; None for the network."""
+        return None
+
+    @property
+    def subject(self) -> Subject:
+        """The connector under test; one for all tests of the class, so that what they all need is read once."""
+        return _subject(type(self))  # type: ignore[arg-type] # mypy takes a class for its instance
+
+    def test_the_spec_describes_the_config_and_marks_secrets(self) -> None:
+        check_spec(self.subject)
+
+    def test_the_check_accepts_the_config_while_the_api_does(self) -> None:
+        check_good_config(self.subject)
+
+    def test_bad_configs_are_refused_by_name(self) -> None:
+        check_bad_configs(self.subject, list(self.bad_configs))
+
+    def test_discover_is_the_same_each_time(self) -> None:
+        check_discover(self.subject)
+
+    def test_each_stream_brings_what_it_declares(self) -> None:
+        check_declared(self.subject, self.may_be_empty)
+
+    def test_records_fit_their_schema(self) -> None:
+        check_schema(self.subject)
+
+    def test_primary_keys_are_there_and_unique(self) -> None:
+        check_keys(self.subject)
+
+    def test_cursors_grow_up_to_the_last_record(self) -> None:
+        check_cursors(self.subject)
+
+    def test_every_state_can_be_resumed_from(self) -> None:
+        check_resume(self.subject)
+
+    def test_a_second_read_finds_nothing_new(self) -> None:
+        check_second_read(self.subject)
+
+    def test_slices_may_be_read_at_once(self) -> None:
+        check_threads(self.subject)
+
+    def test_a_sync_writes_what_is_read(self) -> None:
+        check_sync(self.subject)
+
+    def test_a_read_ends_with_its_statuses_and_exit_code(self) -> None:
+        check_statuses(self.subject)
+
+    def test_an_api_that_fails_is_never_taken_for_an_empty_one(self) -> None:
+        check_failures(self.subject)
+
+    def test_no_secret_is_written_anywhere(self) -> None:
+        check_secrets(self.subject)
+
+
+@cache
+def _subject(suite: type[ConnectorSuite]) -> Subject:
+    tests = suite()
+    return Subject(connector(tests.source), tests.config, tests.transport, MockClock(tests.now))
