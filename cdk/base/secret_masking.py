@@ -32,6 +32,9 @@ _LONGEST_LOOSE = 256
 
 _LONG_LINE = 16
 
+_BACKSLASHES = r"\\{1,3}"
+"""Before an escaped letter: one, or three where the JSON is a text of other JSON."""
+
 _LOGIN = re.compile(r"(?<=://)[^/\s:@\"'<>]*:[^/\s\"'<>]+(?=@)")
 """A user and a password before the host of a URL, such as that of a proxy or an object store."""
 
@@ -153,10 +156,10 @@ def loose_pattern(secret: str) -> str:
 def _letter(letter: str) -> str:
     """A regular expression for one letter, escaped or not: URLs, also twice, JSON, and backslashes."""
     quoted = "".join(f"%(?:25)?{byte:02x}" for byte in letter.encode(errors="surrogatepass"))
-    ways = [f"(?i:{quoted})", f"(?i:\\\\u{ord(letter):04x})"]
+    ways = [f"(?i:{quoted})", f"(?i:{_BACKSLASHES}u{ord(letter):04x})"]
     if not letter.isalnum():
         ways += [re.escape(form) for form in (escape(letter), json.dumps(letter)[1:-1], repr(letter)[1:-1])]
-        ways += [r"\\" + re.escape(letter), *([r"\+"] if letter == " " else [])]
+        ways += [_BACKSLASHES + re.escape(letter), *([r"\+"] if letter == " " else [])]
     # The letter itself last: it may be how its own escape begins, as that of `%`, `&` and a backslash is.
     ways = [way for way in ways if way != re.escape(letter)]
     return f"(?:{'|'.join((*dict.fromkeys(ways), re.escape(letter)))})"

@@ -66,6 +66,11 @@ LAZY_COMMANDS = (
     ),
     PREVIEW,
     LazyCommand(
+        "record",
+        "cdk.cli.record",
+        "Read a connector once, and keep requests and responses in a cassette, without secrets.",
+    ),
+    LazyCommand(
         "completion",
         "cdk.cli.authoring.completion",
         "Print the script that completes commands and options in a SHELL.",

@@ -4,12 +4,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import click
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
+from cdk.base.values import canonical
 from cdk.rest.http.egress import Egress, limited
 from cdk.sources.discovery import find_source, open_manifest
 from cdk.streams.source import Source
@@ -109,6 +111,37 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         with limited(egress):
+            return command(*args, **kwargs)
+
+    return run
+
+
+def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
+    """Let requests of `command` be answered from `--cassette`, at the time of its recording."""
+
+    @click.option(
+        "--cassette",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Answer requests from a recording of `spark-cdk record`; send none.",
+    )
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        path = _taken(kwargs, "cassette", Path)
+        if path is None:
+            return command(*args, **kwargs)
+        from cdk.testing.cassettes.replay import Cassette  # noqa: PLC0415 - takes 100 ms, and few ask for it
+
+        try:
+            cassette = Cassette(path)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        with cassette.playing(), NamedTemporaryFile("w", suffix=".json") as config:
+            if kwargs.get("config", config) is None and kwargs.get("pipeline") is None:
+                # That of the recording, which lacks nothing but the secrets.
+                config.write(canonical(dict(cassette.config)))
+                config.flush()
+                kwargs["config"] = Path(config.name)
             return command(*args, **kwargs)
 
     return run

@@ -1,6 +1,7 @@
 """The test kit: read a connector in a test, simulate its API and the time, build its states."""
 
 from cdk.protocol import SyncMode
+from cdk.testing.cassettes.replay import Cassette, Unrecorded
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.suite import ConnectorSuite
 from cdk.testing.mock_api import MockApi
@@ -11,6 +12,7 @@ from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.states import at, done, each, state
 
 __all__ = [
+    "Cassette",
     "ConnectorSuite",
     "MockApi",
     "MockClock",
@@ -19,6 +21,7 @@ __all__ = [
     "Route",
     "SyncMode",
     "UnexpectedRequest",
+    "Unrecorded",
     "at",
     "done",
     "each",

@@ -23,6 +23,7 @@ from cdk.cli.options import (
     max_duration_option,
     max_requests_option,
     state_option,
+    with_cassette,
     with_egress,
     with_source,
 )
@@ -54,6 +55,7 @@ W = TypeVar("W")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read at most N records of each stream.")
 @max_duration_option
 @max_requests_option
+@with_cassette
 @with_egress
 @debug_option
 def read(

@@ -19,6 +19,7 @@ from cdk.cli.options import (
     manifest_option,
     max_duration_option,
     max_requests_option,
+    with_cassette,
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
@@ -32,7 +33,7 @@ from cdk.cli.sync.signals import exit_code, listening
 from cdk.rest.http.egress import VARIABLE
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
-from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
+from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOptions
 
 
 @click.command()
@@ -64,6 +65,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 @max_requests_option
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
+@with_cassette
 @with_egress
 def sync(
     pipeline: Path | None,
@@ -105,6 +107,9 @@ def sync(
         source.events = events
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
+        if click.get_current_context().params["cassette"] is not None:
+            # It is played in this process, and not in those that Spark starts.
+            settings = settings.model_copy(update={"spark": SparkOptions(start="never")})
         limits = {"max_duration": max_duration, "max_requests": max_requests}
         settings = settings.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
         if dry or preview is not None or settings.state.ignore_new_state:

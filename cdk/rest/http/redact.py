@@ -20,9 +20,12 @@ _SHORTEST_SECRET = 4
 
 def looks_secret(name: str) -> bool:
     """Whether a parameter or header of this name usually holds a secret."""
-    if _SECRET_NAME.search(name):
-        return True
-    return _BARE_NAME.search(name) is not None and _PAGE_NAME.search(name) is None
+    return surely_secret(name) or (_BARE_NAME.search(name) is not None and _PAGE_NAME.search(name) is None)
+
+
+def surely_secret(name: str) -> bool:
+    """Whether it does wherever it is: in records, `key` and `token` are names of anything."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def safe_url(url: str, secret: Collection[str] = ()) -> str:

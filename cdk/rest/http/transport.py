@@ -98,11 +98,8 @@ class RequestsTransport:
         Raises FatalError: the redirects do not end, or would carry a body to another host. Raises ConfigError: the
         request, or a redirect, goes where it may not.
         """
-        send = self._one_hop
-        if (network := _PROCESS.network) is not None:
-            send = network.send
-        elif send is None or self._process is not process_egress():
-            send = self._connect()
+        network = _PROCESS.network
+        send = self.send_once if network is None else network.send
         current = request
         for _ in range(_FOLLOWED + 1):
             response = send(current)
@@ -112,6 +109,13 @@ class RequestsTransport:
             target = _target(response, location)
             current = _redirected(current, response.status, target, reveals=request.reveals(target))
         raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {current}; check the URL")
+
+    def send_once(self, request: Request) -> Response:
+        """Send `request` over the network, whatever stands for that, and follow no redirect. Raises as `send`."""
+        send = self._one_hop
+        if send is None or self._process is not process_egress():
+            send = self._connect()
+        return send(request)
 
     def _connect(self) -> Callable[[Request], Response]:
         with self._opening:

@@ -1,0 +1,74 @@
+"""`spark-cdk record`: real traffic of a connector, once, as a file that answers it from then on."""
+
+from pathlib import Path
+
+import click
+
+from cdk.base.errors import CdkError
+from cdk.base.secret_masking import Secrets
+from cdk.cli.config_file import config_name, read_config
+from cdk.cli.options import FindSource, config_option, with_egress, with_source
+from cdk.sources.config import prepared_config
+from cdk.testing.cassettes import Cassette
+from cdk.testing.cassettes.drift import drift
+from cdk.testing.cassettes.interactions import save
+from cdk.testing.cassettes.recording import RESUMES
+from cdk.testing.cassettes.recording import record as record_source
+
+_DRIFTED = 1
+
+
+@click.command()
+@with_source
+@config_option
+@click.option(
+    "--cassette", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The cassette, a YAML file."
+)
+@click.option("--stream", "names", multiple=True, metavar="NAME", help="Record only this stream; may be repeated.")
+@click.option(
+    "--resumes",
+    type=click.IntRange(min=0),
+    default=RESUMES,
+    show_default=True,
+    metavar="N",
+    help="Read each stream again from N of its states, so that interrupted reads replay, too.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Keep N records of each page, where no page hangs on the others.",
+)
+@click.option("--drift", "compare", is_flag=True, help="Compare the source with the cassette; write nothing.")
+@with_egress
+def record(
+    find: FindSource,
+    *,
+    config: Path | None,
+    cassette: Path,
+    names: tuple[str, ...],
+    resumes: int,
+    sample: int | None,
+    compare: bool,
+) -> int:
+    """Read a connector's streams from their source, and keep requests and responses in a cassette, without secrets.
+
+    With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded.
+    """
+    secrets = Secrets()
+    try:
+        source, settings = find(), read_config(config, secrets)
+        prepared_config(settings, source, config_name(config), secrets)
+        before = Cassette(cassette).recording if compare else None
+        recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
+        if before is None:
+            save(cassette, recording)
+    except CdkError as error:
+        raise click.ClickException(secrets.mask(str(error))) from None
+    if before is None:
+        size = sum(len(each.content) for each in recording.interactions)
+        click.echo(f"{cassette}: {len(recording.interactions)} responses of {size:,} bytes")
+        return 0
+    lines = drift(before, recording)
+    click.echo("\n".join(lines) or f"{cassette}: as recorded")
+    return _DRIFTED if lines else 0

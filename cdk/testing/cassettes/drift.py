@@ -1,0 +1,79 @@
+"""Drift: how what an API answers now differs from what was recorded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import orjson
+
+from cdk.base.values import FieldValue, from_json
+from cdk.testing.cassettes.interactions import Interaction, Recording
+
+_TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+
+
+@dataclass
+class _Endpoint:
+    """What is known of a method and a path. fields: the types of each, by its path in the body."""
+
+    pages: int = 0
+    statuses: set[int] = field(default_factory=set)
+    fields: dict[str, set[str]] = field(default_factory=dict)
+
+
+def drift(before: Recording, now: Recording) -> list[str]:
+    """The differences of two recordings of one connector, by method and path: pages, statuses, fields, types."""
+    old, new = _endpoints(before.interactions), _endpoints(now.interactions)
+    lines = []
+    for name in sorted({*old, *new}):
+        if name not in new:
+            lines.append(f"{name}: recorded, not asked for now")
+        elif name not in old:
+            lines.append(f"{name}: asked for now, not recorded")
+        else:
+            lines += [f"{name}: {text}" for text in _differences(old[name], new[name])]
+    return lines
+
+
+def _differences(old: _Endpoint, new: _Endpoint) -> Iterator[str]:
+    if old.statuses != new.statuses:
+        yield f"status {_listed(old.statuses)} recorded, {_listed(new.statuses)} now"
+    if old.pages != new.pages:
+        yield f"{old.pages} requests recorded, {new.pages} now"
+    for name in sorted({*old.fields, *new.fields}):
+        before, now = old.fields.get(name), new.fields.get(name)
+        if before is None:
+            yield f"field {name} is new ({_listed(now or ())})"
+        elif now is None:
+            yield f"field {name} is missing"
+        elif before != now:
+            yield f"field {name} was {_listed(before)}, is {_listed(now)}"
+
+
+def _listed(values: Sequence[object] | set[int] | set[str]) -> str:
+    return " or ".join(sorted(map(str, values)))
+
+
+def _endpoints(interactions: Sequence[Interaction]) -> Mapping[str, _Endpoint]:
+    endpoints: dict[str, _Endpoint] = {}
+    for interaction in interactions:
+        endpoint = endpoints.setdefault(f"{interaction.method} {urlsplit(interaction.url).path}", _Endpoint())
+        endpoint.pages += 1
+        endpoint.statuses.add(interaction.status)
+        try:
+            _note(from_json(interaction.content), "", endpoint.fields)
+        except orjson.JSONDecodeError:
+            endpoint.fields.setdefault("(no JSON)", set()).add("text")
+    return endpoints
+
+
+def _note(value: FieldValue, name: str, fields: dict[str, set[str]]) -> None:
+    match value:
+        case dict():
+            for key, item in value.items():
+                _note(item, f"{name}.{key}" if name else key, fields)
+        case list():
+            for item in value:
+                _note(item, f"{name}[]", fields)
+        case _:
+            fields.setdefault(name, set()).add(_TYPES.get(type(value), "number"))

@@ -1,0 +1,105 @@
+"""Interactions: requests and their responses, and the file that has them, which is vcrpy's.
+
+vcrpy has the format, readable and known to other tools. Its own recorder is not used: it replaces the classes of
+`http.client` for the whole process, which the kit's pools of connections are not made of, compares a request with all
+that were recorded, and knows no secret but by its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import Json, JsonValue
+from cdk.rest import Headers, Request, Response
+
+_KEY = "spark-cdk"
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """One request and its response. headers: those that the connector set. content: the body of the response."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    status: int
+    response_headers: Mapping[str, str]
+    content: bytes
+
+    def response(self, request: Request) -> Response:
+        """The response, as one to `request`."""
+        return Response(self.status, Headers(self.response_headers), self.content, request.full_url, request)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a cassette holds.
+
+    config: the connector's, without its secrets. moment: what its clock said; None where vcrpy itself has recorded.
+    """
+
+    interactions: Sequence[Interaction]
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    moment: datetime | None = None
+
+
+def load(path: Path) -> Recording:
+    """The recording in a file. Raises ConfigError: there is none, or it cannot be read."""
+    import yaml  # noqa: PLC0415 - as vcrpy, which brings it
+    from vcr.persisters.filesystem import CassetteNotFoundError, FilesystemPersister  # noqa: PLC0415 - takes 50 ms
+    from vcr.serializers import yamlserializer  # noqa: PLC0415
+
+    try:
+        requests, responses, *rest = FilesystemPersister.load_cassette(path, yamlserializer)
+        metadata = rest[0].get(_KEY, {}) if rest else {}
+        moment = metadata.get("moment")
+        interactions = [_loaded(request, response) for request, response in zip(requests, responses, strict=True)]
+        return Recording(interactions, metadata.get("config", {}), moment and datetime.fromisoformat(moment))
+    except CassetteNotFoundError:
+        text = "found no cassette there, or an empty file; `spark-cdk record --cassette FILE` writes one"
+        raise ConfigError(text, path=str(path)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, yaml.YAMLError) as error:
+        text = f"is no cassette ({type(error).__name__}: {error}); record it again with `spark-cdk record`"
+        raise ConfigError(text, path=str(path)) from error
+
+
+def save(path: Path, recording: Recording) -> None:
+    """Write a recording, from which all secrets are gone, to a file. Raises ConfigError: it cannot be written."""
+    from vcr.persisters.filesystem import FilesystemPersister  # noqa: PLC0415 - see above
+    from vcr.request import Request as Recorded  # noqa: PLC0415
+    from vcr.serializers import yamlserializer  # noqa: PLC0415
+
+    moment = None if recording.moment is None else recording.moment.isoformat()
+    document = {
+        "requests": [Recorded(each.method, each.url, each.body, dict(each.headers)) for each in recording.interactions],
+        "responses": [_saved(each) for each in recording.interactions],
+        "metadata": {_KEY: {"config": dict(recording.config), "moment": moment}},
+    }
+    try:
+        FilesystemPersister.save_cassette(path, document, yamlserializer)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", path=str(path)) from error
+
+
+def _saved(interaction: Interaction) -> Json:
+    return {
+        "status": {"code": interaction.status, "message": ""},
+        "headers": {name: [value] for name, value in interaction.response_headers.items()},
+        "body": {"string": interaction.content},
+    }
+
+
+def _loaded(request: Json, response: Json) -> Interaction:
+    values = ((name, [each] if isinstance(each, str) else each) for name, each in response["headers"].items())
+    return Interaction(
+        request.method,
+        request.uri,
+        dict(request.headers),
+        request.body,
+        int(response["status"]["code"]),
+        {name: ", ".join(each) for name, each in values},
+        response["body"]["string"] or b"",
+    )

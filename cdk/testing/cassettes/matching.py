@@ -1,0 +1,151 @@
+"""Which recorded request is the one that is sent, and which is the nearest to one that was never recorded."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from typing import TypeAlias
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import orjson
+
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import canonical, from_json
+from cdk.rest import Request
+from cdk.rest.http.redact import looks_secret, surely_secret
+from cdk.testing.cassettes.interactions import Interaction
+
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+
+# What says when and by which program a request was sent, or which try it is.
+_VOLATILE = {"date", "x-amz-date", "user-agent", "x-request-id", "idempotency-key", "traceparent", "content-length"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What tells requests apart: neither their secrets, nor the order of parameters, nor how JSON is spaced."""
+
+    method: str
+    host: str
+    path: str
+    params: Pairs
+    headers: Pairs
+    body: str
+
+    def __str__(self) -> str:
+        """The request, for people."""
+        query = "&".join(f"{name}={value}" for name, value in self.params)
+        return f"{self.method} {self.host}{self.path}{'?' if query else ''}{query}"
+
+    def differences(self, recorded: "Sent") -> Iterator[str]:
+        """How this request differs from a recorded one, for people."""
+        for what, mine, other in (
+            ("method", self.method, recorded.method),
+            ("host", self.host, recorded.host),
+            ("path", self.path, recorded.path),
+        ):
+            if mine != other:
+                yield f"{what} {mine}, recorded {other}"
+        yield from _pair_differences("parameter", self.params, recorded.params)
+        yield from _pair_differences("header", self.headers, recorded.headers)
+        if self.body != recorded.body:
+            yield f"body {self.body[:200] or 'none'}, recorded {recorded.body[:200] or 'none'}"
+
+
+def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, blank: bool = False) -> Sent:
+    """What tells a request from others. secrets: hidden wherever they are, besides the request's own.
+
+    ignored: parameters and headers that are not compared, in lower case. blank: what is secret by its name alone is
+    taken for the secret that was recorded; it may as well be a page token, which tells pages apart.
+    """
+    names = {name.lower() for name in (*request.params, *request.headers, *dict(_query(request.full_url)))}
+    marked = {name for name in names if name in request.secret or surely_secret(name) or (blank and looks_secret(name))}
+    tokens = {str(value) for name, value in request.params.items() if name.lower() not in marked}
+    own = Secrets(value for value in request.secret_values() if value not in tokens)
+    scope = Secrets() if request.scope is None else request.scope.secrets
+
+    def mask(text: str) -> str:
+        return own.mask(scope.mask(secrets.mask(text)))
+
+    params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in _query(request.full_url)]
+    headers = [(name, mask(value)) for name, value in request.headers.items() if not request.hides(name)]
+    return _sent(
+        request.method,
+        request.full_url,
+        mask=mask,
+        params=params,
+        headers=headers,
+        body=request.body,
+        ignored=ignored,
+    )
+
+
+def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
+    """What tells a recorded request from others."""
+    return _sent(
+        interaction.method,
+        interaction.url,
+        mask=str,
+        params=_query(interaction.url),
+        headers=interaction.headers.items(),
+        body=interaction.body,
+        ignored=ignored,
+    )
+
+
+def nearest(request: Sent, known: Iterable[Sent]) -> Sent | None:
+    """The recorded request that is most like another."""
+    return max(known, key=lambda other: _likeness(request, other), default=None)
+
+
+def _likeness(a: Sent, b: Sent) -> float:
+    same = sum(mine == other for mine, other in ((a.method, b.method), (a.host, b.host), (a.body, b.body)))
+    shared = sum(_shared(mine, other) for mine, other in ((a.params, b.params), (dict(a.params), dict(b.params))))
+    return same + 3 * SequenceMatcher(None, a.path, b.path).ratio() + shared
+
+
+def _shared(mine: Collection[object], other: Collection[object]) -> float:
+    return len({*mine} & {*other}) / max(len({*mine} | {*other}), 1)
+
+
+def _sent(
+    method: str,
+    url: str,
+    *,
+    mask: Callable[[str], str],
+    params: Iterable[tuple[str, str]],
+    headers: Iterable[tuple[str, str]],
+    body: bytes | None,
+    ignored: Collection[str],
+) -> Sent:
+    parts, leave_out = urlsplit(url), {*_VOLATILE, *ignored}
+    return Sent(
+        method,
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+        mask(unquote(parts.path)),
+        tuple(sorted((name, value) for name, value in params if name.lower() not in ignored)),
+        tuple(sorted((name.lower(), value) for name, value in headers if name.lower() not in leave_out)),
+        mask(_body(body or b"")),
+    )
+
+
+def _query(url: str) -> list[tuple[str, str]]:
+    return parse_qsl(urlsplit(url).query, keep_blank_values=True)
+
+
+def _body(body: bytes) -> str:
+    """A body as text: JSON in its one form, what is no text as its digest."""
+    try:
+        return canonical(from_json(body)) if body[:1] in b"{[" and body else body.decode()
+    except orjson.JSONDecodeError:
+        return body.decode()
+    except UnicodeDecodeError:
+        return blake2b(body, digest_size=16).hexdigest()
+
+
+def _pair_differences(what: str, mine: Pairs, other: Pairs) -> Iterator[str]:
+    mine_by_name, recorded = dict(mine), dict(other)
+    for name in sorted({*mine_by_name, *recorded}):
+        if mine_by_name.get(name) != recorded.get(name):
+            before = f"recorded {recorded[name]!r}" if name in recorded else "recorded without it"
+            yield f"{what} {name} {repr(mine_by_name[name]) if name in mine_by_name else 'is missing'}, {before}"

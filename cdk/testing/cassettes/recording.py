@@ -1,0 +1,159 @@
+"""record: reads a connector once from its real source, then from its states, and keeps requests and responses."""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from cdk.base.errors import CdkError
+from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.times.clock import system_clock
+from cdk.base.values import JsonValue
+from cdk.protocol import AirbyteStateMessage
+from cdk.rest import Request, RequestsTransport, Response
+from cdk.sources.config import prepared_config
+from cdk.streams.source import Source
+from cdk.testing.cassettes.interactions import Interaction, Recording
+from cdk.testing.cassettes.matching import Sent, sent
+from cdk.testing.cassettes.replay import Answers, Cassette
+from cdk.testing.cassettes.sampling import sampled
+from cdk.testing.cassettes.scrubbing import Scrubber
+from cdk.testing.run import read
+from cdk.testing.simulation import MockClock, simulated
+
+RESUMES = 20
+"""From so many states of a stream it is read again, so that a read which was interrupted there can be replayed."""
+
+
+class Recorder:
+    """A transport that sends what it does not know yet, and keeps it; one request at a time.
+
+    secrets: of the config. sends: what really sends.
+    """
+
+    def __init__(self, secrets: Collection[str] = (), sends: Callable[[Request], Response] | None = None) -> None:
+        self._send = sends or RequestsTransport().send_once
+        self._secrets, self._scrubber = Secrets(secrets), Scrubber(secrets)
+        self._answers = Answers()
+        self._known = False
+        self.interactions: list[Interaction] = []
+
+    def send(self, request: Request) -> Response:
+        """The response to `request`: the recorded one where there is one, or that of the source."""
+        if self._known and (interaction := self._answers.find(request, self._secrets)) is not None:
+            return interaction.response(request)
+        response = self._send(request)
+        content = b"".join(response.chunks()) if response.is_stream else response.body
+        headers = {name: value for name, value in request.headers.items() if not request.hides(name)}
+        interaction = Interaction(
+            request.method, request.full_url, headers, request.body, response.status, dict(response.headers), content
+        )
+        self._scrubber.learn(request, interaction)
+        key = sent(request, self._secrets)
+        if (before := self._answers.known.get(key)) and _answer(before[-1]) == _answer(interaction):
+            return before[-1].response(request)
+        self._answers.add(key, interaction)
+        self.interactions.append(interaction)
+        return interaction.response(request)
+
+    @contextmanager
+    def resuming(self) -> Iterator[None]:
+        """Answer what was asked before from the recording meanwhile, from its beginning."""
+        self._answers.rewind()
+        self._known = True
+        try:
+            yield
+        finally:
+            self._known = False
+
+    def recording(self, config: Mapping[str, JsonValue], moment: datetime) -> Recording:
+        """What was recorded, without the secrets. Raises FatalError: one is in a body that is no text."""
+        scrubbed = [self._scrubber.scrubbed(interaction) for interaction in self.interactions]
+        masked = self._scrubber.config(dict(config))
+        assert isinstance(masked, Mapping)
+        return Recording(scrubbed, masked, moment)
+
+
+class RecordingClock(MockClock):
+    """A clock that stands still but for waits, which take their time."""
+
+    def sleep(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+        super().sleep(seconds)
+
+
+def record(
+    source: Source,
+    config: Mapping[str, JsonValue],
+    *,
+    streams: Sequence[str] = (),
+    resumes: int = RESUMES,
+    sample: int | None = None,
+    sends: Callable[[Request], Response] | None = None,
+) -> Recording:
+    """Read streams from their source, and from their states, and give what was asked and answered, without secrets.
+
+    config: as people write it. streams: by name; all where none is named. resumes: from how many states of
+    a stream, the last one included, it is read again; only what was not asked before is sent then. sample: how many
+    records of a page are kept, where the pages that are asked for do not hang on it. The clock stands at the second in
+    which this begins.
+    Raises what reading raises; CatalogError: there is no such stream; ConfigError: the config does not fit.
+    """
+    prepared = prepared_config(config, source, "config", Secrets())
+    secrets = {text for form in (config, prepared) for text in secret_values(source.config_schema, form)}
+    clock, recorder = RecordingClock(system_clock().replace(microsecond=0)), Recorder(secrets, sends)
+    moment = clock()
+    with simulated(recorder, clock):
+        names = streams or [stream.name for stream in source.open(prepared)]
+        for name in names:
+            _read(source, config, name, resumes, recorder.resuming)
+
+    def requested(interactions: Sequence[Interaction]) -> Collection[Sent] | None:
+        cassette = Cassette(Recording(interactions, moment=moment), secrets=secrets)
+        try:
+            with cassette.playing():
+                for name in names:
+                    _read(source, config, name, resumes, cassette.playing)
+        except CdkError:
+            return None
+        return cassette.answers.requested
+
+    recording = recorder.recording(config, moment)
+    if sample is None:
+        return recording
+    return replace(recording, interactions=sampled(recording.interactions, sample, requested))
+
+
+def _read(
+    source: Source,
+    config: Mapping[str, JsonValue],
+    name: str,
+    resumes: int,
+    resuming: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Read a stream from its start and from some of its states. Raises what stopped it."""
+    for state in _spread(_states(source, config, name), resumes):
+        with resuming():
+            _states(source, config, name, state)
+
+
+def _states(
+    source: Source, config: Mapping[str, JsonValue], name: str, *state: AirbyteStateMessage
+) -> Sequence[AirbyteStateMessage]:
+    """Read a stream to its end, from a state; the states of all places where it could resume."""
+    run = read(source, name, config=config, state=state, every_state=True)
+    if run.error is not None:
+        raise run.error
+    return [AirbyteStateMessage.model_validate(m["state"]) for m in run.messages if m["type"] == "STATE"]
+
+
+def _answer(interaction: Interaction) -> Interaction:
+    return replace(interaction, response_headers={})
+
+
+def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[AirbyteStateMessage]:
+    """At most so many of some states, evenly, the last one among them."""
+    if len(states) <= most:
+        return states
+    return [states[-1 - number * len(states) // most] for number in range(most)]

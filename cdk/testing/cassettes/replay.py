@@ -1,0 +1,119 @@
+"""Cassette: answers a connector's requests from a recording, without the network."""
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from cdk.base.errors import FatalError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue
+from cdk.rest import Request, Response
+from cdk.testing.cassettes.interactions import Interaction, Recording, load
+from cdk.testing.cassettes.matching import Sent, nearest, recorded, sent
+from cdk.testing.simulation import MockClock, simulated
+
+
+class Unrecorded(FatalError):
+    """A request that the cassette has no response to."""
+
+
+class Answers:
+    """Recorded responses by their request. Safe to use from several threads.
+
+    What was answered differently later is so again: in order, the last one for good.
+    ignored: parameters and headers that are not compared, in lower case.
+    """
+
+    def __init__(self, interactions: Iterable[Interaction] = (), ignored: Collection[str] = ()) -> None:
+        self.known: dict[Sent, list[Interaction]] = {}
+        self.ignored = ignored
+        self._lock = threading.Lock()
+        self._turns: Counter[Sent] = Counter()
+        self.requested: set[Sent] = set()
+        for interaction in interactions:
+            self.add(recorded(interaction, ignored), interaction)
+
+    def add(self, request: Sent, interaction: Interaction) -> None:
+        """Have `one` be the last answer to a request."""
+        self.known.setdefault(request, []).append(interaction)
+
+    def rewind(self) -> None:
+        """Answer from the beginning again."""
+        self._turns.clear()
+
+    def find(self, request: Request, secrets: Secrets) -> Interaction | None:
+        """The next response to a request; None: there is none."""
+        for blank in (False, True):
+            key = sent(request, secrets, self.ignored, blank=blank)
+            if (answers := self.known.get(key)) is not None:
+                with self._lock:
+                    self._turns[key] += 1
+                    self.requested.add(key)
+                    return answers[min(self._turns[key], len(answers)) - 1]
+        return None
+
+
+class Cassette:
+    """A transport that answers from a recording, in the order in which it was recorded, and sends nothing.
+
+    source: the file that `spark-cdk record` wrote, one of vcrpy's does as well; or a recording. secrets: of the config
+    that is read with, where they are other than the recorded config's. ignore: parameters and headers that are not
+    compared, such as one that holds a random number. Travels to other processes, where it answers from the beginning.
+    Raises ConfigError: there is no cassette in the file.
+    """
+
+    def __init__(
+        self, source: str | Path | Recording, *, secrets: Iterable[str] = (), ignore: Iterable[str] = ()
+    ) -> None:
+        self._path = "in memory" if isinstance(source, Recording) else str(source)
+        self._given, self._ignore = tuple(secrets), frozenset(name.lower() for name in ignore)
+        self._play(source if isinstance(source, Recording) else load(Path(source)))
+
+    def _play(self, recording: Recording) -> None:
+        self.recording, self._secrets = recording, Secrets(self._given)
+        self.answers = Answers(recording.interactions, self._ignore)
+
+    def __getstate__(self) -> tuple[str, tuple[str, ...], frozenset[str], Recording]:
+        return self._path, self._given, self._ignore, self.recording
+
+    def __setstate__(self, state: tuple[str, tuple[str, ...], frozenset[str], Recording]) -> None:
+        self._path, self._given, self._ignore, recording = state
+        self._play(recording)
+
+    @property
+    def config(self) -> Mapping[str, JsonValue]:
+        """The config that was recorded with, `****` in place of its secrets: it reads the cassette."""
+        return self.recording.config
+
+    @property
+    def clock(self) -> MockClock:
+        """A clock that stands at the moment of the recording, as the windows of a cursor did; waits take no time."""
+        return MockClock(self.recording.moment)
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Answer all requests of this process meanwhile, at the time of the recording, from the first answer on."""
+        self.answers.rewind()
+        with simulated(self, self.clock):
+            yield
+
+    def send(self, request: Request) -> Response:
+        """The recorded response to `request`. Raises Unrecorded, with the nearest request that was recorded."""
+        interaction = self.answers.find(request, self._secrets)
+        if interaction is None:
+            raise self._missing(request)
+        return interaction.response(request)
+
+    def _missing(self, request: Request) -> Unrecorded:
+        missing = sent(request, self._secrets, self._ignore)
+        near = nearest(missing, self.answers.known)
+        if near is None:
+            return Unrecorded(f"{missing} is not in the cassette {self._path}, which is empty; record it again")
+        differs = "; ".join(missing.differences(near))
+        count = len(self.answers.known)
+        return Unrecorded(
+            f"{missing} is not among the {count} requests of the cassette {self._path}; the nearest is {near} "
+            f"({differs}); record it again with `spark-cdk record`, or correct what asks for this"
+        )

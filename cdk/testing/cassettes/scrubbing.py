@@ -1,0 +1,203 @@
+"""Scrubbing: what a recording says of secrets is taken out before it becomes a file, however it is encoded."""
+
+import gzip
+import re
+import zlib
+from base64 import urlsafe_b64decode
+from binascii import Error
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+
+from cdk.base.errors import FatalError
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import FieldValue, JsonValue, from_json
+from cdk.rest import Request
+from cdk.rest.http.redact import looks_secret, surely_secret
+from cdk.testing.cassettes.interactions import Interaction
+
+_SHORTEST = 4
+"""Shorter values of parameters and headers hide nothing, and are in every other text."""
+_SHORTEST_LEARNED = 12
+"""Shorter values of a field called `password` may be words, such as `changed`."""
+_SHORTEST_LOGIN = 8
+"""Shorter texts in what answers a login are such as `Bearer`."""
+_DEEPEST = 3
+"""How many encodings are undone, one inside the other."""
+
+_ENCODED = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")
+_FIELD = re.compile(r'(\\*")([\w.\-]+)\1(\s*:\s*)\1((?:[^"\\]|\\[^"])*?)\1')
+_PARAMETER = re.compile(r"(?<=[?&;])((?:amp;)?[\w.\-]+)=([^&\s\"'<>\\]+)")
+_GZIP = b"\x1f\x8b"
+_DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"}
+"""Of responses: what is no longer true of a body that was unpacked, and of a connection that is closed."""
+
+
+class Scrubber:
+    """Learns the secrets of requests and responses, and takes them out of all of them.
+
+    secrets: of the config.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = Secrets(secrets)
+        self._seen: list[bytes] = []
+        self._logins: set[int] = set()
+
+    def learn(self, request: Request, interaction: Interaction) -> None:
+        """Take note of the secrets of a request, and of those that its response brings."""
+        named = {**request.params, **dict(parse_qsl(urlsplit(request.url).query))}
+        # A parameter `token` whose value an API has given is that of a page.
+        unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
+        tokens = {value for value in unmarked if self._came_from_the_api(value)}
+        body = _text(request.body or b"")
+        login = bool(request.body) and (bool(request.hidden) or request.hide(body) != body or self._secrets.holds(body))
+        queried = (str(value) for name, value in named.items() if request.hides(name))
+        self._add(value for value in (*request.secret_values(), *queried) if value not in tokens)
+        self._add(pair.partition("=")[2].partition(";")[0] for pair in _cookies(interaction))
+        self._add(value for name, value in interaction.response_headers.items() if looks_secret(name))
+        if login:
+            self._logins.add(id(interaction))
+        else:
+            self._seen.append(interaction.content)
+        for match in _FIELD.finditer(_text(interaction.content)):
+            if (looks_secret if login else surely_secret)(match[2]) and len(match[4]) >= _SHORTEST_LEARNED:
+                self._secrets.add(match[4])
+
+    def _came_from_the_api(self, value: str) -> bool:
+        """Whether a response that is none to a login holds a value."""
+        return any(value.encode() in content for content in self._seen)
+
+    def _add(self, values: Iterable[str]) -> None:
+        self._secrets.add(*(value for value in values if len(value) >= _SHORTEST and value != HIDDEN))
+
+    def scrubbed(self, interaction: Interaction) -> Interaction:
+        """The interaction without secrets. Raises FatalError: they are in a body that is no text."""
+        login = id(interaction) in self._logins
+        return replace(
+            interaction,
+            url=self.text(interaction.url),
+            headers={name: self.text(value) for name, value in interaction.headers.items() if not looks_secret(name)},
+            body=None if interaction.body is None else self._body(interaction.body, interaction),
+            response_headers={
+                name: HIDDEN if looks_secret(name) else self.text(value)
+                for name, value in interaction.response_headers.items()
+                if name.lower() not in _DROPPED
+            },
+            content=self._body(interaction.content, interaction, login=login),
+        )
+
+    def config(self, config: JsonValue) -> JsonValue:
+        """A config with `****` in place of its secrets."""
+        match config:
+            case Mapping():
+                return {name: self.config(value) for name, value in config.items()}
+            case list():
+                return [self.config(value) for value in config]
+            case None | bool():
+                return config
+            case _:
+                text = self.text(str(config))
+                return config if text == str(config) else text
+
+    def text(self, text: str) -> str:
+        """A text without the secrets, as such, escaped, or inside of encoded texts."""
+        # Whole encoded texts first: what is cut out of one leaves a rest that decodes to something else.
+        text = _ENCODED.sub(lambda run: HIDDEN if self._encodes(run[0]) else run[0], text)
+        return _PARAMETER.sub(_parameter, _FIELD.sub(_field, self._secrets.mask(text)))
+
+    def _encodes(self, run: str, depth: int = 1) -> bool:
+        """Whether an encoded text holds a secret."""
+        # It may begin inside a longer run of letters.
+        texts = {_text(_decoded(run[shift:])) for shift in range(4)}
+        if any(map(self._secrets.holds, texts)):
+            return True
+        inner = {match[0] for text in texts for match in _ENCODED.finditer(text)} if depth < _DEEPEST else ()
+        return any(self._encodes(text, depth + 1) for text in inner)
+
+    def _body(self, body: bytes, interaction: Interaction, *, login: bool = False) -> bytes:
+        if body.startswith(_GZIP):
+            return gzip.compress(self._body(_unpacked(body), interaction, login=login), mtime=0)
+        try:
+            text = body.decode()
+        except UnicodeDecodeError:
+            if self._secrets.holds(body.decode("latin-1")):
+                where = f"{interaction.method} {self.text(interaction.url)}"
+                raise FatalError(
+                    f"a body of {where} is no text and holds a secret, so nothing is recorded; leave that stream out "
+                    "with --stream"
+                ) from None
+            return body
+        return (_login(self.text(text)) if login else self.text(text)).encode()
+
+
+def _cookies(interaction: Interaction) -> Iterator[str]:
+    for name, value in interaction.response_headers.items():
+        if name.lower() == "set-cookie":
+            yield from re.split(r",\s*(?=[\w.\-]+=)", value)
+
+
+def _field(match: re.Match[str]) -> str:
+    if not surely_secret(match[2]) or len(match[4]) < _SHORTEST:
+        return match[0]
+    quote = match[1]
+    return f"{quote}{match[2]}{quote}{match[3]}{quote}{HIDDEN}{quote}"
+
+
+def _parameter(match: re.Match[str]) -> str:
+    return f"{match[1]}={HIDDEN}" if surely_secret(match[1]) else match[0]
+
+
+def _login(text: str) -> str:
+    """What answered a login, without any text that may be a secret."""
+    try:
+        body = from_json(text.encode())
+    except orjson.JSONDecodeError:
+        return text
+    lists = [value for value in body.values() if isinstance(value, list)] if isinstance(body, Mapping) else [[{}]]
+    if any(isinstance(item, Mapping) for value in lists for item in value):
+        # Records, which an API gives to those who log in with each request.
+        return text
+    return orjson.dumps(_without_texts(body)).decode()
+
+
+def _without_texts(value: FieldValue) -> FieldValue:
+    match value:
+        case Mapping():
+            return {name: _without_texts(item) for name, item in value.items()}
+        case list():
+            return [_without_texts(item) for item in value]
+        case str() if len(value) >= _SHORTEST_LOGIN and not re.search(r"\s|://", value) and not _is_timestamp(value):
+            return HIDDEN
+        case _:
+            return value
+
+
+def _is_timestamp(text: str) -> bool:
+    try:
+        return bool(datetime.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _decoded(run: str) -> bytes:
+    """What base64 of either alphabet stands for; nothing where it is none."""
+    text = run.rstrip("=").replace("+", "-").replace("/", "_")
+    try:
+        return _unpacked(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (Error, ValueError):
+        return b""
+
+
+def _unpacked(body: bytes) -> bytes:
+    try:
+        return gzip.decompress(body) if body.startswith(_GZIP) else body
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _text(body: bytes) -> str:
+    return body.decode(errors="replace")

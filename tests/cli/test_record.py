@@ -1,0 +1,79 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.shop.api import serving
+from connectors.shop.backend import Backend, Sizes
+from tests.cli.conftest import CommandLine
+from tests.worlds.table import rows
+
+SIZES = Sizes(products=120, orders=20, customers=2, visits=25)
+
+
+@pytest.fixture
+def shop() -> Backend:
+    return Backend(SIZES)
+
+
+@pytest.fixture
+def config(shop: Backend, tmp_path: Path) -> Iterator[str]:
+    with serving(shop) as address:
+        (tmp_path / "config.json").write_text(json.dumps({"base_url": address}))
+        yield "config.json"
+
+
+def test_a_recording_replays_in_read_and_sync_without_server_and_config(
+    cli: CommandLine, config: str, shop: Backend, tmp_path: Path
+) -> None:
+    options = ("--connector", "shop", "--cassette", "shop.yaml")
+
+    recorded = cli("record", *options, "--config", config, "--stream", "products", "--stream", "visits")
+    asked = shop.stats()
+    read = cli("read", *options, "--catalog", catalog(tmp_path, "products", "visits"))
+    synced = cli("sync", *options, "--target", "tables", "--catalog", "catalog.json", "-q")
+
+    assert (recorded.code, recorded.lines) == (0, ["shop.yaml: 10 responses of 24,096 bytes"])
+    assert shop.stats() == asked
+    assert (read.code, len(read.of_type("RECORD"))) == (0, 120 + 2 * 25)
+    assert (synced.code, len(rows(tmp_path / "tables" / "visits"))) == (0, 2 * 25)
+
+
+def test_a_request_that_was_not_recorded_ends_the_read_with_the_nearest_one(
+    cli: CommandLine, config: str, tmp_path: Path
+) -> None:
+    options = ("--connector", "shop", "--cassette", "shop.yaml")
+    cli("record", *options, "--config", config, "--stream", "products")
+
+    read = cli("read", *options, "--catalog", catalog(tmp_path, "customers"))
+
+    assert read.code == 1
+    assert "/customers?page=1 is not among the 3 requests of the cassette shop.yaml" in "\n".join(read.lines)
+
+
+def test_drift_compares_and_writes_nothing(cli: CommandLine, config: str, shop: Backend, tmp_path: Path) -> None:
+    options = ("--connector", "shop", "--config", config, "--cassette", "shop.yaml", "--stream", "products")
+    cli("record", *options, "--sample", "3")
+    file = (tmp_path / "shop.yaml").read_bytes()
+
+    same = cli("record", *options, "--drift")
+    shop.add({"products": [{"id": 121, "color": "blue"}]})
+    other = cli("record", *options, "--drift")
+
+    assert (same.code, same.lines) == (0, ["shop.yaml: as recorded"])
+    assert (other.code, other.lines) == (1, ["GET /products: field products[].color is new (string)"])
+    assert (tmp_path / "shop.yaml").read_bytes() == file
+
+
+def test_a_missing_cassette_is_an_error_that_says_how_to_get_one(cli: CommandLine) -> None:
+    ran = cli("read", "--connector", "shop", "--cassette", "no.yaml")
+
+    assert ran.code == 2
+    assert "no.yaml: found no cassette there, or an empty file; `spark-cdk record" in ran.stderr
+
+
+def catalog(folder: Path, *names: str) -> str:
+    streams = [{"stream": {"name": name, "json_schema": {}}, "sync_mode": "full_refresh"} for name in names]
+    (folder / "catalog.json").write_text(json.dumps({"streams": streams}))
+    return "catalog.json"

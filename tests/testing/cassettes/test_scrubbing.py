@@ -1,0 +1,77 @@
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import orjson
+import pytest
+
+from cdk.testing.cassettes import Cassette, record
+from cdk.testing.cassettes.interactions import save
+from tests.testing.cassettes.blog import CONFIG, ISSUED, SECRETS, Api, Blog
+
+PLANTED = {**SECRETS, **ISSUED, "link": "signed-link-nobody-saw", "record": "a-password-of-a-record"}
+
+
+def decodings(text: str) -> Iterator[str]:
+    """What decoding a text, or any part of it, gives."""
+    yield unquote(text)
+    yield text.replace('\\"', '"').replace("\\\\", "\\")
+    yield text.encode().decode("unicode_escape", errors="ignore") if "\\u" in text else text
+    for run in set(re.findall(r"[A-Za-z0-9+/_\-]{8,}", text)):
+        if re.fullmatch(r"(?:[0-9a-f]{2})+", run):
+            yield bytes.fromhex(run).decode(errors="ignore")
+        plain = run.replace("-", "+").replace("_", "/")
+        for shift in range(4):
+            part = plain[shift:-1] if len(plain[shift:]) % 4 == 1 else plain[shift:]
+            inner = b64decode(part + "=" * (-len(part) % 4)).decode(errors="ignore")
+            # Chance alone makes short words.
+            if len(re.findall(r"[\w:.\-]", inner)) > len(run) / 2:
+                yield inner
+
+
+def spelled(texts: Iterable[str]) -> str:
+    """Some texts, and what is found in them by decoding four times."""
+    known, fresh = set[str](), set(texts)
+    for _ in range(4):
+        known |= fresh
+        fresh = {decoded for text in fresh for decoded in decodings(text)} - known
+    return "\n".join(known | fresh)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cassette") / "blog.yaml"
+    save(path, record(Blog(), CONFIG, sends=Api().send))
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(file: Path) -> str:
+    recording = Cassette(file).recording
+    return spelled([file.read_text(), *(one.content.decode() for one in recording.interactions)])
+
+
+def test_the_search_finds_each_planted_secret_in_what_was_not_scrubbed() -> None:
+    api = Api()
+    record(Blog(), CONFIG, sends=api.send)
+    echo = orjson.loads(api.send(api.sent[1]).text)["posts"][0]["echo"]
+
+    for name, where in echo.items():
+        if name not in {"link", "password", "authorization"}:
+            searched = spelled([orjson.dumps(where).decode()])
+            assert any(secret in searched for secret in SECRETS.values()), name
+
+
+@pytest.mark.parametrize("secret", PLANTED.values(), ids=PLANTED)
+def test_no_secret_is_in_the_file_however_it_is_encoded(found: str, secret: str) -> None:
+    assert secret not in found
+
+
+def test_what_is_no_secret_stays(file: Path) -> None:
+    bodies = [one.content.decode() for one in Cassette(file).recording.interactions]
+
+    assert sum('"key":"BLOG-2-1"' in body for body in bodies) == 3
+    assert any('"next":"t-2"' in body for body in bodies)
+    assert Cassette(file).config == {**dict.fromkeys(CONFIG, "****"), "base": CONFIG["base"], "client_id": "client"}
