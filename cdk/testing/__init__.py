@@ -9,6 +9,8 @@ from cdk.testing.read_result import ReadResult
 from cdk.testing.routes import Route, UnexpectedRequest
 from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
+from cdk.testing.snapshots import assert_snapshot
+from cdk.testing.state_differences import state_differences
 from cdk.testing.states import at, done, each, state
 
 __all__ = [
@@ -22,10 +24,12 @@ __all__ = [
     "SyncMode",
     "UnexpectedRequest",
     "Unrecorded",
+    "assert_snapshot",
     "at",
     "done",
     "each",
     "read",
     "simulated",
     "state",
+    "state_differences",
 ]

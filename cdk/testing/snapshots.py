@@ -1,0 +1,56 @@
+"""Snapshots: what a read asked, gave and left, in a file that the next runs of a test are compared with."""
+
+import difflib
+import json
+import os
+from pathlib import Path
+
+from cdk.base.values import JsonValue
+from cdk.rest import Request
+from cdk.testing.mock_api import MockApi
+from cdk.testing.read_result import ReadResult
+
+UPDATE = "CDK_UPDATE_SNAPSHOTS"
+"""The environment variable that has snapshots written anew, as `pytest --update-snapshots` does."""
+
+
+def assert_snapshot(path: Path, run: ReadResult, api: MockApi | None = None) -> None:
+    """Compare records, states, statuses and the error of a read, and the requests to `api`, with those in a JSON file.
+
+    Secrets of requests are not in it. A file that is missing is written where snapshots are updated.
+    Raises AssertionError with the differences: the read is another one, or there is no file.
+    """
+    text = json.dumps(_snapshot(run, api), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    if os.environ.get(UPDATE):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return
+    if not path.exists():
+        raise AssertionError(f"{path}: found no snapshot; write it with `pytest --update-snapshots`, and look at it")
+    before = path.read_text(encoding="utf-8")
+    if before != text:
+        lines = difflib.unified_diff(before.splitlines(), text.splitlines(), "snapshot", "this read", lineterm="", n=2)
+        raise AssertionError(
+            f"{path}: the read is another one\n" + "\n".join(lines) + "\n"
+            "If that is right, write the snapshot anew with `pytest --update-snapshots`."
+        )
+
+
+def _snapshot(run: ReadResult, api: MockApi | None) -> dict[str, JsonValue]:
+    streams = {message["record"]["stream"] for message in run.messages if message["type"] == "RECORD"}
+    return {
+        "requests": [] if api is None else [_line(request) for request in api.requests],
+        "records": {stream: run.records_of(stream) for stream in sorted(streams)},
+        "states": [
+            {message["state"]["stream"]["stream_descriptor"]["name"]: message["state"]["stream"]["stream_state"]}
+            for message in run.messages
+            if message["type"] == "STATE"
+        ],
+        "statuses": run.statuses,
+        "error": None if run.error is None else str(run.error),
+    }
+
+
+def _line(request: Request) -> str:
+    body = "" if request.body is None else f" {request.hide(request.body.decode(errors='replace'))}"
+    return f"{request}{body}"

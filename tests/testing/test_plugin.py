@@ -1,0 +1,57 @@
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+CONNECTOR = """
+    from cdk import ConfigError, Source, Stream
+
+    class Countries(Stream):
+        primary_key = "code"
+        schema = {"type": "object", "properties": {"code": {"type": "string"}}}
+
+        def read_records(self, slice):
+            if self.config["continent"] != "Europe":
+                raise ConfigError("no such continent")
+            yield {"code": "AT"}
+            yield {"code": BETWEEN}
+
+    class World(Source):
+        stream_classes = (Countries,)
+        config_schema = {
+            "type": "object", "required": ["continent"], "properties": {"continent": {"type": "string"}},
+        }
+"""
+
+
+def pytest_with(folder: Path, *arguments: str) -> tuple[int, str]:
+    program = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "cdk.testing.plugin", *arguments]
+    ended = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_connector_is_tested_without_a_test_file_in_every_mode_of_imports(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
+    (tmp_path / "bad.py").write_text(dedent(CONNECTOR).replace("BETWEEN", "5"))
+    (tmp_path / "test_other.py").write_text("def test_other(): assert True\n")
+    (tmp_path / "config.json").write_text('{"continent": "Europe"}')
+    config = ("--connector-config", "config.json")
+
+    good = pytest_with(tmp_path, "--connector", "good.py", *config)
+    bad = pytest_with(tmp_path, "test_other.py", "--import-mode=importlib", "--connector", "bad.py", *config)
+
+    assert good[0] == 0, good[1]
+    assert "15 passed" in good[1]
+    assert bad[0] == 1
+    assert "code: found 5, expected type 'string'" in bad[1]
+    assert "1 failed, 15 passed" in bad[1]
+
+
+def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
+    (tmp_path / "config.yaml").write_text('continent: "${CONTINENT_OF_A_TEST}"\n')
+
+    code, text = pytest_with(tmp_path, "--connector", "good.py", "--connector-config", "config.yaml")
+
+    assert code == 4
+    assert "--connector good.py: config.yaml continent: the environment variable CONTINENT_OF_A_TEST is not set" in text
