@@ -1508,6 +1508,27 @@ BUGS = [
         'needed = {f"{version}.json" for version in retained}',
     ),
     Bug(
+        "a record names the layers that the one before has",
+        "state/log/blobs",
+        'known.get(at.digest, f"{seq}-{at.digest}")',
+        'f"{seq}-{at.digest}"',
+        "tests/sync/loop/test_state_log_mirror.py",
+    ),
+    Bug(
+        "a layer that comes into a log is searched for secrets",
+        "state/log/state_log",
+        "self._values.secrets.refuse(to_json(layer.texts), name)",
+        "pass",
+        "tests/sync/loop/test_state_log_mirror.py",
+    ),
+    Bug(
+        "what is remembered at an edge has a bound",
+        "state/position",
+        "strict=True) if end <= self.MAX_BYTES)",
+        "strict=True))",
+        "tests/state/test_slice.py",
+    ),
+    Bug(
         "a state leans on one that a commit has named",
         "lake/delta/state_blobs",
         "before = [self._stacks[n] for n in saved.history if n in self._stacks]",

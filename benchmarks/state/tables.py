@@ -5,6 +5,7 @@ Without Spark, API and rows: slices are planned, taken as read, and committed to
 grow     a first read in 12 commits, and all bytes that they wrote; beside them slices are planned, and nothing is read
 open     the table, and the first slice planned, by a process that does nothing else
 move     the same, and one partition in a hundred moves, in one commit
+log      a state log follows the table: its first record, and that of the commit before
 find     where one partition stands, without a sync
 """
 
@@ -24,12 +25,16 @@ import pyarrow as pa
 
 from cdk import Item, Partition, Slice, Stream
 from cdk.lake.admin.edits import narrowed
+from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.folder import LocalFolder
+from cdk.state import StateKey, StateLog
 from cdk.state.position import Done, Edge
+from cdk.state.stores.local import LocalStore
 from cdk.streams.count_cursor import CountCursor
 from cdk.sync.loop.slice_schedule import SliceSchedule
-from cdk.sync.loop.state_log_mirror import state_check
+from cdk.sync.loop.state_log_mirror import mirror_states, state_check
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.messages import SliceResult
 
@@ -131,7 +136,19 @@ def find(folder: Path, partitions: int) -> str:
     return f"{time.process_time() - cpu:.2f} s CPU"
 
 
-CASES = {"grow": grow, "open": open_, "move": move, "find": find}
+def log(folder: Path, partitions: int) -> str:  # noqa: ARG001 - of all that the table has
+    """A record of where the table stands."""
+    lake, store = StreamLocation("customers", LocalFolder(folder)), folder.parent / "log"
+    before = sum(path.stat().st_size for path in store.rglob("*"))
+    cpu = time.process_time()
+    states = StateLog(LocalStore(store), StateKey("bench"), max_checkpoint_state_size=2**30)
+    mirror_states(states, [lake], OpenTables("bench"), "final", "s1")
+    cpu = time.process_time() - cpu
+    return f"{cpu:.2f} s CPU; wrote {sum(path.stat().st_size for path in store.rglob('*')) - before:,} bytes"
+
+
+CASES = {"grow": grow, "log": log, "open": open_, "move": move, "find": find}
+ORDER = ("grow", "log", "open", "move", "log", "find")
 
 
 def main() -> None:
@@ -142,13 +159,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.case:
-        line = CASES[chosen.case](chosen.folder, chosen.partitions)
+        line = CASES[chosen.case](chosen.folder / "table", chosen.partitions)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(f"{chosen.case:6} {line}; peak memory {peak:,} MB", flush=True)
         return
     print(f"{chosen.partitions:,} partitions")
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
+        for case in ORDER:
             command = [sys.executable, __file__, "--case", case, "--folder", folder]
             subprocess.run([*command, "--partitions", str(chosen.partitions)], check=True)
 

@@ -22,7 +22,7 @@ from cdk.base.values import from_json, to_json
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
-from cdk.state.layers.layer_file import StoredLayer, to_bytes
+from cdk.state.layers.layer_file import PackedLayer, StoredLayer, to_bytes
 from cdk.state.layers.layered_map import LayeredMap, absorbed
 from cdk.state.stored_positions import PartitionEntries, apart, put_back
 
@@ -177,6 +177,12 @@ class StateBlobs:
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
         return blob, path
+
+    def packed(self, texts: LayeredMap) -> list[PackedLayer]:
+        """The layers of entries that were loaded or written here, as they lie; none where they were not."""
+        stacks = (stack for stacks in self._stacks.values() for stack in stacks.values())
+        files = next((stack.files for stack in stacks if stack.texts is texts), ())
+        return [PackedLayer(at.entries, at.digest, partial(self._bytes, at.name, 0, None)) for at in files]
 
     @property
     def versions(self) -> list[int]:

@@ -37,6 +37,8 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+from cdk.state.layers.layer_file import PackedLayer
+from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.stored_positions import apart, put_back
 
 NOTE = "spark-cdk.note"
@@ -384,6 +386,10 @@ class StreamTable(PinnedTable):
     def load(self, version: int) -> TableState:
         """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         return self._states.load(version)
+
+    def packed(self, texts: LayeredMap) -> Sequence[PackedLayer]:
+        """The layers in which the entries of the table's state lie; none where they are few."""
+        return self._states.packed(texts)
 
     def names_of_states(self, versions: Collection[int]) -> set[str]:
         """The files that states of these versions need."""

@@ -33,6 +33,14 @@ _LARGEST = 2**30
 """Bytes that a block may unpack to; more is no state, but an attempt on the memory."""
 
 
+class PackedLayer(NamedTuple):
+    """A layer that lies somewhere as bytes, and can lie elsewhere as well. read: raises StateError."""
+
+    entries: int
+    digest: str
+    read: Callable[[], bytes]
+
+
 class _Block(NamedTuple):
     first: str
     offset: int

@@ -7,12 +7,15 @@ changed outgrows the whole, or the layers become many, the whole is written agai
 A layer has texts by key. Of a JSON object they are those of its leaves, by their paths: `"users","id-7"`. Only objects
 are looked into; a list is set as a whole. So what grows large belongs into objects, by key.
 
+What somebody else keeps as layers, as a table does its positions, is taken as it lies: a record copies the layers that
+the one before has not, and nobody looks at the others.
+
 A blob's name begins with the number of the record it is written for, and ends with the digest that vouches for it. Once
 that number is taken, a blob of it that no record names never will be named: it can be removed, without a clock and
 without asking who is running.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -33,10 +36,25 @@ _LAYERS = 20
 
 
 class Placed(NamedTuple):
-    """A slot as its record will say it, and the blob that must be stored before."""
+    """A slot as its record will say it, and the blob that must be stored before, beside those of its maps."""
 
     slot: Slot
     blob: tuple[str, bytes] | None
+
+
+def new_layers(value: Frozen, seq: int, before: Slot | None) -> Iterator[tuple[str, StoredLayer, bytes]]:
+    """The layers of a value's maps that record `seq` is to store, by their names. Raises StateError: one is missing."""
+    known = _layers(before)
+    for layer in (layer for part in value.maps for layer in part.layers if layer.digest not in known):
+        data, name = layer.read(), f"{seq}-{layer.digest}"
+        yield name, StoredLayer(partial(_part, data), layer.entries, layer.digest, name), data
+
+
+def _layers(before: Slot | None) -> dict[str, str]:
+    """The layers of a slot's maps, by their digests."""
+    return (
+        {} if before is None else {name.partition("-")[2]: name for part in before.maps for name, _ in part["layers"]}
+    )
 
 
 def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
@@ -46,8 +64,17 @@ def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
         "version": value.version,
         "since": seq,
         "digest": value.digest,
-        "bytes": len(value.text),
+        "bytes": value.size,
     }
+    if value.maps:
+        known = _layers(before)
+        json["maps"] = [
+            {
+                "at": list(part.at),
+                "layers": [[known.get(at.digest, f"{seq}-{at.digest}"), at.entries] for at in part.layers],
+            }
+            for part in value.maps
+        ]
     if len(value.text) <= INLINE:
         return Placed(Slot({**json, "value": loads_canonical(value.text, "slot")}), None)
     texts = flattened(loads_canonical(value.text, "slot"))
@@ -69,7 +96,7 @@ def _placed(json: JsonObject, data: bytes, names: list[str], entries: list[int],
 
 def _base(value: Frozen, before: Slot | None) -> Mapping[str, str] | None:
     """The texts of the parent's value; None where the whole is to be written."""
-    if before is None or value.base is None or not 0 < len(before.blobs) <= _LAYERS:
+    if before is None or value.base is None or before.maps or not 0 < len(before.blobs) <= _LAYERS:
         return None
     standing = value_digest(before.json["kind"], before.json["version"], value.base)
     if before.json["encoding"] != FORMAT or before.digest != standing:
@@ -84,29 +111,51 @@ def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateVa
     """
     try:
         kind, version, expected = slot.json["kind"], slot.json["version"], slot.digest
-        value = _unpack(store, key, slot, path) if slot.blobs else slot.json["value"]
+        value = _unpack(store, key, slot, path) if "blobs" in slot.json else slot.json["value"]
+        text = canonical(value).encode()
+        maps = [[part["at"], [name.partition("-")[2] for name, _ in part["layers"]]] for part in slot.maps]
+        if (actual := value_digest(kind, version, text, maps)) != expected:
+            raise BadState(f"{path}.digest", actual, f"{expected}: the value was changed after it was written")
+        if maps:
+            value = from_json(text)  # another one than that of the record
+            for part in slot.maps:
+                _put(value, part["at"], _texts(store, key, part["layers"], path))
+            text = canonical(value).encode()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadState(path, f"a slot or layer that does not fit ({error!r})", "what an earlier run wrote") from error
-    text = canonical(value).encode()
-    if (actual := value_digest(kind, version, text)) != expected:
-        raise BadState(f"{path}.digest", actual, f"{expected}: the value was changed after it was written")
     return StateValue(kind, version, value), text
+
+
+def _put(value: Stored, at: Sequence[str], texts: Mapping[str, str]) -> None:
+    for name in at[:-1]:
+        value = value[name]
+    value[at[-1]] = {key: from_json(text) for key, text in texts.items()}
 
 
 def _unpack(store: LogStore, key: StateKey, slot: Slot, path: str) -> Stored:
     if slot.json["encoding"] != FORMAT:
         raise BadState(f"{path}.encoding", slot.json["encoding"], f"{FORMAT!r}; a newer kit may have written it")
+    named = list(zip(slot.json["blobs"], slot.json["entries"], strict=True))
+    return assembled(_texts(store, key, named, path))
+
+
+def _texts(store: LogStore, key: StateKey, named: Sequence[tuple[str, int]], path: str) -> Mapping[str, str]:
+    """The texts that layers make together. named: the blob of each, the oldest first, and its entries."""
 
     def read(name: str, offset: int, size: int | None) -> bytes:
         if (data := store.blob(key, name)) is None:
             raise BadState(f"{path} blob {name}", None, "the blob that the record names: it was removed")
-        return data[offset:] if size is None else data[offset : offset + size]
+        return _part(data, offset, size)
 
     layers = [
         StoredLayer(partial(read, name), entries, name.partition("-")[2], f"{path} blob {name}")
-        for name, entries in zip(slot.blobs, slot.json["entries"], strict=True)
+        for name, entries in named
     ]
-    return assembled({key: text for key, text in joined(layers).items() if text is not None})
+    return {key: text for key, text in joined(layers).items() if text is not None}
+
+
+def _part(data: bytes, offset: int, size: int | None) -> bytes:
+    return data[offset:] if size is None else data[offset : offset + size]
 
 
 def flattened(value: JsonValue) -> Mapping[str, str]:

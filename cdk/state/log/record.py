@@ -1,6 +1,6 @@
 """StateRecord: one entry of a log, immutable, naming every slot. Its form on disk is canonical JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -25,6 +25,7 @@ class Slot:
     `kind`, `version`; `since`: the record that last changed it; `digest` of `[kind, version, value]`; `bytes`: the
     size of the value's canonical text. Then `value`, or `blobs`: the names of the layers that the value is made of,
     oldest first, with the `entries` of each, their `encoding`, and `stored`: the sizes of the first and of all others.
+    `maps`: objects that are not in the value, with the place of each, and the names and entries of its `layers`.
     """
 
     json: Mapping[str, Stored]
@@ -37,7 +38,13 @@ class Slot:
     @property
     def blobs(self) -> tuple[str, ...]:
         """The blobs that the value is made of; empty when it is in the record."""
-        return tuple(self.json.get("blobs", ()))
+        return (*self.json.get("blobs", ()), *(name for part in self.maps for name, _ in part["layers"]))
+
+    @property
+    def maps(self) -> Sequence[Mapping[str, Stored]]:
+        """The objects that are not in the value."""
+        maps: Sequence[Mapping[str, Stored]] = self.json.get("maps", ())
+        return maps
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from cdk.base.errors import ConfigError, StateConflict, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored
+from cdk.state.log.blobs import INLINE
 from cdk.state.log.canonical_json import loads_canonical
 from cdk.state.log.record import Slot, StateRecord
 from cdk.state.log.retention import Retention
@@ -60,12 +61,14 @@ def open_session(
     run: Mapping[str, JsonValue] | None = None,
     retention: Retention | None = None,
     sink: MarkedSink | None = None,
+    blind: bool = False,
 ) -> Iterator["StateSession"]:
     """A session of a run; one that writes holds the log's lease, where the store has any.
 
     run: facts about the run that its records say, such as its id and the connector's version; never its config.
     sink: has its rows committed by `commit`, each time with a marker. What an earlier run left between its rows and
     its record is made good now. A session that writes nothing does not look at it.
+    blind: nobody reads values, so none is loaded.
     Raises StateConflict: another run holds the lease. BadState: what the run would see was damaged; it is read now,
     before anything is read from a source or written to a sink. StateError: nobody knows which state the sink's rows
     belong to.
@@ -78,7 +81,7 @@ def open_session(
         landing = SinkTransaction(log, sink) if sink is not None else None
         if landing is not None:
             landing.reconcile(mode.seq, trusting=mode.read == "latest")
-        yield StateSession(log, mode, run or {}, retention or Retention(), landing)
+        yield StateSession(log, mode, run or {}, retention or Retention(), landing, blind=blind)
 
 
 class StateSession:
@@ -94,6 +97,8 @@ class StateSession:
         run: Mapping[str, JsonValue],
         retention: Retention,
         landing: SinkTransaction | None = None,
+        *,
+        blind: bool = False,
     ) -> None:
         self._log = log
         self._transaction = landing
@@ -103,8 +108,9 @@ class StateSession:
         self.head = log.head()
         base = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
         # Texts, not values: a handler may change what it was given, and must not so change what is compared.
-        self._visible = {name: _Visible(*log.load(base, name)) for name in base.slots} if base else {}
+        self._visible = {name: _Visible(*log.load(base, name)) for name in base.slots} if base and not blind else {}
         self._stored = {name: s.text for name, s in self._visible.items()} if base is self.head else {}
+        self._blind = blind
         self._proposals: dict[str, Frozen | None] = {}
         self._over = ""
 
@@ -202,7 +208,10 @@ class StateSession:
             logger.warning("old state of %s was not removed: %s", self._log.key, error)
 
     def _based(self, name: str, proposal: Frozen) -> Frozen:
-        return replace(proposal, base=self._stored.get(name))
+        base = self._stored.get(name)
+        if self._blind and base is None and len(proposal.text) > INLINE and self.head and name in self.head.slots:
+            base = self._log.load(self.head, name)[1]
+        return replace(proposal, base=base)
 
     def _differs(self, name: str, proposal: Frozen | None) -> bool:
         """Whether a proposal changes what the newest record says."""

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 from cdk.base.errors import BadState, StateConflict, StateError, TransientError
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import JsonValue
-from cdk.state.log.blobs import load, to_slot
+from cdk.base.values import JsonValue, to_json
+from cdk.state.log.blobs import load, new_layers, to_slot
 from cdk.state.log.canonical_json import dumps_canonical
 from cdk.state.log.record import RecordStatus, Slot, StateRecord, read_record
 from cdk.state.log.slot_value import Frozen, StateValue
@@ -157,14 +157,18 @@ class StateLog:
         )
 
     def placed(self, slots: Mapping[str, Slot | Frozen], seq: int, parent: StateRecord | None) -> dict[str, Slot]:
-        """Every slot as record `seq` says it, once its blob is stored."""
+        """Every slot as record `seq` says it, once its blobs are stored. Raises StateError: a layer has a secret."""
         placed: dict[str, Slot] = {}
         for name, slot in slots.items():
             match slot:
                 case Slot():
                     placed[name] = slot
                 case Frozen():
-                    placed[name], blob = to_slot(slot, seq, parent.slots.get(name) if parent else None)
+                    before = parent.slots.get(name) if parent else None
+                    for blob_name, layer, data in new_layers(slot, seq, before):
+                        self._values.secrets.refuse(to_json(layer.texts), name)
+                        self.store.put_blob(self.key, blob_name, data)
+                    placed[name], blob = to_slot(slot, seq, before)
                     if blob is not None:
                         self.store.put_blob(self.key, *blob)
         return placed

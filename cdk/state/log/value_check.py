@@ -26,7 +26,7 @@ class ValueCheck:
         place.
         """
         frozen_value = frozen(slot, value)
-        if (size := len(frozen_value.text) + more) > self._largest:
+        if (size := frozen_value.size + more) > self._largest:
             raise StateTooLarge(
                 f"found a state of {size:,} bytes, expected at most {self._largest:,}; raise "
                 "max_checkpoint_state_size, or keep less in this slot",

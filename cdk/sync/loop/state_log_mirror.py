@@ -15,11 +15,12 @@ from cdk.base.times.clock import Clock
 from cdk.base.values import JsonValue, Stored, from_json, to_json
 from cdk.lake.admin.edits import reset
 from cdk.lake.admin.locate import OpenTables, StreamLocation
+from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.state.layers.layer_file import StoredLayer
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.log.session import open_session
-from cdk.state.log.slot_value import Kind
+from cdk.state.log.slot_value import Kind, PackedMap, StateValue
 from cdk.state.log.state_log import StateLog
 from cdk.state.log.value_check import ValueCheck
 from cdk.state.stored_positions import apart, put_back
@@ -96,12 +97,12 @@ def mirroring(
     if log is None:
         yield
         return
-    _mirror_states(log, locations, tables, "partial", sync)
+    mirror_states(log, locations, tables, "partial", sync)
     yield
-    _mirror_states(log, locations, tables, "final" if ended() else "partial", sync)
+    mirror_states(log, locations, tables, "final" if ended() else "partial", sync)
 
 
-def _mirror_states(
+def mirror_states(
     log: StateLog,
     locations: Sequence[StreamLocation],
     tables: OpenTables,
@@ -109,14 +110,14 @@ def _mirror_states(
     sync: str,
 ) -> None:
     """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
-    with open_session(log, run={"id": sync}) as session:
+    with open_session(log, run={"id": sync}, blind=True) as session:
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
         effects: dict[str, Mapping[str, JsonValue]] = {}
         for location in locations:
             table = tables.existing(location)
             if table is None or table.saved is None:
                 continue  # the stream says so itself, if its state is lost
-            session.propose(f"stream:{location.name}", STREAM.of(_full_value(table.saved)))
+            session.propose(f"stream:{location.name}", _logged(table, table.saved))
             effects[location.name] = {
                 "sink": f"delta:{location.root}",
                 "stream": location.name,
@@ -150,12 +151,17 @@ def _loaded(texts: LayeredMap) -> LayeredMap:
     return LayeredMap(list(takewhile(lambda layer: isinstance(layer, StoredLayer), texts.layers)))
 
 
-def _full_value(saved: TableState) -> Mapping[str, JsonValue]:
+def _logged(table: StreamTable, saved: TableState) -> StateValue:
+    """A table's state for the log, which copies the layers of many partitions as they lie beside the table."""
     state, parts = apart(saved.state)
+    maps = []
     for of, texts in parts.items():
-        # By key: the log writes of an object what changed, and of a list all.
-        put_back(state, of, {key: from_json(text) for key, text in texts.items()})
-    return _value(saved, state)
+        if layers := table.packed(texts):
+            at = ("state", *(name for parent in of for name in ("parent_state", parent)), "states")
+            maps.append(PackedMap(at, texts.size, layers))
+        else:
+            put_back(state, of, {key: from_json(text) for key, text in texts.items()})
+    return STREAM.of(_value(saved, state), maps)
 
 
 def _value(saved: TableState, state: Stored) -> Mapping[str, JsonValue]:

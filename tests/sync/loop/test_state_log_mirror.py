@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdk import ConfigError, Json, JsonSchema, Page, Partition, Slice, Stream, StreamState
-from cdk.base.errors import StateError, StateTooLarge
+from cdk import ConfigError, CountCursor, Json, JsonSchema, Page, Partition, Slice, Stream, StreamState
+from cdk.base.errors import BadState, StateError, StateTooLarge
 from cdk.base.task_map import run_inline
 from cdk.base.times.clock import system_clock
+from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -298,6 +299,51 @@ def test_the_log_has_the_positions_of_many_partitions_by_their_key(lake: Lake) -
 
     assert len(value["state"]["states"]) == 1_100
     assert value["state"]["states"]['{"shop":7}'] == {"cursor": {"__ab_full_refresh_sync_complete": True}}
+
+
+class Growing(Shops):
+    """Shops of which one has a new record in each sync."""
+
+    name = "shops"
+    cursor = CountCursor("seq")
+
+    def partitions(self) -> Iterator[Partition]:
+        return (Partition.of(shop=n, town="Little Whinging") for n in range(1_100))
+
+    def read_records(self, slice: Slice) -> Iterator[Json]:
+        yield {"shop": slice.partition["shop"], "seq": 1 if slice.partition["shop"] else self.config["seq"]}
+
+
+def test_a_record_copies_the_layers_that_the_table_wrote_since_the_one_before(lake: Lake) -> None:
+    assert all(lake.sync(Growing({"seq": seq})).ok for seq in (1, 2))
+    first, second = (record.slots["stream:shops"] for record in lake.records)
+
+    assert first.blobs == second.blobs[:1]
+    assert second.maps[0]["layers"][1][1] == 1
+    values = [lake.log.value(record, "stream:shops").value["state"] for record in lake.records]
+    moved = {key for key, entry in values[1]["states"].items() if entry != values[0]["states"][key]}
+    assert moved == {'{"shop":0,"town":"Little Whinging"}'}
+    assert values[1]["states"] == {canonical(e.pop("partition")): e for e in lake.saved("shops").state["states"]}
+
+
+def test_a_layer_of_the_log_that_was_changed_is_an_error_that_names_it(lake: Lake) -> None:
+    lake.sync(Growing({"seq": 1}))
+    record = lake.records[-1]
+    (name,) = record.slots["stream:shops"].blobs
+    (path,) = (path for path in (lake.folder / "log").rglob("*") if path.name == name)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+
+    with pytest.raises(BadState, match=f"blob {name}.*a block of the digest"):
+        lake.log.value(record, "stream:shops")
+
+
+def test_no_layer_with_a_secret_comes_into_the_log(lake: Lake) -> None:
+    Lake(lake.folder, StateOptions()).sync(Growing({"seq": 1}))
+
+    with pytest.raises(StateError, match="found a secret of the config"):
+        lake.sync(Growing({"seq": 1}), key="Little Whinging")
 
 
 def test_of_many_partitions_those_that_moved_are_looked_at(lake: Lake) -> None:
