@@ -150,6 +150,11 @@ def dotted(keys: Sequence[str | int]) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")
 
 
+def undotted(path: str) -> list[str | int]:
+    """The keys of a path as `dotted` writes it; a name that has a dot itself is taken for several."""
+    return [int(part[1:-1]) if part.startswith("[") else part for part in path.replace("[", ".[").split(".") if part]
+
+
 def json_kind(value: object) -> str:
     """What a value of JSON is, in words: `null`, `a string`."""
     return _KINDS.get(type(value), "a number")

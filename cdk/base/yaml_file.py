@@ -43,6 +43,8 @@ class YamlFile:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+        # JSON may be indented by tabs, which YAML refuses; in its strings there are none.
+        text = text.replace("\t", " ") if path.suffix == ".json" else text
         try:
             check_depth(text)
             loader = _Loader(text)

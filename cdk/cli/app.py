@@ -71,6 +71,16 @@ LAZY_COMMANDS = (
         "Read a connector once, and keep requests and responses in a cassette, without secrets.",
     ),
     LazyCommand(
+        "validate",
+        "cdk.cli.authoring.validate",
+        "Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state.",
+    ),
+    LazyCommand(
+        "schema",
+        "cdk.cli.authoring.schema",
+        "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`.",
+    ),
+    LazyCommand(
         "completion",
         "cdk.cli.authoring.completion",
         "Print the script that completes commands and options in a SHELL.",

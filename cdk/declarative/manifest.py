@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
 from cdk.base.validation_messages import shown
-from cdk.base.values import JsonObject, JsonValue, dotted
+from cdk.base.values import JsonObject, JsonValue, dotted, undotted
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
@@ -86,7 +86,7 @@ class Manifest:
         try:
             value = self._resolved
         except ManifestError as error:
-            raise ManifestError(f"{self.where(_keys(error.path))}: {error.message}") from None
+            raise ManifestError(f"{self.where(undotted(error.path))}: {error.message}") from None
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=self.name) from None
         return self._validated(value)
@@ -196,13 +196,3 @@ def _components(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, Mapping[st
     elif isinstance(value, list):
         for i, part in enumerate(value):
             yield from _components(part, (*keys, i))
-
-
-def _keys(path: str) -> list[str | int]:
-    keys: list[str | int] = []
-    for part in path.replace("[", ".[").split("."):
-        if part.startswith("["):
-            keys.append(int(part[1:-1]))
-        elif part:
-            keys.append(part)
-    return keys

@@ -138,7 +138,7 @@ def _read_all(
         descriptor = configured.stream.descriptor
         out.watch.started(descriptor)
         try:
-            stream = _find(configured, offered)
+            stream = find_stream(configured, offered)
             _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute)
         except Interrupted as end:
             interrupted = end
@@ -263,7 +263,7 @@ def _restore(
     return states
 
 
-def _find(configured: ConfiguredAirbyteStream, offered: dict[StreamDescriptor, Stream]) -> Stream:
+def find_stream(configured: ConfiguredAirbyteStream, offered: Mapping[StreamDescriptor, Stream]) -> Stream:
     """The stream that a catalog asks for. Raises CatalogError: the source lacks it, or has another cursor."""
     descriptor = configured.stream.descriptor
     stream = offered.get(descriptor)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from cdk.authoring.docstrings import component_docs
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register
@@ -35,7 +36,6 @@ from cdk.declarative.model.plug_points import StreamParts
 from cdk.declarative.syntax.parameters import propagate
 from cdk.rest import JsonDocument
 from cdk.testing import MockApi
-from tools.manifest_docs.docstrings import component_docs
 
 register()
 NAMES = sorted(Component.registry)

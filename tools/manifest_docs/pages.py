@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import orjson
 from pydantic import BaseModel
 
+from cdk.authoring.docstrings import component_docs
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
@@ -25,7 +26,6 @@ from cdk.declarative.model.field_shapes import (
     open_to_more,
     words,
 )
-from tools.manifest_docs.docstrings import component_docs
 
 _NOTE = "<!-- Written by `python -m tools.manifest_docs.language --write`; change the docstrings instead. -->\n"
 _INTRODUCTION = "[How manifests are written](language.md), and every component, by its family:\n"

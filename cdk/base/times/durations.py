@@ -29,5 +29,5 @@ def duration(value: object) -> timedelta:
     raise ValueError("expected a duration such as 500ms, 30s, 90m, 6h or 2d")
 
 
-Duration = Annotated[timedelta, BeforeValidator(duration)]
+Duration = Annotated[timedelta, BeforeValidator(duration, json_schema_input_type=str)]
 """A field of a pydantic model that takes such texts."""

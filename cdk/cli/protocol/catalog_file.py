@@ -1,6 +1,6 @@
 """Catalogs: what a source offers, and what a person wants of it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cdk.base.errors import CatalogError, ConfigError
@@ -36,13 +36,22 @@ def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
     Raises CatalogError naming the file, the path in it, what was found and what was expected.
     """
     try:
-        file, catalog = _catalog_in(path)
-        streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
-        if not isinstance(streams, list):
-            raise CatalogError('expected {"streams": [...]}, a configured catalog', path=file)
-        return ConfiguredAirbyteCatalog(streams=[_configured(item, file, i) for i, item in enumerate(streams)])
+        file, streams = catalog_items(path)
+        return ConfiguredAirbyteCatalog(streams=[configured_stream(item, file, i) for i, item in enumerate(streams)])
     except ConfigError as error:
         raise CatalogError(error.message, path=error.path) from error
+
+
+def catalog_items(path: Path) -> tuple[str, Sequence[JsonValue]]:
+    """The streams of the catalog in a file, as they are written, and what errors call the file.
+
+    Raises ConfigError: it holds no catalog.
+    """
+    file, catalog = _catalog_in(path)
+    streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
+    if not isinstance(streams, list):
+        raise CatalogError('expected {"streams": [...]}, a configured catalog', path=file)
+    return file, streams
 
 
 def _catalog_in(path: Path) -> tuple[str, JsonValue]:
@@ -56,7 +65,8 @@ def _catalog_in(path: Path) -> tuple[str, JsonValue]:
     return where, catalog
 
 
-def _configured(item: JsonValue, file: str, i: int) -> ConfiguredAirbyteStream:
+def configured_stream(item: JsonValue, file: str, i: int) -> ConfiguredAirbyteStream:
+    """Stream `i` of a catalog, configured or as `discover` offers it. Raises ConfigError with each place."""
     if isinstance(item, Mapping) and "stream" not in item and "name" in item:
         return _want(as_model(AirbyteStream, item, file, ("streams", i)))
     return as_model(ConfiguredAirbyteStream, item, file, ("streams", i))

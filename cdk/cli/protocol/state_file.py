@@ -15,11 +15,12 @@ _EXPECTED = (
 )
 
 
-def load_state(path: Path | None, streams: Collection[str]) -> list[AirbyteStateMessage]:
+def load_state(path: Path | None, streams: Collection[str] | None) -> list[AirbyteStateMessage]:
     """The state messages in a file, oldest first; none without a file or in an empty one.
 
     Understood are a list of messages, one message, the lines an earlier read has written, and the legacy map from
-    stream name to state. streams: the names the source has; a state of another is of no use and warned about.
+    stream name to state. streams: the names the source has; a state of another is of no use and warned about. None:
+    nobody knows them.
 
     Raises StateError naming the file, the path in it, what was found and what was expected.
     """
@@ -37,14 +38,14 @@ def load_state(path: Path | None, streams: Collection[str]) -> list[AirbyteState
         for name in _nulls(message):
             logger.warning("%s: the state of %r is null: the stream is read from its start", path, name)
         for name in _names(message):
-            if name not in streams:
+            if streams is not None and name not in streams:
                 logger.warning(
                     "%s: a state of %r, a stream the source lacks%s", path, name, did_you_mean(name, streams)
                 )
     return messages
 
 
-def _document(value: JsonValue, file: str, streams: Collection[str]) -> list[AirbyteStateMessage]:
+def _document(value: JsonValue, file: str, streams: Collection[str] | None) -> list[AirbyteStateMessage]:
     match value:
         case list():
             return [_message(item, file, (i,)) for i, item in enumerate(value)]
@@ -66,8 +67,8 @@ def _message(value: JsonValue, file: str, keys: Keys = ()) -> AirbyteStateMessag
     return as_model(AirbyteStateMessage, value, file, keys)
 
 
-def _legacy(value: Mapping[str, JsonValue], file: str, streams: Collection[str]) -> AirbyteStateMessage:
-    if value.keys().isdisjoint(streams):
+def _legacy(value: Mapping[str, JsonValue], file: str, streams: Collection[str] | None) -> AirbyteStateMessage:
+    if streams is not None and value.keys().isdisjoint(streams):
         names = ", ".join(sorted(streams))
         raise BadState(file, value, f"{_EXPECTED}, or a map from stream name ({names}) to state")
     for name, blob in value.items():

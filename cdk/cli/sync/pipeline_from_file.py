@@ -19,7 +19,7 @@ def file_pipeline(
     """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
     settings = Pipeline.load(path, SecretEnvironment(os.environ, secrets))
     secrets.add(*secrets_of(settings.target.storage))
-    source = _source(settings.source, path.parent, trusted=trusted)
+    source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events
     return settings.prepared(source, f"{path} source.config", secrets), source
 
@@ -32,7 +32,7 @@ def config_file(path: Path) -> Path | None:
     return path.parent / Path(named).expanduser() if isinstance(named, str) and "${" not in named else None
 
 
-def _source(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
+def source_named(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
     """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
     if options.manifest is not None:
         return open_manifest(folder / options.manifest, trusted=trusted)

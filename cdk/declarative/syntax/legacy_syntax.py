@@ -77,6 +77,11 @@ def removed_fields(name: str) -> str | None:
     return _REMOVED.get(name)
 
 
+def former_types() -> Mapping[str, str | None]:
+    """The types of old manifests, and what each is called today; None where it has become something else."""
+    return {**dict.fromkeys(_REBUILT), **_RENAMED}
+
+
 def renamed(field: str) -> str | None:
     """What is written today instead of a field of old manifests; None for one that never was."""
     return _NEW_FIELDS.get(field)

@@ -140,10 +140,12 @@ class StreamOptions(_Part):
     history: bool = False
     partition_by: str | tuple[str, ...] | None = None
     schema_policy: Literal["evolve", "freeze", "discard"] = Field("evolve", alias="schema")
-    remove_stale: Annotated[RemoveStaleOptions | None, BeforeValidator(_switched)] = Field(
-        None, validation_alias=AliasChoices("remove_stale", "remove_stale_metadata")
-    )
-    follow_source: Annotated[FollowSourceOptions | None, BeforeValidator(_switched)] = None
+    remove_stale: Annotated[
+        RemoveStaleOptions | None, BeforeValidator(_switched, json_schema_input_type=RemoveStaleOptions | bool | None)
+    ] = Field(None, validation_alias=AliasChoices("remove_stale", "remove_stale_metadata"))
+    follow_source: Annotated[
+        FollowSourceOptions | None, BeforeValidator(_switched, json_schema_input_type=FollowSourceOptions | bool | None)
+    ] = None
     forget_partitions_after: Duration | Literal["never"] | None = None
     generation_id: Annotated[int, Field(ge=0)] | None = None
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
@@ -221,7 +223,14 @@ class Pipeline(_Part):
     name: Annotated[str, AfterValidator(_name), Field(validation_alias=AliasChoices("name", "pipeline_name"))]
     source: SourceOptions
     target: TargetOptions
-    streams: Annotated[Mapping[str, StreamOptions], BeforeValidator(_by_name), Field(min_length=1)] | None = None
+    streams: (
+        Annotated[
+            Mapping[str, StreamOptions],
+            BeforeValidator(_by_name, json_schema_input_type=list[str] | Mapping[str, StreamOptions | None]),
+            Field(min_length=1),
+        ]
+        | None
+    ) = None
     checkpoint_interval: Duration = timedelta(seconds=30)
     concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
     max_duration: Duration | None = None

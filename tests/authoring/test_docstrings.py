@@ -1,6 +1,6 @@
 from pydantic import BaseModel
 
-from tools.manifest_docs.docstrings import ComponentDocs, component_docs
+from cdk.authoring.docstrings import ComponentDocs, component_docs
 
 
 class Shown(BaseModel):

@@ -1,0 +1,246 @@
+"""The JSON Schema of manifests: as they are resolved, and as people write them."""
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel
+
+from cdk.authoring.docstrings import component_docs
+from cdk.base.values import Json, JsonSchema
+from cdk.declarative.components import register
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import (
+    Anything,
+    Choice,
+    Either,
+    Family,
+    FieldShape,
+    ListOf,
+    MapOf,
+    Nothing,
+    Part,
+    Scalar,
+    Shape,
+    fields_of,
+    flat,
+    kind_of,
+    models_in,
+)
+from cdk.declarative.syntax.legacy_syntax import former_types
+
+_ROOT = "DeclarativeSource"
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_PARAMETERS = {"type": "object", "description": "Values that this component gives to all components below it."}
+
+_FORMER = "FormerComponent"
+_REFERRING = {
+    "$ref": {"type": "string", "description": "A part of this manifest, such as `#/definitions/requester`."},
+    "$options": {"description": "What `$parameters` was called in old manifests."},
+}
+_LINK = {"type": "string", "pattern": r"^(#/|\*ref\()", "title": "A reference"}
+_REFERENCE = {"type": "object", "required": ["$ref"], "properties": {"$ref": {"type": "string"}}}
+
+# Names that the language has for values that are no components: where they are used.
+_VALUES = {
+    "CombineMode": ("CombinedExtractor", "mode"),
+    "PrimaryKey": ("DeclarativeStream", "primary_key"),
+    "SchemaNormalization": ("RecordSelector", "schema_normalization"),
+    "Schemas": ("DeclarativeSource", "schemas"),
+    "ValueType": ("AddedFieldDefinition", "value_type"),
+}
+# Objects that are kept as they are written, and have a shape all the same.
+_OBJECTS = {("Spec", "advanced_auth"): "AuthFlow"}
+_MODELS = {"GraphQlQuery": "RequestBodyGraphQlQuery"}
+
+
+def resolved_schema() -> dict[str, Json]:
+    """The JSON Schema (draft 7) of a manifest whose references are resolved.
+
+    `definitions` has every component by its type, and every family with its members. Fields that are not known are
+    allowed, as they are when a manifest is loaded.
+    """
+    register()
+    definitions: dict[str, JsonSchema] = {}
+    for name, model in Component.registry.items():
+        definitions[_defined(name)] = _model_schema(name, model)
+    for plain in _plain_models(Component.registry.values()):
+        definitions[_name(plain)] = _model_schema(_name(plain), plain)
+    for family in _families():
+        definitions[_family_name(family)] = _family_schema(family)
+    for name, (component, field) in _VALUES.items():
+        if component in Component.registry:
+            definitions[name] = _value_schema(name, fields_of(Component.registry[component])[field])
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A manifest",
+        "allOf": [_ref(_ROOT)],
+        "definitions": dict(sorted(definitions.items())),
+    }
+
+
+def manifest_schema() -> dict[str, Json]:
+    """The JSON Schema (draft 7) of a manifest as it is written: for editors.
+
+    What a `$ref`, a reference in a string, `$parameters` around a component or an old form may bring is not missing,
+    so no field is required; what is written must be what can stand there.
+    """
+    resolved = resolved_schema()
+    definitions = {name: _written(schema) for name, schema in resolved["definitions"].items()}
+    for old, today in former_types().items():
+        names = definitions[_defined(today)]["properties"]["type"]["enum"] if today else []
+        names += [old] if today else []
+    definitions[_FORMER] = {
+        "title": "A component of old manifests",
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": sorted(name for name, today in former_types().items() if today is None)}},
+    }
+    root = {**definitions[_ROOT], "required": ["version"]}
+    return {**resolved, "definitions": {**definitions, _ROOT: root}}
+
+
+def _written(schema: Json) -> Json:
+    """A schema that also takes references, in place of it and of what is in it."""
+    match schema:
+        case {"type": "object", "properties": dict(properties), **rest}:
+            parts = {name: part if name == "type" else _written(part) for name, part in properties.items()}
+            rest.pop("required", None)
+            written = {"type": "object", **rest, "properties": {**_REFERRING, **parts}}
+        case {"type": "object", "required": _, "anyOf": list(members), **rest}:
+            # Without a `type` it is what its place implies, which stands beside the family there.
+            member = {"required": ["type"], "anyOf": [*members, _ref(_FORMER)]}
+            written = {**rest, "anyOf": [member, _REFERENCE]}
+        case {"type": "object", "additionalProperties": dict(inner), **rest}:
+            alternative = {"type": "object", "properties": _REFERRING, "additionalProperties": _written(inner), **rest}
+            written = {"anyOf": [alternative, _REFERENCE]}
+        case {"type": "array", "items": inner, **rest}:
+            written = {"anyOf": [{"type": "array", "items": _written(inner), **rest}, _LINK, _REFERENCE]}
+        case {"type": "integer" | "number" | "boolean"} | {"enum": _}:
+            written = {"anyOf": [schema, _LINK, _REFERENCE]}
+        case {"anyOf": list(options), **rest} | {"allOf": list(options), **rest}:
+            written = {**rest, "anyOf": [*map(_written, options), _LINK]}
+        case {"$ref": str(name)}:
+            # Code of one's own has any field; without a type, its class tells it.
+            custom = name.startswith("#/definitions/Custom")
+            own = {"anyOf": [{"required": ["class_name"]}, {"required": ["type"]}], "allOf": [schema]}
+            written = {"anyOf": [own if custom else schema, _LINK]}
+        case _:
+            written = schema
+    return written
+
+
+def _defined(name: str) -> str:
+    """What the definition of a type is called: two types have names that are too common to stand alone."""
+    return Component.registry[name].__name__
+
+
+def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
+    fields = fields_of(model)
+    properties: dict[str, Json] = {}
+    if issubclass(model, Component):
+        properties = {"type": {"type": "string", "enum": [name]}}
+    for key, field in fields.items():
+        if key == "$parameters":
+            properties[key] = _PARAMETERS
+        elif key != "type":
+            properties[key] = _field_schema(name, field)
+    required = [key for key, field in fields.items() if field.required]
+    return {
+        "title": name,
+        "description": component_docs(model).text,
+        "type": "object",
+        **({"required": required} if required else {}),
+        "properties": properties,
+        "additionalProperties": True,
+    }
+
+
+def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
+    named = next((name for name, field_of in _VALUES.items() if field_of == (component, field.key)), None)
+    named = named or _OBJECTS.get((component, field.key))
+    if named is None:
+        schema = _schema(field.shape)
+    else:
+        # A component may stand there too: the name covers the plain values.
+        parts = [part for part in flat(field.shape) if isinstance(part, Part | Family)]
+        schema = {"anyOf": [_ref(named), *map(_schema, parts)]}
+        if not field.required:
+            schema["anyOf"].append({"type": "null"})
+    if "$ref" in schema:
+        schema = {"allOf": [schema]}  # words beside a `$ref` do not count in draft 7
+    described = {"description": field.description} if field.description else {}
+    default = {} if field.required or field.default is None else {"default": field.default}
+    return {**described, **schema, **default}
+
+
+def _value_schema(name: str, field: FieldShape) -> dict[str, Json]:
+    plain = tuple(part for part in flat(field.shape) if not isinstance(part, Part | Family | Nothing))
+    schema = _schema(plain[0] if len(plain) == 1 else Either(plain))
+    return {"title": name, "description": field.description, **schema}
+
+
+def _family_schema(family: type[Component]) -> dict[str, Json]:
+    return {
+        "title": kind_of(family),
+        "description": component_docs(family).text,
+        "type": "object",
+        "required": ["type"],
+        "anyOf": [_ref(_defined(name)) for name in sorted(family.members())],
+    }
+
+
+def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each shape there is
+    match shape:
+        case Anything():
+            return {}
+        case Nothing():
+            return {"type": "null"}
+        case Scalar(type=kind, bounds=bounds):
+            return {"type": _TYPES[kind], **dict(bounds)}
+        case Choice(values=values):
+            return {"enum": list(values)}
+        case ListOf(item=item, alone=alone, least=least):
+            alternative = {"type": "array", "items": _schema(item), **({"minItems": least} if least else {})}
+            return {"anyOf": [alternative, _schema(item)]} if alone else alternative
+        case MapOf(item=item):
+            return {"type": "object", "additionalProperties": _schema(item) or True}
+        case Part(model=model):
+            return _ref(_name(model))
+        case Family(kind=kind, default=default):
+            types = (default.type, default.custom) if default else ()
+            implied = [name for name in types if name and name in Component.registry]
+            # Without a `type`, only what is implied may stand there.
+            refs = [_ref(_family_name(kind)), *(_ref(_defined(name)) for name in implied)]
+            return {"anyOf": refs} if len(refs) > 1 else refs[0]
+        case Either(options=options):
+            return {"anyOf": [_schema(option) for option in options]}
+
+
+def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
+    """Models that are no components, which components use."""
+    plain_models: dict[str, type[BaseModel]] = {}
+    waiting = list(models)
+    while waiting:
+        for field in fields_of(waiting.pop()).values():
+            for model in models_in(field.shape):
+                plain = not issubclass(model, Component) or model.type_name() is None
+                if plain and model.__name__ not in plain_models:
+                    plain_models[model.__name__] = model
+                    waiting.append(model)
+    return list(plain_models.values())
+
+
+def _families() -> list[type[Component]]:
+    known = {base for kind in Component.registry.values() for base in kind.__mro__[1:]}
+    return [base for base in known if issubclass(base, Component) and base.__name__.startswith("Any")]
+
+
+def _family_name(family: type[Component]) -> str:
+    return family.__name__
+
+
+def _name(model: type[BaseModel]) -> str:
+    return _MODELS.get(model.__name__, kind_of(model))
+
+
+def _ref(name: str) -> dict[str, Json]:
+    return {"$ref": f"#/definitions/{name}"}

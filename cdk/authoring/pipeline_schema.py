@@ -1,0 +1,76 @@
+"""The JSON Schema of pipeline files, for editors: what `Pipeline` takes, with the words of its docstrings."""
+
+import re
+from collections.abc import Mapping
+from inspect import cleandoc
+
+from cdk.base.values import Json
+from cdk.sync.settings.pipeline_file import Pipeline
+
+_VARIABLE = {"type": "string", "pattern": r"\$\{", "title": "A variable of the environment"}
+_SECOND_NAMES = {"Pipeline": ("name", "pipeline_name"), "StreamOptions": ("remove_stale", "remove_stale_metadata")}
+
+
+def pipeline_schema() -> dict[str, Json]:
+    """The JSON Schema (draft 2020-12) of a pipeline file, in which every value may come from the environment."""
+    schema = Pipeline.model_json_schema()
+    definitions = {name: _model(name, part) for name, part in schema.pop("$defs").items()}
+    definitions["SourceOptions"]["oneOf"] = [{"required": ["connector"]}, {"required": ["manifest"]}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_model("Pipeline", schema),
+        "title": "A pipeline",
+        "$defs": definitions,
+    }
+
+
+def _model(name: str, schema: dict[str, Json]) -> dict[str, Json]:
+    """The schema of a model, each field with its words, and with the second name that one has."""
+    text, words = described(schema.get("description", ""), schema.get("properties", {}))
+    fields = {
+        field: {**_with_variables(_shown(part)), **({"description": words[field]} if field in words else {})}
+        for field, part in schema.get("properties", {}).items()
+    }
+    schema = {**schema, "description": text, "properties": fields}
+    if name in _SECOND_NAMES:
+        first, second = _SECOND_NAMES[name]
+        fields[second] = fields[first]
+        if first in schema.get("required", ()):
+            schema["required"] = [field for field in schema["required"] if field != first]
+            schema["oneOf"] = [{"required": [first]}, {"required": [second]}]
+    return schema
+
+
+def _with_variables(schema: Json) -> Json:
+    match schema:
+        case {"type": "integer" | "number" | "boolean"} | {"enum": _}:
+            return {"anyOf": [_limits(schema), _VARIABLE], **_notes(schema)}
+        case {"anyOf": list(options), **rest}:
+            return {**rest, "anyOf": [*map(_with_variables, options)]}
+        case _:
+            return schema
+
+
+def _shown(schema: dict[str, Json]) -> dict[str, Json]:
+    """A field without a default that no file would have: null, and durations as ISO 8601 writes them."""
+    default = schema.get("default")
+    odd = default is None or (isinstance(default, str) and default.startswith("P"))
+    return {name: value for name, value in schema.items() if not (name == "default" and odd)}
+
+
+def _notes(schema: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in schema.items() if name in {"default", "title"}}
+
+
+def _limits(schema: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in schema.items() if name not in {"default", "title"}}
+
+
+def described(docstring: str, fields: Mapping[str, Json]) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the whole, and of each field: `name: words`, `one, other: words`."""
+    if not fields:
+        return docstring, {}
+    names = "|".join(map(re.escape, fields))
+    text, *rest = re.split(rf"(?:^|(?<=\s))((?:{names})(?:, (?:{names}))*): ", " ".join(cleandoc(docstring).split()))
+    words = zip(rest[::2], rest[1::2], strict=True)
+    return text.strip(), {name: sentence.strip() for together, sentence in words for name in together.split(", ")}

@@ -1,0 +1,159 @@
+"""What is wrong with a file that a person wrote: a manifest, a pipeline, a config, a catalog or a state."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from cdk.authoring.problems import Problem, Problems
+from cdk.base.errors import CdkError, ConfigError
+from cdk.base.secret_masking import Secrets
+from cdk.base.yaml_file import YamlFile
+from cdk.cli.config_file import load_config
+from cdk.cli.input_files import read_document, read_documents
+from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
+from cdk.cli.protocol.state_file import load_state
+from cdk.cli.sync.pipeline_from_file import source_named
+from cdk.engine.protocol_read import find_stream
+from cdk.lake.storage.credentials import secrets_of
+from cdk.lake.storage.object_store import folder_at
+from cdk.protocol import StreamDescriptor
+from cdk.sources.discovery import open_manifest
+from cdk.sources.variables import PartialEnvironment, with_variables
+from cdk.state.manager import ConnectorStateManager
+from cdk.streams.source import Source
+from cdk.streams.state_check import check_values
+from cdk.streams.stream import Stream
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
+
+KINDS = ("manifest", "pipeline", "config", "catalog", "state")
+
+FindSource: TypeAlias = Callable[[], Source]
+
+
+class _Recording(PartialEnvironment):
+    """An environment that knows which variables it was asked for and lacks."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self.unset: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        if name not in set(self):
+            self.unset.add(name)
+        return super().__getitem__(name)
+
+
+def kind_of_file(path: Path) -> str:
+    """What a file is, by what stands in it; a config where nothing tells. Raises ConfigError: it cannot be read."""
+    if path.suffix in {".yaml", ".yml"}:
+        value = read_document(path)
+    else:
+        _, value = next(iter(read_documents(path)))
+    match value:
+        case {"type": "DeclarativeSource"} | {"version": _, "check": _}:
+            return "manifest"
+        case {"source": _, "target": _}:
+            return "pipeline"
+        case {"type": "CATALOG"} | {"streams": list()}:
+            return "catalog"
+        case list() | {"type": str()} | {"stream": {"stream_descriptor": _}} | {"global": {"stream_states": _}}:
+            return "state"
+        case _:
+            return "config"
+
+
+class FileChecks:
+    """Checks files. source: gives the connector of configs, catalogs and states; None: only their form is checked."""
+
+    def __init__(self, source: FindSource | None, config: Path | None, *, trusted: bool) -> None:
+        self._find, self._config, self._trusted = source, config, trusted
+        self.secrets = Secrets()
+
+    def problems(self, path: Path, kind: str) -> list[Problem]:
+        """The problems of a file of a kind."""
+        problems = Problems(path, self.secrets)
+        check = {
+            "manifest": self._manifest,
+            "pipeline": self._pipeline,
+            "config": self._config_file,
+            "catalog": self._catalog,
+            "state": self._state,
+        }[kind]
+        with problems.gathering():
+            check(path, problems)
+        return problems.all
+
+    def _manifest(self, path: Path, problems: Problems) -> None:
+        source = open_manifest(path, trusted=self._trusted)
+        # What reads the config is built with the one that there is.
+        if self._config is not None:
+            with problems.gathering():
+                source.streams(load_config(self._config, source, self.secrets))
+
+    def _pipeline(self, path: Path, problems: Problems) -> None:
+        file = YamlFile.load(path)
+        try:
+            with_variables(file.value, os.environ, file.where)
+        except ConfigError as error:
+            problems.add(str(error), certain=False)
+        environment = _Recording(os.environ)
+        settings = Pipeline.load(path, environment)
+        self.secrets.add(*secrets_of(settings.target.storage))
+        source = source_named(settings.source, path.parent, trusted=self._trusted)
+        try:
+            settings = settings.prepared(source, f"{path} source.config", self.secrets)
+        except ConfigError:
+            if not environment.unset:
+                raise
+            # What is not there cannot be held against the schema.
+            names = ", ".join(sorted(environment.unset))
+            problems.add(f"source.config: is not checked without a value of {names}", certain=False)
+            return
+        streams = source.streams(settings.config)
+        target = folder_at(settings.target.path, settings.target.storage)
+        plans = []
+        for choice in [None] if settings.streams is None else [{n: o} for n, o in settings.streams.items()]:
+            with problems.gathering():
+                for stream, options in chosen_streams(streams, choice):
+                    with problems.gathering():
+                        plans.append(plan_stream(stream, options, target))
+        check_apart(plans)
+
+    def _config_file(self, path: Path, _: Problems) -> None:
+        if self._find is None:
+            read_document(path)
+            raise ConfigError("this may be a config: say of which connector, by --connector or --manifest-path")
+        load_config(path, self._find(), self.secrets)
+
+    def _streams(self) -> Sequence[Stream] | None:
+        """The streams of the connector, as far as its config is known."""
+        source = None if self._find is None else self._find()
+        if source is None or (self._config is None and source.config_schema.get("required")):
+            return None
+        return source.streams(load_config(self._config, source, self.secrets))
+
+    def _catalog(self, path: Path, problems: Problems) -> None:
+        streams = self._streams()
+        offered = {StreamDescriptor(name=s.name, namespace=s.namespace): s for s in streams or ()}
+        known: set[StreamDescriptor] = set()
+        file, items = catalog_items(path)
+        for number, item in enumerate(items):
+            with problems.gathering():
+                configured = configured_stream(item, file, number)
+                descriptor, where = configured.stream.descriptor, f"streams[{number}].stream.name"
+                if descriptor in known:
+                    raise ConfigError(f"{where}: {str(descriptor)!r} is there twice; once is enough")
+                known.add(descriptor)
+                try:
+                    _ = streams is None or find_stream(configured, offered)
+                except CdkError as error:
+                    raise ConfigError(f"{where}: {error.message}") from None
+
+    def _state(self, path: Path, problems: Problems) -> None:
+        streams = self._streams()
+        manager = ConnectorStateManager(load_state(path, None if streams is None else {s.name for s in streams}))
+        for stream in streams or ():
+            with problems.gathering():
+                check_values(stream, manager.restore(stream))

@@ -1,0 +1,55 @@
+"""What errors say, as problems with lines."""
+
+from pathlib import Path
+
+import pytest
+
+from cdk.authoring.problems import Problem, Problems
+from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
+from cdk.base.secret_masking import Secrets
+
+JSON = """{
+\t"a": [
+\t\t{"b": 1}
+\t]
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("other.yaml:3:7: is not YAML", Problem("other.yaml", "is not YAML", 3, 7)),
+        ("m.yaml:41 streams[2].x: unknown: y", Problem("m.yaml", "unknown: y", 41, None, "streams[2].x")),
+        ("FILE: a[0].b: found 1, expected 2", Problem("FILE", "found 1, expected 2", 3, None, "a[0].b")),
+        ("FILE: a[0].c.d: is missing", Problem("FILE", "is missing", 3, None, "a[0].c.d")),
+        ("FILE: is not JSON: bad (line 2, column 5)", Problem("FILE", "is not JSON: bad", 2, 5)),
+        ("a: is unknown", Problem("FILE", "is unknown", 2, None, "a")),
+        ("nothing of the file", Problem("FILE", "nothing of the file", 1)),
+        ("the secret hunter2 is here", Problem("FILE", "the secret **** is here", 1)),
+    ],
+)
+def test_a_line_of_an_error_is_a_problem_at_its_line(text: str, problem: Problem, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(JSON)
+    problems = Problems(file, Secrets(["hunter2"]))
+
+    problems.add(text.replace("FILE", str(file)))
+
+    expected = Problem(problem.file.replace("FILE", str(file)), *[getattr(problem, n) for n in Problem.__slots__[1:]])
+    assert problems.all == [expected]
+
+
+def test_errors_come_first_and_each_once(tmp_path: Path) -> None:
+    problems = Problems(tmp_path / "a.yaml", Secrets())
+
+    for _ in range(2):
+        with problems.gathering():
+            logger.warning("b.yaml:2 x: looks odd")
+            raise ConfigError("x: is wrong\ny: is wrong, too", path="c.yaml:1")
+
+    assert [str(problem) for problem in problems.all] == [
+        f"{tmp_path}/a.yaml y: is wrong, too",
+        "c.yaml:1: x: is wrong",
+        "b.yaml:2 x: warning: looks odd",
+    ]

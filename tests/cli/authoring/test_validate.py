@@ -1,0 +1,189 @@
+"""`spark-cdk validate` and `spark-cdk schema`."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+
+MANIFEST = dedent("""
+    version: 6.0.0
+    type: DeclarativeSource
+    check: {type: CheckStream, stream_names: [users]}
+    streams:
+      - type: DeclarativeStream
+        name: users
+        incremental_sync:
+          type: DatetimeBasedCursor
+          cursor_field: day
+          start_datetime: "2024-01-01"
+          datetime_format: "%Y-%m-%d"
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.test/users", request_headers: {key: "{{ config['key'] }}"}}
+          record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: [data]}}
+    spec:
+      type: Spec
+      connection_specification:
+        type: object
+        required: [key]
+        properties: {key: {type: string, minLength: 20, airbyte_secret: true}}
+""")
+UNSET = "the environment variable API_KEY is not set; set it, or put the value there"
+PIPELINE = dedent("""
+    name: users
+    source: {manifest: manifest.yaml, config: {key: "${API_KEY}"}}
+    target: {path: tables}
+    streams:
+      users: {write_mode: append_dedup}
+      usres: {}
+""")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+
+
+def test_good_files_are_good(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"key": "k" * 20}))
+    state = {"stream_descriptor": {"name": "users"}, "stream_state": {"day": "2024-01-02"}}
+    (tmp_path / "state.json").write_text(json.dumps([{"type": "STREAM", "stream": state}]))
+    stream = {"name": "users", "json_schema": {}, "supported_sync_modes": ["incremental"]}
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [{"stream": stream, "sync_mode": "incremental"}]}))
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("  usres: {}\n", "").replace("append_dedup", "append"))
+
+    ran = cli("validate", "manifest.yaml", "config.json", "state.json", "catalog.json", "pipeline.yaml")
+
+    assert ran.lines == [
+        "manifest.yaml: a manifest without mistakes",
+        "config.json: a config without mistakes",
+        "state.json: a state without mistakes",
+        "catalog.json: a catalog without mistakes",
+        f"pipeline.yaml:3 source.config.key: warning: {UNSET}",
+        "pipeline.yaml:3 source.config: warning: is not checked without a value of API_KEY",
+    ]
+    assert ran.code == 0
+
+
+def test_all_mistakes_are_named_with_their_lines(cli: CommandLine, tmp_path: Path) -> None:
+    wrong = MANIFEST.replace("HttpRequester", "HttpRequestr").replace("cursor_field: day", "cursor_feild: day")
+    (tmp_path / "manifest.yaml").write_text(wrong)
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert ran.code == 1
+    assert [line.partition(":")[2].partition(":")[0] for line in ran.lines] == [
+        "10 streams[0].incremental_sync.cursor_feild",
+        "15 streams[0].retriever.requester.type",
+    ]
+    assert "did you mean 'HttpRequester'?" in ran.lines[1]
+
+
+def test_a_pipeline_is_held_against_its_connector(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "k" * 20)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    ran = cli("validate", "pipeline.yaml")
+
+    assert ran.code == 1
+    assert [line.split(": ")[0] for line in ran.lines] == [
+        "pipeline.yaml:5 streams",
+        "pipeline.yaml:6 streams.users.write_mode",
+    ]
+    assert "the source has no stream 'usres'; did you mean 'users'?" in ran.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("config.json", '{\n "key": "short-secret"\n}', "config.json:2 key: found '****', expected minLength 20"),
+        ("config.yaml", "kye: x\n", "config.yaml:1 key: found nothing ('kye' is unknown), expected a value"),
+        ("config.json", "{", "config.json:1:2: is not JSON"),
+        ("state.json", '[{"type": "STREAM", "stream": 5}]', "state.json:1 [0].stream: found 5, expected an object"),
+        ("catalog.json", '{"streams": [{"name": 1}]}', "catalog.json:1 streams[0].name: found 1, expected a string"),
+    ],
+)
+def test_files_of_each_kind_are_checked(cli: CommandLine, tmp_path: Path, name: str, text: str, line: str) -> None:
+    (tmp_path / name).write_text(text)
+
+    ran = cli("validate", name, "--manifest-path", "manifest.yaml")
+
+    assert ran.code == 1
+    assert any(shown.startswith(line) for shown in ran.lines), ran.lines
+    assert "short-secret" not in "".join(ran.lines)
+
+
+def test_a_config_in_a_pipeline_is_checked_where_it_stands(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "short-secret")
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    ran = cli("validate", "pipeline.yaml")
+
+    assert ran.lines == ["pipeline.yaml:3 source.config.key: found '****', expected minLength 20"]
+
+
+def test_catalogs_and_states_are_held_against_the_streams(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"key": "k" * 20}))
+    state = {"stream_descriptor": {"name": "users"}, "stream_state": {"day": "yesterday"}}
+    (tmp_path / "state.json").write_text(json.dumps([{"type": "STREAM", "stream": state}]))
+    streams = [{"stream": {"name": name, "json_schema": {}}, "sync_mode": "incremental"} for name in ("usrs", "users")]
+    (tmp_path / "catalog.json").write_text(json.dumps({"streams": [*streams, streams[1]]}, indent=1))
+
+    ran = cli("validate", "state.json", "catalog.json", "--manifest-path", "manifest.yaml", "--config", "config.json")
+
+    assert ran.code == 1
+    assert "state of users.day: found 'yesterday'" in ran.lines[0]
+    assert "did you mean 'users'?" in ran.lines[1]
+    assert "'users' is there twice; once is enough" in ran.lines[2]
+    assert [line.startswith("catalog.json:") for line in ran.lines] == [False, True, True]
+
+
+def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+
+    ran = cli("validate", "config.json", "manifest.yaml", "--json")
+
+    answer = json.loads("\n".join(ran.lines))
+    assert (answer["format"], answer["valid"]) == ("spark-cdk-validate/1", False)
+    config, manifest = answer["files"]
+    assert (config["kind"], manifest["kind"]) == ("config", "manifest")
+    assert config["errors"] == [
+        {
+            "file": "config.json",
+            "line": 1,
+            "column": None,
+            "path": "key",
+            "message": "found nothing, expected a value",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (("missing.json",), "missing.json: cannot be read"),
+        (("config.json",), "say of which connector"),
+    ],
+)
+def test_what_cannot_be_checked_is_a_mistake(
+    cli: CommandLine, tmp_path: Path, argv: tuple[str, ...], text: str
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+
+    ran = cli("validate", *argv)
+
+    assert (ran.code, text in "".join(ran.lines)) == (1, True)
+
+
+@pytest.mark.parametrize("kind", ["manifest", "pipeline"])
+def test_the_schema_is_printed(cli: CommandLine, kind: str) -> None:
+    ran = cli("schema", kind)
+
+    assert json.loads("\n".join(ran.lines))["title"] == f"A {kind}"
