@@ -1757,8 +1757,8 @@ BUGS = [
     Bug(
         "a sync keeps every digit",
         "base/records/exact_json",
-        "            return _decode(body)\n",
-        "            return __import__('orjson').loads(body)\n",
+        "        value = _decode(body)\n",
+        "        return __import__('orjson').loads(body)\n",
         "tests/worlds/test_records.py",
     ),
     Bug(

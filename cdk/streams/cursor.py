@@ -52,18 +52,23 @@ class Cursor(ABC):
         ranked = [(order, i) for i, value in enumerate(values) if (order := rank(value)) is not None]
         return json_value(values[max(ranked)[1]]) if ranked else None
 
+    def ends(self, values: Sequence[object]) -> tuple[object, object] | None:  # noqa: ARG002 - for overriding
+        """The least and the greatest of values that all are this cursor's; None where it takes a look at each to know.
+
+        These two stand for all where a page is compared with a window.
+        """
+        return None
+
     def unreadable(self, values: Sequence[object]) -> Sequence[int]:
-        """Where in `values` those lie that are none of this cursor's; a subclass may answer without a look at each."""
+        """Where in `values` those lie that are none of this cursor's."""
+        if self.ends(values) is not None:
+            return ()
         rank = self.order.rank
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     @abstractmethod
     def owns(self, window: Window, value: object) -> bool:
         """Whether a record with this value belongs to `window` and not to a neighbour. Unreadable values do."""
-
-    def owns_all(self, window: Window, values: Sequence[object]) -> bool:
-        """Whether every value belongs to `window`; a subclass may answer without looking at each."""
-        return all(self.owns(window, value) for value in values)
 
     def wants(self, window: Window, value: object) -> bool:
         """Whether a value lies in `window`, for sources that do not filter. Unreadable values do."""

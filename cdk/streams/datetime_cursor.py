@@ -200,18 +200,18 @@ class DatetimeCursor(Cursor):
         return replace(window, end=first, until=second, last=False), replace(window, start=second)
 
     def greatest(self, values: Sequence[object]) -> object:
-        if self._all_text_in_order(values) and (moment := self.moment(greatest := max(values))) is not None:
-            return greatest if self._own_spelling else self.write(moment)
+        values = self.ends(values) or values
         ranked = [(moment, at) for at, value in enumerate(values) if (moment := self.moment(value)) is not None]
         if not ranked:
             return None
         moment, at = max(ranked)
         return json_value(values[at]) if self._own_spelling else self.write(moment)
 
-    def unreadable(self, values: Sequence[object]) -> Sequence[int]:
-        if values and self._all_text_in_order(values) and None not in map(self.moment, (min(values), max(values))):
-            return ()
-        return super().unreadable(values)
+    def ends(self, values: Sequence[object]) -> tuple[object, object] | None:
+        if not self._all_text_in_order(values):
+            return None
+        ends = min(values), max(values)
+        return None if None in map(self.moment, ends) else ends
 
     def owns(self, window: Window, value: object) -> bool:
         if self.by_request or (moment := self.moment(value)) is None:
@@ -219,15 +219,6 @@ class DatetimeCursor(Cursor):
         start, until = self.moment(window.start), self.moment(window.until)
         assert start is not None
         return moment >= start and (window.last or until is None or moment < until)
-
-    def owns_all(self, window: Window, values: Sequence[object]) -> bool:
-        if self.by_request:
-            return True
-        if self._all_text_in_order(values):
-            ends = min(values), max(values)
-            if all(self.moment(value) is not None for value in ends):
-                return all(self.owns(window, value) for value in ends)
-        return super().owns_all(window, values)
 
     def wants(self, window: Window, value: object) -> bool:
         moment = self.moment(value)

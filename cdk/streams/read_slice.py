@@ -11,6 +11,7 @@ from cdk.base.suggestions import nearest
 from cdk.base.values import Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
+from cdk.state.window import Window
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Page, Stream
 
@@ -114,13 +115,18 @@ class _Finisher:
         if json_lines(records) is None and (kinds := set(map(type, records)) - {dict}):
             self._check_records(records, kinds)
         if cursor is not None and records:
-            cursor_values = field_values(records, cursor.field)
-            warning = warning or self._undated(cursor, records, cursor_values)
-            values = _present(cursor_values)
-            if not self._owns_all(cursor, values):
-                records = self._owned(cursor, records)
-                values = _present(field_values(records, cursor.field))
-            self._advance(cursor, values)
+            values = field_values(records, cursor.field)
+            # The least and the greatest stand for all; else it takes a look at each.
+            looked_at: Sequence[object] | None = cursor.ends(values)
+            if looked_at is None:
+                warning = warning or self._undated(cursor, records, values)
+                looked_at = _present(values)
+            window = self._slice.window
+            if window is not None and not all(cursor.owns(window, value) for value in looked_at):
+                records = self._owned(cursor, window, records)
+                values = looked_at = _present(field_values(records, cursor.field))
+            if looked_at:
+                self._advance(cursor, looked_at, values)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
         return ReadPage(records, position, self._edge, warning=warning)
@@ -160,23 +166,16 @@ class _Finisher:
             f"while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
-    def _owns_all(self, cursor: Cursor, values: Sequence[object]) -> bool:
-        window = self._slice.window
-        return window is None or not values or cursor.owns_all(window, values)
-
-    def _owned(self, cursor: Cursor, records: Sequence[Record]) -> Sequence[Record]:
-        field, window = cursor.field, self._slice.window
-        assert window is not None
+    def _owned(self, cursor: Cursor, window: Window, records: Sequence[Record]) -> Sequence[Record]:
+        field = cursor.field
         return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
 
-    def _advance(self, cursor: Cursor, values: Sequence[object]) -> None:
-        """Move the edge to the greatest of the values seen."""
-        if not values:
-            return
+    def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object]) -> None:
+        """Move the edge to the greatest of the values seen; `looked_at` has it."""
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
-            self._check_order(cursor, [*known, *values])
-        greatest = cursor.greatest([*known, cursor.greatest(values)])
+            self._check_order(cursor, [*known, *_present(values)])
+        greatest = cursor.greatest([*known, *looked_at])
         self._edge = None if greatest is None else Edge(greatest)
 
     def _check_order(self, cursor: Cursor, values: Sequence[object]) -> None:

@@ -29,7 +29,7 @@ from cdk.declarative.interpolation.macros import IMPURE, build_macros
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
-from cdk.declarative.model.plug_points import PageResult
+from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import SliceView, slice_names
 from cdk.declarative.syntax.parameters import propagate
@@ -337,7 +337,7 @@ def listed(row: Values) -> Outcome:
 def following(made: Any, row: Values, answer: Any, raw: int, config: Any = None) -> Any:
     strategy = made.build(context(config), JsonDocument())
     token, body = row.get("last_page_token_value"), answer.json() if answer.body else {}
-    page = PageResult(answer, body, raw, raw, row.get("last_record"), token, {})
+    page = PageResult(answer, body, raw, raw, [row["last_record"]] if "last_record" in row else [], token, {})
     return strategy.next(page, strategy.size)
 
 

@@ -59,11 +59,13 @@ def exact_json(body: bytes) -> FieldValue:
 
     A number beyond the smallest double, such as 1e-400, may be 0. Raises json.JSONDecodeError.
     """
-    if not has_written_numbers(body):
-        try:
-            return _decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            pass
+    try:
+        value = _decode(body)
+        # What is written as it came has lost no digit: of a page that was written so that costs less than a look at it.
+        if orjson.dumps(value) == body or not has_written_numbers(body):
+            return value
+    except (msgspec.DecodeError, TypeError, UnicodeError, RecursionError):
+        pass
     try:
         return _exact_decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -8,7 +8,8 @@ from cdk.compat.airbyte.plain_types import Record
 from cdk.compat.facades.slices import fill, request_arguments
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
-from cdk.declarative.model.plug_points import PageResult, PageStrategy
+from cdk.declarative.model.page_result import PageResult
+from cdk.declarative.model.plug_points import PageStrategy
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Headers, HttpClient, Request, Response

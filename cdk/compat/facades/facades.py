@@ -20,9 +20,9 @@ from cdk.compat.airbyte.schemas import SchemaLoader
 from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import (
     Incremental,
-    PageResult,
     Pages,
     PageStrategy,
     Requester,
@@ -209,7 +209,7 @@ def _page(response: requests.Response, size: int, last: Mapping[str, JsonValue] 
     except CdkError:
         body = {}
     names = {_TOKEN: None if token is None else {_TOKEN: token}}
-    return PageResult(native, body, size, size, last, token, names)
+    return PageResult(native, body, size, size, () if last is None else (last,), token, names)
 
 
 class _DraftFacade(RequestOptionsProvider):

@@ -16,9 +16,10 @@ from cdk.base.values import JsonObject, JsonSchema, JsonValue, Record
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.declared_stream import DeclaredStream
+from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, HttpClient, Response, Retriever
+from cdk.rest import Authenticator, Decoder, HttpClient, Retriever
 from cdk.rest.errors.http_error_handler import OutcomeHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.limits.rate_policies import CallRatePolicy
@@ -139,23 +140,6 @@ class AnyRequester(Component, type=None):
 
 
 # --- pages -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PageResult:
-    """A page that was read, for finding the next one.
-
-    raw: records in the response. selected: records after the filter; last: the last of them. token: what the page was
-    asked with, None for the first.
-    """
-
-    response: Response
-    body: JsonValue
-    raw: int
-    selected: int
-    last: Record | None
-    token: JsonValue
-    names: Names
 
 
 class PageStrategy(Protocol):

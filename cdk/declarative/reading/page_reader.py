@@ -7,7 +7,8 @@ from itertools import chain
 from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.plug_points import Incremental, PageResult, Pages, Requester, Router, Select
+from cdk.declarative.model.page_result import PageResult
+from cdk.declarative.model.plug_points import Incremental, Pages, Requester, Router, Select
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
@@ -43,10 +44,12 @@ class _FetchedPage:
     """Records in the response, whatever a filter left of them."""
 
     selected: int = 0
-    last: Record | None = None
 
     records: Sequence[Record] = ()
     """Those that were selected and are not handed on yet."""
+
+    tail: Sequence[Record] = ()
+    """The last of those that were selected, and some before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class PageReader:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
         if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
             page.raw = page.selected = len(lines)
-            page.records, page.last = lines, lines.last()
+            page.records = page.tail = lines
             return
         first = True
         for listed in self.extractor.pages(page.response):
@@ -141,14 +144,14 @@ class PageReader:
             records = self.select(listed, names) if listed and self.select is not None else listed
             page.records = records
             page.selected += len(records)
-            page.last = records[-1] if records else page.last
+            page.tail = records or page.tail
 
     def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> JsonValue:
         """The token of the page after `page`, as the API gave it; None when it was the last."""
         if not page.response.ok:
             return None
         body = self._body(page.response) if self.pages.reads_body else {}
-        result = PageResult(page.response, body, page.raw, page.selected, page.last, query.token, query.names)
+        result = PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
         return self.pages.next(result, size)
 
     def _body(self, response: Response) -> JsonValue:
@@ -285,9 +288,8 @@ class _SliceReading:
                 records = chain(*self._reader.records(page, self._slice, part.names), page.records)
                 parts.append([dict(record) for record in records])
         assert page is not None
-        page.records = properties.merged(parts)
+        page.records = page.tail = properties.merged(parts)
         page.selected = len(page.records)
-        page.last = page.records[-1] if page.records else None
         return page
 
     def _answer(self, query: _PageQuery) -> Response | None:

@@ -13,6 +13,9 @@ from typing import Any
 _SLOWEST = 1024
 """Bytes of a body a second, on average, that take none of the time: a large download may last."""
 
+_BUFFER = 2**16
+"""Bytes that one call of the system brings, at most, until a body is read: most responses come with the first."""
+
 
 def timed_response(seconds: float) -> type[HTTPResponse]:
     """What connections make their responses with: status and headers come within `seconds`, and so does the body.
@@ -39,7 +42,7 @@ class _Reading:
         self._reads = reads
 
     def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(self._reads)
+        return io.BufferedReader(self._reads, _BUFFER)
 
 
 class _TimedReads(io.RawIOBase):

@@ -4,8 +4,9 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias
-from urllib.parse import parse_qsl, urldefrag, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote_plus, urldefrag, urlencode, urlsplit
 
 import orjson
 
@@ -75,7 +76,9 @@ class Request:
     def full_url(self) -> str:
         """The URL with its query, without a fragment. Holds secrets: never for people."""
         url = urldefrag(self.url).url if "#" in self.url else self.url
-        query = urlencode(list(_pairs(self.params)), errors="surrogatepass") if self.params else ""
+        if not self.params:
+            return url
+        query = urlencode(list(_pairs(self.params)), errors="surrogatepass", quote_via=_quote)
         if not query:
             return url
         return f"{url}{'&' if '?' in url else '?'}{query}"
@@ -267,6 +270,10 @@ def _password(header: str) -> str:
     except ValueError:
         return ""
     return password or user
+
+
+# The names of parameters, and most values, are those of the request before.
+_quote = lru_cache(maxsize=1024)(quote_plus)
 
 
 def _pairs(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:

@@ -42,7 +42,9 @@ _ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
 _OK, _REDIRECT = 200, 300
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
-_CLEAN_URL = re.compile(r"[A-Za-z0-9._~:/?&=+,@;$!*'()\-]+")
+_CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
+"""What `requote_uri` leaves as it is: what needs no escape, and escapes of what does."""
+
 _DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
 
 
@@ -241,8 +243,7 @@ def _prepared(request: Request) -> requests.PreparedRequest:
     prepared = requests.PreparedRequest()
     prepared.method = request.method
     prepared.url = url if _CLEAN_URL.fullmatch(url) else requote_uri(url)
-    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict(_DEFAULTS)
-    headers.update(request.headers)
+    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict({**_DEFAULTS, **request.headers})
     if request.body is not None:
         headers["Content-Length"] = str(len(request.body))
     prepared.headers = headers

@@ -10,7 +10,8 @@ from cdk.base.values import JsonValue
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Expression
-from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageResult, Pages, PageStrategy
+from cdk.declarative.model.page_result import PageResult
+from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, Pages, PageStrategy
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
@@ -218,14 +219,14 @@ class _CursorStrategy(PageStrategy):
         self._value, self._stop, self.size = value, stop, size
         read = set().union(*(e.template.names for e in (value, stop) if e is not None and e.template is not None))
         self.reads_body = "response" in read
-        self._links = "headers" in read
+        self._links, self._reads_last = "headers" in read, "last_record" in read
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         names = {
             **page.names,
             "response": page.body,
             "headers": header_map(page.response.headers) if self._links else {},
-            "last_record": page.last,
+            "last_record": page.last if self._reads_last else None,
             "last_page_size": page.selected,
             "page_size": size,
         }
