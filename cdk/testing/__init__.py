@@ -3,6 +3,7 @@
 from cdk.protocol import SyncMode
 from cdk.testing.cassettes.replay import Cassette, Unrecorded
 from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.hostile_world import HostileWorld
 from cdk.testing.conformance.suite import ConnectorSuite
 from cdk.testing.mock_api import MockApi
 from cdk.testing.read_result import ReadResult
@@ -16,6 +17,7 @@ from cdk.testing.states import at, done, each, state
 __all__ = [
     "Cassette",
     "ConnectorSuite",
+    "HostileWorld",
     "MockApi",
     "MockClock",
     "Nonconforming",

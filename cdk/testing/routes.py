@@ -13,6 +13,7 @@ from cdk.base.times.clock import sleep
 from cdk.base.values import FieldValue, Record
 from cdk.rest import Headers, Request, Response
 from cdk.rest.http.streamed_response import StreamedResponse
+from cdk.streams.order import NaturalOrder
 
 Respond: TypeAlias = Callable[[Request], Response]
 
@@ -97,17 +98,34 @@ class Route:
 
         return self.answers(respond)
 
-    def serves(self, rows: Sequence[Record], *, size: int, at: str = "", page: str = "page", first: int = 1) -> Self:
+    def serves(
+        self,
+        rows: Sequence[Record],
+        *,
+        size: int,
+        at: str = "",
+        page: str = "page",
+        first: int = 1,
+        since: tuple[str, str] | None = None,
+        more: str = "",
+    ) -> Self:
         """Add a response with the page of `rows` that a request asks for, as they are when it comes.
 
         size: rows of a page. at: the field of the body that has them; the body itself without one. page: the parameter
-        with the page's number, of which the lowest is `first`; a request without it gets that one.
+        with the page's number, of which the lowest is `first`; a request without it gets that one. since: a parameter
+        with a value, and the field that must be as great or greater: `("since", "updated_at")`. more: the field of the
+        body that says whether there is another page; none without a name.
         """
 
         def respond(request: Request) -> Response:
-            number = int(dict(parse_qsl(urlsplit(request.full_url).query)).get(page, first)) - first
-            part = list(rows[number * size : (number + 1) * size])
-            return _response(request, _OK, None, orjson.dumps({at: part} if at else part))
+            sent = dict(parse_qsl(urlsplit(request.full_url).query))
+            chosen = rows
+            if since is not None and since[0] in sent:
+                chosen = [row for row in rows if NaturalOrder().reaches(row[since[1]], sent[since[0]])]
+            number = int(sent.get(page, first)) - first
+            part = list(chosen[number * size : (number + 1) * size])
+            flag = {more: (number + 1) * size < len(chosen)} if more else {}
+            return _response(request, _OK, None, orjson.dumps({at: part, **flag} if at else part))
 
         return self.answers(respond)
 

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from cdk.base.values import FieldValue, to_json
+from cdk.protocol import AirbyteStateMessage
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
+from cdk.testing.conformance.resume_checks import compare
 from cdk.testing.conformance.subject import Answer, Subject
 
 
@@ -54,6 +56,7 @@ def check_failures(subject: Subject) -> None:
                     expected="INCOMPLETE and an error, so that the rest is read later",
                     advice="let errors through: neither catch them nor take a failed response for an empty one",
                 )
+        _check_rest(subject, names, answer, why)
         errors = [m for m in answer.of("TRACE") if m["trace"]["type"] == "ERROR"]
         if failed and not (answer.code and errors):
             raise Nonconforming(
@@ -62,6 +65,16 @@ def check_failures(subject: Subject) -> None:
                 expected="exit code 1 and a TRACE of type ERROR",
                 advice="raise errors of `cdk`, and leave the end of the process to the kit",
             )
+
+
+def _check_rest(subject: Subject, names: Iterable[str], failed: Answer, why: str) -> None:
+    """Check that a read from the last states of a failed one brings the rest."""
+    states = {m["state"]["stream"]["stream_descriptor"]["name"]: m["state"] for m in failed.of("STATE")}
+    messages = [AirbyteStateMessage.model_validate(state) for state in states.values()]
+    rest = subject.read(state=messages, why=f"a read after {why}")
+    for name in names:
+        before = [m["record"]["data"] for m in _of_stream(failed, name) if _kind(m) == "RECORD"]
+        compare(subject.first.records_of(name), [*before, *rest.records_of(name)], name, f"a read after {why}")
 
 
 def check_secrets(subject: Subject) -> None:

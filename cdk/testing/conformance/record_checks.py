@@ -64,14 +64,16 @@ def check_declared(subject: Subject, may_be_empty: Sequence[str]) -> None:
                     expected="at least one record",
                     advice="give the suite's API some, or list the stream in `may_be_empty`",
                 )
-            declared = stream.json_schema().get("properties")
+            schema = stream.json_schema()
+            declared = {} if schema.get("additionalProperties") else schema.get("properties")
             fields = {field for record in records for field in record}
             if isinstance(declared, Mapping) and declared and (others := sorted(fields - declared.keys())):
                 raise Nonconforming(
                     f"records have fields that the schema does not declare: {', '.join(others)}",
                     where=f"{name}.schema",
-                    expected="all fields that the API sends, or a schema without `properties`",
-                    advice="declare them; `spark-cdk discover --infer` shows their types",
+                    expected="all fields that the API sends",
+                    advice="declare them; `spark-cdk discover --infer` shows their types. Where they are not known "
+                    'beforehand, say `"additionalProperties": true`',
                 )
 
 

@@ -25,7 +25,7 @@ def check_resume(subject: Subject) -> None:
         for number in range(0, len(states), step):
             why = f"a read that resumes from state {number + 1} of {len(states)}"
             rest = subject.read(name, state=[states[number]], why=why).records_of(name)
-            _compare(first, [*befores[number], *rest], name, f"{why}, {_shown(states[number].stream)}")
+            compare(first, [*befores[number], *rest], name, f"{why}, {_shown(states[number].stream)}")
 
 
 def check_second_read(subject: Subject) -> None:
@@ -106,7 +106,8 @@ def check_sync(subject: Subject) -> None:
                 )
 
 
-def _compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, why: str) -> None:
+def compare(first: Sequence[FieldValue], read: Sequence[FieldValue], name: str, why: str) -> None:
+    """Raise Nonconforming: records of a first read are lost, or came only now. why: what was read, in words."""
     lost = _texts(first).keys() - _texts(read).keys()
     if lost:
         raise Nonconforming(

@@ -1,0 +1,145 @@
+"""HostileWorld: an API whose rows come before and during reads that break off, drawn at random by Hypothesis."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from cdk.base.values import FieldValue, Record, canonical
+from cdk.protocol import AirbyteStateMessage
+from cdk.rest import Request, Response, Transport
+from cdk.testing.conformance.faults import Failing
+from cdk.testing.conformance.finding import Nonconforming, listed
+from cdk.testing.read_result import ReadResult
+from cdk.testing.run import Connector, connector, read
+from cdk.testing.simulation import MockClock
+
+
+@dataclass(frozen=True)
+class Round:
+    """Rows that come, and then a read.
+
+    hours: of each row that comes, how long after the one before; 0 is a tie. meanwhile: how many of them come after the
+    first request of the read. twice: the API gives its last row twice. healthy: requests until the API fails; None: it
+    does not. slices: how many are read at once.
+    """
+
+    hours: Sequence[int]
+    meanwhile: int = 0
+    twice: bool = False
+    healthy: int | None = None
+    slices: int = 1
+
+
+class HostileWorld:
+    """Inherit it, say how an API serves rows, and have a test that no read and no resume ever loses one.
+
+    Rows come with equal and growing values of the cursor, before a read and during it; pages have all sizes; the last
+    row comes twice; the API fails after any number of requests, and the next read resumes. Once a read is complete,
+    every row that was there when it began must have come, by then or before.
+
+    source, config: as in `ConnectorSuite`. stream: the one that is read. examples: how many worlds.
+    begin: the present moment before the first row. Needs the package hypothesis.
+    """
+
+    source: ClassVar[Connector]
+    stream: ClassVar[str]
+    config: ClassVar[Mapping[str, FieldValue]] = {}
+    examples: ClassVar[int] = 50
+    begin: ClassVar[str] = "2024-03-01T00:00:00+00:00"
+
+    def row(self, number: int, moment: datetime) -> Record:
+        """Return a row with this number for its key, and this moment in the field of the cursor."""
+        raise NotImplementedError
+
+    def api(self, rows: Sequence[Record], page_size: int) -> Transport:
+        """Return an API that serves these rows, as they are when a request comes, such as `MockApi` with `serves`."""
+        raise NotImplementedError
+
+    def test_no_row_is_lost_in_any_world(self) -> None:
+        # An import of cdk.testing does not need it.
+        from hypothesis import HealthCheck, given, settings  # noqa: PLC0415
+        from hypothesis import strategies as st  # noqa: PLC0415
+
+        rounds = st.builds(
+            Round,
+            hours=st.lists(st.integers(0, 2), max_size=4),
+            meanwhile=st.integers(0, 2),
+            twice=st.booleans(),
+            healthy=st.none() | st.integers(0, 6),
+            slices=st.sampled_from([1, 3]),
+        )
+
+        @settings(max_examples=self.examples, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(rounds=st.lists(rounds, max_size=4), page_size=st.integers(1, 4))
+        def lose_nothing(rounds: list[Round], page_size: int) -> None:
+            self.play([*rounds, Round([])], page_size)
+
+        lose_nothing()
+
+    def play(self, rounds: Sequence[Round], page_size: int) -> None:
+        """Have the rounds, one after the other. Raises Nonconforming: a row is lost, or a read fails for nothing."""
+        rows: list[Record] = []
+        read_before: set[str] = set()
+        state: Sequence[AirbyteStateMessage] = ()
+        moment = datetime.fromisoformat(self.begin)
+        source = connector(self.source)
+        for number, each in enumerate(rounds, 1):
+            coming: list[Record] = []
+            for hours in each.hours:
+                moment += timedelta(hours=hours)
+                coming.append(self.row(len(rows) + len(coming) + 1, moment))
+            late = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
+            rows += coming[: len(coming) - len(late)]
+            rows += rows[-1:] if each.twice else []
+            present = {canonical(row) for row in rows}
+            api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, late)
+            run = read(
+                source,
+                self.stream,
+                config=self.config,
+                state=state,
+                transport=api,
+                clock=MockClock(moment + timedelta(hours=1)),
+                concurrency=each.slices,
+                every_state=True,
+            )
+            api.grow()
+            read_before |= set(map(canonical, run.records))
+            state = run.state_messages or state
+            self._judge(run, each, sorted(present - read_before), f"read {number} of {len(rounds)}")
+
+    def _judge(self, run: ReadResult, each: Round, missing: list[str], which: str) -> None:
+        if run.error is None and missing:
+            raise Nonconforming(
+                f"{len(missing)} rows are lost when {which} is complete: {listed(missing)}",
+                where=f"{self.stream}, state {[canonical(blob) for blob in run.states[-1:]]}",
+                expected="every row that was there when the read began",
+                advice="ask for values from the last one on, itself included, and have states cover only what came",
+            )
+        if run.error is not None and each.healthy is None:
+            raise Nonconforming(
+                f"{which} fails, although the API does not: {run.error}",
+                where=self.stream,
+                expected="a read that resumes",
+                advice="accept every state that the connector has written",
+            )
+
+
+class _Growing:
+    """An API that gets rows after its first request."""
+
+    def __init__(self, api: Transport, rows: list[Record], late: Sequence[Record]) -> None:
+        self._api, self._rows, self._late = api, rows, list(late)
+
+    def grow(self) -> None:
+        """Let the rows come, if they have not yet."""
+        late, self._late = self._late, []
+        self._rows += late
+
+    def send(self, request: Request) -> Response:
+        """The API's response; the rows come after it."""
+        try:
+            return self._api.send(request)
+        finally:
+            self.grow()

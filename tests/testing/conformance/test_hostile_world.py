@@ -1,0 +1,147 @@
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+
+from cdk import CdkError, Checkpoint, Cursor, DatetimeCursor, Item, Json, Page, Record, Slice, Source
+from cdk.rest import HttpStream, PageNumber
+from cdk.testing import HostileWorld, MockApi, Nonconforming
+from cdk.testing.conformance.hostile_world import Round
+from cdk.testing.run import Connector
+
+
+class Posts(HttpStream):
+    """Pages of any size, each of which says whether it is the last."""
+
+    name = "posts"
+    url_base = "https://api.world.test"
+    primary_key = "id"
+    paginator = PageNumber(more=["more"])
+    records_path = ("posts",)
+    cursor = DatetimeCursor("written_at", start="2024-01-01T00:00:00Z")
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002 - all are at one path
+        return "/posts"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        return {"since": slice.window and slice.window.start}
+
+
+class Swallowing(Posts):
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        try:
+            return super().read_page(slice, token)
+        except CdkError:
+            return Page([], None)
+
+
+class Exclusive(Posts):
+    """Leaves out what has the value that was reached, and so ties."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        since = slice.window and slice.window.start
+        return Page([record for record in page.records if record["written_at"] > since], page.next)
+
+
+class Pages(Posts):
+    cursor: Cursor | None = None  # type: ignore[assignment] # its states are its own
+
+
+class Hasty(Pages):
+    """Its state stands at the end of a page before the page has come."""
+
+    supports_checkpointing = True
+    cursor_field = "written_at"
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        number = (slice.start.cursor or {}).get("page", 1)
+        while True:
+            yield Checkpoint({"page": number + 1})
+            page = self.read_page(slice, {"page": number})
+            if not page.records:
+                return
+            yield from page.records
+            number += 1
+
+
+class ReadingOn(Posts):
+    """Asks for the page after a short one, before which rows may have come meanwhile."""
+
+    paginator = PageNumber()
+
+
+class Forgetting(Posts):
+    """Reads one page and takes it for all."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        return Page(super().read_page(slice, token).records, None)
+
+
+def blog(stream: type[Posts]) -> Source:
+    source = Source()
+    stream.name = Posts.name
+    source.stream_classes = (stream,)
+    return source
+
+
+class World(HostileWorld):
+    source: ClassVar[Connector] = blog(Posts)
+    stream = "posts"
+
+    def row(self, number: int, moment: datetime) -> Record:
+        return {"id": number, "written_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
+
+    def api(self, rows: Sequence[Record], page_size: int) -> MockApi:
+        api = MockApi()
+        api.get("/posts").serves(rows, size=page_size, at="posts", more="more", since=("since", "written_at"))
+        return api
+
+
+class TestGoodPosts(World):
+    examples = 15
+
+
+@pytest.mark.parametrize(
+    ("broken", "rounds"),
+    [
+        (Swallowing, [Round([0], healthy=0)]),
+        (Exclusive, [Round([0]), Round([0])]),
+        (Hasty, [Round([0], healthy=0), Round([])]),
+        (ReadingOn, [Round([0]), Round([0, 0, 0, 1], meanwhile=2), Round([])]),
+    ],
+)
+def test_a_row_that_is_lost_in_some_world_is_noticed(broken: type[Posts], rounds: Sequence[Round]) -> None:
+    class Bad(World):
+        source: ClassVar[Connector] = blog(broken)
+
+    World().play(rounds, 4)
+    with pytest.raises(Nonconforming, match="rows are lost when read"):
+        Bad().play(rounds, 4)
+
+
+def test_the_worlds_are_looked_for() -> None:
+    class Bad(World):
+        source: ClassVar[Connector] = blog(Forgetting)
+
+    # To look for the smallest world takes seconds.
+    settings.load_profile("unshrunk")
+    try:
+        with pytest.raises(Nonconforming, match="rows are lost when read"):
+            Bad().test_no_row_is_lost_in_any_world()
+    finally:
+        settings.load_profile("untimed")
+
+
+def test_a_read_that_fails_in_a_world_without_faults_is_noticed() -> None:
+    class Refusing(Posts):
+        def path(self, slice: Slice) -> str:  # noqa: ARG002 - it has none
+            raise CdkError("no")
+
+    class Bad(World):
+        source: ClassVar[Connector] = blog(Refusing)
+
+    with pytest.raises(Nonconforming, match="read 1 of 1 fails, although the API does not: no"):
+        Bad().play([Round([0])], 1)
