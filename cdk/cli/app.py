@@ -71,6 +71,11 @@ LAZY_COMMANDS = (
         "Read a connector once, and keep requests and responses in a cassette, without secrets.",
     ),
     LazyCommand(
+        "prove",
+        "cdk.cli.prove",
+        "Kill syncs of a connector, resume each, and compare with an undisturbed one.",
+    ),
+    LazyCommand(
         "validate",
         "cdk.cli.authoring.validate",
         "Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
@@ -73,10 +73,11 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
             return command(lambda: fixed, *args, **kwargs)
         check_one_connector(connector, manifest)
         if manifest is not None:
-            return command(lambda: open_manifest(manifest, trusted=bool(trusted), components=code), *args, **kwargs)
+            return command(partial(open_manifest, manifest, trusted=bool(trusted), components=code), *args, **kwargs)
         if connector is None:
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
-        return command(lambda: find_source(connector), *args, **kwargs)
+        # What finds it can be sent to other processes.
+        return command(partial(find_source, connector), *args, **kwargs)
 
     return run
 

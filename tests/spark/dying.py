@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from cdk.base.process.crash_points import _reached
+from cdk.base.process.crash_points import reached
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def dying_if_reached(point: str, time: int = 1) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CDK_CRASH_AT", f"{point}:{time}")
         patch.setattr(os, "kill", die)
-        _reached.clear()
+        reached.clear()
         try:
             yield
         except SystemExit as death:

@@ -44,10 +44,10 @@ from cdk.spark.cluster import warm_daemon
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers, beside_the_driver
+from cdk.testing.proving.verified import verify
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
-from tests.spark.verified import verify
 from tests.sync.loop.simulated_tasks import SimulatedCluster
 
 VICTIMS = ("driver", "jvm", "worker")

@@ -27,16 +27,15 @@ POINTS: Final = {
 }
 """Every point, and what has happened when it is reached."""
 
-_reached: Counter[str] = Counter()
+reached: Counter[str] = Counter()
+"""How often this process has been at each point."""
 
 
 def crash_point(name: str) -> None:
     """Die here if the environment says so."""
+    reached[name] += 1
     point, _, time = os.environ.get("CDK_CRASH_AT", "").partition(":")
-    if point != name:
-        return
-    _reached[name] += 1
-    if _reached[name] == int(time or 1) and _first():
+    if point == name and reached[name] == int(time or 1) and _first():
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cdk import Source
 from cdk.lake.admin.verify import audits, findings
 from cdk.lake.storage.object_store import folder_at
+from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import chosen_streams, plan_stream
 
@@ -20,15 +20,16 @@ class Verified(NamedTuple):
 def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
     target = folder_at(pipeline.target.path, pipeline.target.storage)
-    chosen = chosen_streams(source.streams(pipeline.config), pipeline.streams)
-    tables = [
-        one for plan in [plan_stream(stream, how, target) for stream, how in chosen] if (one := plan.location).exists
-    ]
+    chosen = chosen_streams(source.open(pipeline.config), pipeline.streams)
+    plans = [plan_stream(stream, how, target) for stream, how in chosen]
+    tables = [plan.location for plan in plans if plan.location.exists]
     receipts, broken = 0, []
-    for one in tables:
-        audited = audits(one)
+    for table in tables:
+        audited = audits(table)
         receipts += sum(audit.receipts for audit in audited.values())
-        broken += [f"{found.stream}: {found.text}" for found in findings(one, pipeline.name, audited) if found.broken]
+        broken += [
+            f"{finding.stream}: {finding.text}" for finding in findings(table, pipeline.name, audited) if finding.broken
+        ]
         broken += [
             f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.other_commits
         ]

@@ -1,0 +1,119 @@
+"""`spark-cdk prove`: kill syncs of a connector, resume them, and compare with one that nobody killed."""
+
+from collections import defaultdict
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import orjson
+
+from cdk.base.errors import CdkError
+from cdk.base.secret_masking import Secrets
+from cdk.cli.config_file import config_name, read_config
+from cdk.cli.options import FindSource, config_option, with_egress, with_source
+from cdk.sources.config import prepared_config
+from cdk.testing.cassettes import Cassette, record
+from cdk.testing.proving.badge import badge as drawn
+from cdk.testing.proving.proof import Kill, Proof
+from cdk.testing.proving.proof import prove as prove_subject
+from cdk.testing.proving.trials import Subject
+
+_SHOWN = 5
+"""Broken kills that are shown in full."""
+
+
+@click.command()
+@with_source
+@config_option
+@click.option(
+    "--cassette",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the source answers. Default: it is read, and recorded for this proof alone.",
+)
+@click.option("--stream", "names", multiple=True, metavar="NAME", help="Prove only this stream; may be repeated.")
+@click.option(
+    "--at-commits",
+    type=click.IntRange(min=0),
+    default=40,
+    show_default=True,
+    metavar="N",
+    help="Kill at N places around commits, evenly.",
+)
+@click.option(
+    "--at-random",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Kill at N random moments.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which random moments.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@click.option("--badge", type=click.Path(path_type=Path), metavar="FILE", help="Write an SVG that says how it ended.")
+@with_egress
+def prove(
+    find: FindSource,
+    *,
+    config: Path | None,
+    cassette: Path | None,
+    names: tuple[str, ...],
+    at_commits: int,
+    at_random: int,
+    seed: int,
+    as_json: bool,
+    badge: Path | None,
+) -> int:
+    """Kill syncs of a connector at their commits and at random, resume each, and compare with an undisturbed one.
+
+    Syncs run in processes of their own, without Spark, into folders that are removed. The exit code is 1 where a row
+    is lost or there twice, a receipt does not add up, or a sync fails.
+    """
+    secrets = Secrets()
+    try:
+        subject = _subject(find, config, cassette, names, secrets)
+        with click.progressbar(length=at_commits + at_random, label="kills", hidden=as_json) as bar:
+            limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
+            proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
+    except CdkError as error:
+        raise click.ClickException(secrets.mask(str(error))) from None
+    if badge is not None:
+        badge.write_text(drawn(proof))
+    if as_json:
+        click.echo(orjson.dumps({"proven": proof.proven, **asdict(proof)}))
+    else:
+        click.echo(secrets.mask("\n".join(_lines(proof))))
+    return 0 if proof.proven else 1
+
+
+def _subject(
+    find: FindSource, config: Path | None, cassette: Path | None, names: tuple[str, ...], secrets: Secrets
+) -> Subject:
+    source = find()
+    played = None if cassette is None else Cassette(cassette)
+    settings = played.config if played is not None and config is None else read_config(config, secrets)
+    prepared_config(settings, source, config_name(config), secrets)
+    return Subject(find, settings, played or Cassette(record(source, settings, streams=names)), names)
+
+
+def _lines(proof: Proof) -> list[str]:
+    """A table of the kills, the problems, and what it comes to."""
+    by_point: dict[str, list[Kill]] = defaultdict(list)
+    for kill in proof.kills:
+        by_point[kill.point.partition(":")[0]].append(kill)
+    lines = (
+        [f"{'killed at':<20}{'kills':>6}{'rows lost':>11}{'more':>6}{'receipts':>10}{'broken':>8}"] if by_point else []
+    )
+    for point, kills in by_point.items():
+        figures = (sum(kill.lost for kill in kills), sum(kill.doubled for kill in kills))
+        receipts, broken = sum(kill.receipts for kill in kills), sum(bool(kill.problems) for kill in kills)
+        lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>6,}{receipts:>10,}{broken:>8}")
+    lines += proof.problems
+    broken_kills = [kill for kill in proof.kills if kill.problems]
+    for kill in broken_kills[:_SHOWN]:
+        lines += [f"{kill.point}: {problem}" for problem in kill.problems]
+    if len(broken_kills) > _SHOWN:
+        lines.append(f"and {len(broken_kills) - _SHOWN} more kills")
+    rows = ", ".join(f"{name} {count:,}" for name, count in proof.rows.items())
+    result = "nothing lost, nothing twice, every receipt adds up" if proof.proven else "NOT PROVEN"
+    return [*lines, f"{len(proof.kills)} kills, {proof.commits} commits, rows: {rows}: {result}"]

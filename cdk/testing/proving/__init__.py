@@ -1,0 +1,1 @@
+"""Proving: a connector that is killed loses nothing and repeats nothing."""

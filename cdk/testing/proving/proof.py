@@ -1,0 +1,138 @@
+"""prove: syncs of a connector are killed at commits and at random, resumed, and compared with undisturbed ones."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+
+from cdk.base.errors import FatalError
+from cdk.testing.proving.trials import EACH_PAGE, RARELY, Run, Subject, Trials, rows
+from cdk.testing.proving.verified import verify
+
+RANDOM = "random"
+POINTS = ("before_state_blob", "after_state_blob", "after_commit", "done")
+"""The crash points around a commit, in order."""
+
+_MOST_SECONDS, _MOST_TIMES = 20, 50
+"""A sync that takes so much longer than the first one does not end: its state goes back."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One kill, and what came of it once a further sync had resumed.
+
+    point: where, such as `after_commit:3`, the third time it is reached. problems: sentences, none where all is well.
+    receipts: those of all commits, which add up where there is no problem.
+    """
+
+    point: str
+    lost: int = 0
+    doubled: int = 0
+    receipts: int = 0
+    problems: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What became of a connector that was killed.
+
+    rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that nobody killed.
+    """
+
+    rows: Mapping[str, int]
+    commits: int
+    kills: Sequence[Kill] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def proven(self) -> bool:
+        """Whether no row was lost or doubled, and each receipt adds up."""
+        return not self.problems and not any(kill.problems for kill in self.kills)
+
+
+def prove(
+    subject: Subject,
+    *,
+    at_commits: int = 40,
+    at_random: int = 10,
+    seed: int = 0,
+    watch: Callable[[Kill], None] = lambda _: None,
+) -> Proof:
+    """Kill syncs of a connector, and look at what a further sync makes of each.
+
+    at_commits: at how many places around commits; of more, so many at equal distances. at_random: at how many moments
+    of chance, as `seed` has it. watch: called with each kill.
+    Raises FatalError: a sync that nobody kills fails.
+    """
+    trials = Trials(subject)
+    with TemporaryDirectory(prefix="spark-cdk-prove-") as home:
+        target, stepwise = Path(home) / "target", Path(home) / "stepwise"
+        first = _undisturbed(trials, target, RARELY)
+        trials.limit = _MOST_SECONDS + _MOST_TIMES * first.seconds
+        expected = rows(target)
+        run = _undisturbed(trials, stepwise, EACH_PAGE)
+        counts, commits = {stream: count.total() for stream, count in expected.items()}, run.reached["after_commit"]
+        problems = [f"with a commit after each page: {problem}" for problem in _problems(expected, rows(stepwise))]
+        further = trials.sync(target).failure
+        again = [further] if further else _problems(expected, rows(target))
+        problems += [f"after a further sync: {problem}" for problem in again]
+        if problems:
+            # What is wrong without a kill is so after each of them.
+            return Proof(counts, commits, problems=problems)
+        kills = []
+        for crash_at, seconds in _places(run, at_commits, at_random, random.Random(seed)):  # noqa: S311 - no secret
+            folder = Path(home) / "killed"
+            kills.append(_killed(subject, trials, folder, expected, crash_at=crash_at, seconds=seconds))
+            watch(kills[-1])
+            rmtree(folder, ignore_errors=True)
+        return Proof(counts, commits, kills)
+
+
+def _undisturbed(trials: Trials, folder: Path, interval: str) -> Run:
+    run = trials.sync(folder, interval=interval)
+    if run.failure:
+        raise FatalError(f"a sync that nobody kills fails, so there is nothing to compare with: {run.failure}")
+    return run
+
+
+def _places(run: Run, at_commits: int, at_random: int, chance: random.Random) -> Iterator[tuple[str, float | None]]:
+    """Where to kill: crash points in the order in which they are reached, then moments."""
+    counts = range(1, max(run.reached.get(point, 0) for point in POINTS) + 1)
+    points = [f"{point}:{time}" for time in counts for point in POINTS if time <= run.reached.get(point, 0)]
+    step = max(1.0, len(points) / max(1, at_commits))
+    yield from ((points[int(number * step)], None) for number in range(min(at_commits, len(points))))
+    yield from (("", chance.uniform(0, run.seconds)) for _ in range(at_random))
+
+
+def _killed(
+    subject: Subject,
+    trials: Trials,
+    folder: Path,
+    expected: Mapping[str, Counter[str]],
+    *,
+    crash_at: str,
+    seconds: float | None,
+) -> Kill:
+    killed = trials.sync(folder, crash_at=crash_at, seconds=seconds)
+    point = crash_at or f"{RANDOM}:{seconds:.3f}s"
+    if crash_at and not killed.killed:
+        return Kill(point, problems=[f"the sync does not reach {crash_at} again: it reads in another order each time"])
+    resumed = trials.sync(folder)
+    problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
+    actual = rows(folder)
+    lost = sum((expected[name] - actual.get(name, Counter())).total() for name in expected)
+    doubled = sum((count - expected.get(name, Counter())).total() for name, count in actual.items())
+    verified = verify(*subject.pipeline(folder))
+    problems += [*_problems(expected, actual), *verified.broken]
+    return Kill(point, lost, doubled, verified.receipts, problems)
+
+
+def _problems(expected: Mapping[str, Counter[str]], actual: Mapping[str, Counter[str]]) -> Iterator[str]:
+    for name in sorted({*expected, *actual}):
+        before, after = expected.get(name, Counter()), actual.get(name, Counter())
+        for what, rest in (("lost", before - after), ("there once more, or changed", after - before)):
+            if rest:
+                yield f"{name}: {rest.total()} of {before.total()} rows {what}, such as {min(rest)[:200]}"

@@ -1,0 +1,131 @@
+"""Trials: syncs of a connector in processes of their own, which may be killed, and the rows they leave."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from cdk.base.errors import CdkError
+from cdk.base.process.crash_points import reached
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue
+from cdk.streams.source import Source
+from cdk.streams.stream import full_name
+from cdk.sync import Pipeline, SyncRunner
+from cdk.testing.cassettes.replay import Cassette
+
+EACH_PAGE, RARELY = "0s", "1h"
+"""Intervals of commits; the first one comes after four seconds at the latest."""
+
+_BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
+"""Columns that each run fills differently."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is proved: a connector as `find` gives it, with a config, on a cassette. Travels to other processes.
+
+    streams: by name; all where none is named. find: gives the connector anew.
+    """
+
+    find: Callable[[], Source]
+    config: Mapping[str, JsonValue]
+    cassette: Cassette
+    streams: Sequence[str] = ()
+
+    def pipeline(self, folder: Path, interval: str = EACH_PAGE) -> tuple[Pipeline, Source]:
+        """The pipeline into a folder; rows are appended where there is a cursor. interval: of its commits."""
+        source = self.find()
+        target = {"path": str(folder), "join_small_files": False}
+        plain = {"name": "proof", "source": {"connector": "proof", "config": dict(self.config)}, "target": target}
+        pipeline = Pipeline.model_validate(plain).prepared(source, "config", Secrets())
+        with self.cassette.playing():
+            streams = source.open(pipeline.config)
+        options = {
+            full_name(stream): {"write_mode": "append" if stream.incremental else "overwrite"}
+            for stream in streams
+            if not self.streams or stream.name in self.streams
+        }
+        return Pipeline.model_validate({**plain, "streams": options, "checkpoint_interval": interval}), source
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a sync ended. reached: how often it was at each crash point. failure: why a stream was not read, if any."""
+
+    killed: bool
+    seconds: float = 0.0
+    reached: Mapping[str, int] = field(default_factory=dict)
+    failure: str = ""
+
+
+class Trials:
+    """Runs syncs of a subject in forks of a server that has everything imported.
+
+    limit: the seconds after which a sync is taken for one that does not end.
+    """
+
+    def __init__(self, subject: Subject, limit: float = 3600.0) -> None:
+        self._subject, self.limit = subject, limit
+        self._forks = multiprocessing.get_context("forkserver")
+        self._forks.set_forkserver_preload([__name__])
+
+    def sync(self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None) -> Run:
+        """Sync into a folder. crash_at: the crash point at which the sync dies. seconds: when it is killed."""
+        report = folder.with_suffix(".json")
+        report.unlink(missing_ok=True)
+        process = self._forks.Process(
+            target=_sync, args=(self._subject, folder, report, interval, crash_at), daemon=True
+        )
+        process.start()
+        process.join(self.limit if seconds is None else seconds)
+        endless = seconds is None and process.is_alive()
+        process.kill()
+        process.join()
+        if endless:
+            return Run(killed=False, failure=f"it does not end, {self.limit:.0f} s after its beginning")
+        if process.exitcode == -signal.SIGKILL:
+            return Run(killed=True)
+        if not report.exists():
+            return Run(killed=False, failure=f"the process ended with exit code {process.exitcode}")
+        return Run(**orjson.loads(report.read_bytes()))
+
+
+def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
+    """Sync in this process, and say how it went."""
+    os.environ["CDK_CRASH_AT"] = crash_at
+    began = time.monotonic()
+    pipeline, source = subject.pipeline(folder, interval)
+    with subject.cassette.playing():
+        try:
+            result = SyncRunner(pipeline, source).run()
+            failures = [f"{each.name}: {each.failure.message}" for each in result.streams if each.failure is not None]
+        except CdkError as error:
+            failures = [str(error)]
+    run = Run(killed=False, seconds=time.monotonic() - began, reached=reached, failure="; ".join(failures))
+    report.write_bytes(orjson.dumps(run))
+
+
+def rows(folder: Path) -> dict[str, Counter[str]]:
+    """The rows of all tables in a folder, as JSON texts, without the columns that each run fills differently."""
+    return {str(log.parent.relative_to(folder)): _rows(log.parent) for log in folder.rglob("_delta_log")}
+
+
+def _rows(table: Path) -> Counter[str]:
+    files = DeltaTable(str(table)).file_uris()
+    # delta-rs 1.6 aborts one process in five at its exit after `to_pyarrow_table`; reading the files does not.
+    tables = [pq.read_table(file) for file in files]
+    if not tables:
+        return Counter()
+    table_rows = pa.concat_tables(tables, promote_options="permissive")
+    shown = table_rows.select([name for name in table_rows.schema.names if name not in _BY_RUN]).to_pylist()
+    return Counter(orjson.dumps(row, option=orjson.OPT_SORT_KEYS, default=str).decode() for row in shown)

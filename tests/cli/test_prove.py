@@ -1,0 +1,67 @@
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from cdk.testing import Cassette
+from cdk.testing.cassettes.interactions import Recording, save
+from cdk.testing.cassettes.recording import record
+from connectors.shop.api import serving
+from connectors.shop.backend import Backend, Sizes
+from connectors.shop.source import Shop
+from tests.cli.conftest import CommandLine
+
+LOSING = """
+from cdk import Checkpoint, Source, Stream
+
+
+class Losing(Stream):
+    cursor_field = "at"
+    supports_checkpointing = True
+    schema = {"type": "object", "properties": {"at": {"type": "integer"}}}
+
+    def read_records(self, slice):
+        for at in range((slice.start.cursor or {"at": 0})["at"], 3):
+            yield Checkpoint({"at": at + 1})
+            yield {"at": at}
+"""
+
+
+def test_a_connector_is_proved_on_its_cassette_alone(cli: CommandLine, tmp_path: Path) -> None:
+    with serving(Backend(Sizes(products=60, orders=0, customers=1, visits=21))) as address:
+        save(tmp_path / "shop.yaml", record(Shop(), {"base_url": address}, streams=["products", "visits"]))
+
+    proven = cli(
+        *("prove", "--connector", "shop", "--cassette", "shop.yaml", "--stream", "products", "--stream", "visits"),
+        *("--at-commits", "2", "--at-random", "1", "--json", "--badge", "badge.svg"),
+    )
+
+    assert proven.code == 0, proven.stderr
+    proof = json.loads(proven.lines[0])
+    assert proof["rows"] == {"products": 60, "visits": 21}
+    assert [kill["point"].partition(":")[0] for kill in proof["kills"]] == [
+        "before_state_blob",
+        "after_commit",
+        "random",
+    ]
+    assert all(kill["receipts"] > 1 for kill in proof["kills"])
+    assert "3 kills, 81 rows" in ET.parse(tmp_path / "badge.svg").getroot().attrib["aria-label"]  # noqa: S314 - our own
+
+
+def test_what_loses_rows_ends_with_exit_code_1_and_says_where(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "losing.py").write_text(LOSING)
+
+    broken = cli("prove", "--connector", "losing.py", "--at-commits", "1", "--at-random", "0", "--badge", "badge.svg")
+
+    assert broken.code == 1
+    assert any(line.startswith("with a commit after each page: losing: 3 of 3 rows lost") for line in broken.lines)
+    assert broken.lines[-1].endswith(": NOT PROVEN")
+    assert "crash-proof: broken" in (tmp_path / "badge.svg").read_text()
+
+
+def test_a_request_that_is_not_recorded_is_no_proof(cli: CommandLine, tmp_path: Path) -> None:
+    save(tmp_path / "empty.yaml", Recording([], {"base_url": "http://127.0.0.1:1"}, Cassette(Recording([])).clock()))
+
+    ended = cli("prove", "--connector", "shop", "--cassette", "empty.yaml", "--stream", "products")
+
+    assert ended.code == 1
+    assert "products?page=1 is not in the cassette" in ended.stderr
