@@ -64,6 +64,11 @@ LAZY_COMMANDS = (
         "cdk.cli.state.command",
         "Look at the states of a PIPELINE file's streams, and change them between two syncs.",
     ),
+    LazyCommand(
+        "new",
+        "cdk.cli.authoring.new",
+        "Write a connector called NAME into a folder, with tests that pass, and what editors and CI need.",
+    ),
     PREVIEW,
     LazyCommand(
         "record",

@@ -1,0 +1,72 @@
+"""New connectors: a folder with a connector that works, its tests, and what editors and CI need."""
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from cdk.authoring.manifest_schema import manifest_schema
+from cdk.authoring.pipeline_schema import pipeline_schema
+from cdk.base.errors import ConfigError
+from cdk.base.values import to_json
+
+Language: TypeAlias = Literal["python", "yaml"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_SUFFIX = ".txt"
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+_DOT = re.compile(r"(?<![^/])dot_")
+_HOLE = re.compile(r"@([a-zA-Z]+)@")
+
+
+def new_connector(name: str, language: Language, folder: Path) -> list[Path]:
+    """Write a connector called `name` into a folder, which must be empty or missing; the files, in order.
+
+    Raises ConfigError: the name is none for a connector, or the folder has files.
+    """
+    words = _words(name, language)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError("the folder has files, expected an empty one; choose another name", path=str(folder))
+    files = dict(_files(language, words))
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return sorted(files, key=lambda path: (len(path.parts) > 1, path.as_posix()))
+
+
+def _files(language: Language, words: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    for group in ("both", language):
+        for file in sorted((_TEMPLATES / group).rglob(f"*{_SUFFIX}")):
+            path = _filled(file.relative_to(_TEMPLATES / group).as_posix().removesuffix(_SUFFIX), words)
+            yield Path(_DOT.sub(".", path)), _filled(file.read_text(encoding="utf-8"), words)
+    yield Path("schemas/pipeline.schema.json"), to_json(pipeline_schema()).decode() + "\n"
+    if language == "yaml":
+        yield Path("schemas/manifest.schema.json"), to_json(manifest_schema()).decode() + "\n"
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return _HOLE.sub(lambda hole: words[hole[1]], text)
+
+
+def _words(name: str, language: Language) -> Mapping[str, str]:
+    """What stands in the holes of the templates. Raises ConfigError: the name is none for a connector."""
+    module = name.replace("-", "_")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"found the name {name!r}, expected lower-case letters, digits, `-` and `_`, a letter first")
+    spec = find_spec(module)
+    # A folder without code is found, too.
+    if keyword.iskeyword(module) or (spec is not None and spec.origin is not None):
+        raise ConfigError(f"the name {name!r} is taken by a module of Python or of a package; choose another")
+    python = language == "python"
+    return {
+        "name": name,
+        "module": module,
+        "Class": "".join(part.capitalize() for part in re.split("[-_]", name)),
+        "option": f"--connector {module}.py" if python else "--manifest-path manifest.yaml",
+        "source": f"connector: {module}.py" if python else "manifest: manifest.yaml",
+        "files": f"config.example.json --connector {module}.py" if python else "manifest.yaml config.example.json",
+        "install": '-e ".[dev]"' if python else "spark-cdk pytest",
+    }
