@@ -35,8 +35,8 @@ lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## the tests, three at once; some of them: make unit ARGS='tests/state -x'
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+unit: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## the tests, four at once; some of them: make unit ARGS='tests/state -x'
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix

@@ -84,13 +84,17 @@ def redirects(target: str) -> Speak:
     return speak
 
 
-def bomb(megabytes: int, times: int = 1) -> bytes:
-    """Zeros, packed."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    made = b"".join(packer.compress(bytes(2**20)) for _ in range(megabytes)) + packer.flush()
-    for _ in range(times - 1):
-        made = gzip.compress(made)
-    return made
+def bomb(megabytes: int, times: int = 1) -> Speak:
+    """Zeros, packed so many times; only where they are asked for, as packing takes a second."""
+
+    def speak(connection: socket.socket, path: str, here: str) -> None:
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        body = b"".join(packer.compress(bytes(2**20)) for _ in range(megabytes)) + packer.flush()
+        for _ in range(times - 1):
+            body = gzip.compress(body)
+        says(body, f"Content-Encoding: {', '.join(['gzip'] * times)}")(connection, path, here)
+
+    return speak
 
 
 def endless(head: bytes) -> Speak:
