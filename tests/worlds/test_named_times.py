@@ -135,11 +135,37 @@ def a_table_is_restored_right_before_a_commit(world: Times) -> None:
     world.sync(5)
 
 
+def a_table_is_restored_to_rows_without_a_column_right_before_a_merge(world: Times) -> None:
+    """To rows of an older state, then to those of the same."""
+    begin(world, ("Counted", "append_dedup"), [(0, 0, 0, {})])
+    world.sync(1)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(0, 0, 0, {})])
+    world.sync(1)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    for which in (0, 9):
+        world.somebody("add a column", 0)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+        world.put([(0, 0, 0, {})])
+        world.sync_while_somebody_restores(1, ("tasks", 0), which)
+        assert not world.settled
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 def others_append_all_the_while(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.put([(id, 1, 0, {}) for id in (3, 4, 0, 1)])
     world.sync_while_neighbours_append_all_the_while(1)
     assert world.settled
+
+
+def somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.somebody("delete by vector", 0)
+    for _ in range(30):
+        world.somebody("append", 0)
+    world.sync_while_somebody_joins_files(5, ("request", 0), vacuum=False)
 
 
 WORLDS = [
@@ -159,7 +185,9 @@ WORLDS = [
     a_constraint_comes_before_a_generation_with_another_type,
     a_history_loses_its_missing_files_while_somebody_joins_others,
     a_table_is_restored_right_before_a_commit,
+    a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     others_append_all_the_while,
+    somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,
 ]
 
 

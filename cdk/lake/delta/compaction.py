@@ -14,8 +14,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from cdk.base.errors import StateError
 from cdk.base.task_map import run_inline
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
-from cdk.lake.delta.table_guard import Use, Way, guard_of
-from cdk.lake.parquet.rewrite import LARGE_BYTES, TableLayout, crowded
+from cdk.lake.delta.table_guard import Use, guard_of
+from cdk.lake.parquet.rewrite import TableLayout, crowded
 from cdk.lake.parquet.table_files import (
     TableFile,
     bounded_columns,
@@ -31,28 +31,17 @@ from cdk.lake.storage.folder import Folder
 def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
     """Join the small files of a table, or of each of its partitions, where they are many; returns how many they were.
 
-    The handle is brought to the version that is then the newest. Raises StateError: the table refused the commit, as
-    it does when another commit came first; nothing has changed. ReceiptError: the new files have other rows than the
-    old ones. And what a store raises.
+    None are joined where a feature of the table refuses it. The handle is brought to the newest version.
+    Raises StateError: the table refused the commit, as it does when another commit came first; nothing has changed.
+    ReceiptError: the new files have other rows than the old ones. And what a store raises.
     """
-    groups = crowded(files_of(handle))
-    if not groups:
+    # Files with deletion vectors stay, for whoever writes these. delta-rs could join them, and tries its commit again
+    # whatever the properties say (measured, 1.6), also over an OPTIMIZE that has removed the same files: the rows of
+    # both are there then.
+    if guard_of(handle, str(root), "").refusals([Use.JOIN]):
         return 0
-    if guard_of(handle, str(root), "").way(Use.JOIN) is Way.ENGINE:
-        return _join_by_engine(handle, root, groups)
-    return _join(handle, root, groups, now)
-
-
-def _join_by_engine(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]]) -> int:
-    """As `_join`, by delta-rs, which heeds deletion vectors.
-
-    delta-rs 1.6 tries its commit again whatever the properties say, also when another OPTIMIZE has removed the same
-    files: the rows are then there twice, and the next sync finds it (`StreamTable.check_moves`).
-    """
-    with _committing(handle, root):
-        receipt = CommitProperties(custom_metadata={RECEIPT: Receipt().to_text()})
-        handle.optimize.compact(target_size=LARGE_BYTES, commit_properties=receipt)
-    return sum(map(len, groups))
+    groups = crowded(files_of(handle))
+    return _join(handle, root, groups, now) if groups else 0
 
 
 def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]], now: datetime) -> int:

@@ -23,7 +23,11 @@ def look_again(
     """
     path, stream = str(table.root), table.stream
     explained, version = table.root.explain(error, stream), table.version
-    table.reopen()
+    try:
+        table.reopen()
+    except StateError:
+        forget()
+        raise
     if table.seen_marker == marker:
         return
     cause = error if explained is error else None

@@ -85,6 +85,21 @@ def check_not_restored(
         )
 
 
+def check_columns_stay(root: Folder, stream: str, before: Sequence[str], now: Collection[str]) -> None:
+    """Raise StateError: the table has lost columns, for which files were written and whose values nobody would see.
+
+    A RESTORE to rows of the same state does that, as does an overwrite of somebody else's with another schema.
+    """
+    if lost := [name for name in before if name not in now]:
+        raise StateError(
+            f"the table has lost the columns {', '.join(lost)} while this run read: it was restored to an older "
+            "version, or somebody wrote it with another schema; nothing more is written. Run the sync again: it plans "
+            "with the columns that are there",
+            path=str(root),
+            stream=stream,
+        )
+
+
 def _is_restore(root: Folder, version: int) -> bool:
     try:
         return commit_at(root, version).operation == "RESTORE"

@@ -30,7 +30,13 @@ from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
 from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, repeat_if_changed
 from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
-from cdk.lake.delta.restore_detection import check_moves, check_not_restored, check_rows, state_of_rows
+from cdk.lake.delta.restore_detection import (
+    check_columns_stay,
+    check_moves,
+    check_not_restored,
+    check_rows,
+    state_of_rows,
+)
 from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
@@ -157,6 +163,14 @@ class StreamTable(PinnedTable):
                 self.reopen()
             if self.seen_marker != self.state_version:
                 raise overtaken(self)
+
+    def reopen(self) -> None:
+        """Move the handle to the newest version. Raises StateError: rows or columns that the run builds on are gone."""
+        before = self.schema.names
+        super().reopen()
+        if self.seen_marker == self.state_version:  # else another run has overtaken this one, which weighs more
+            self._check_not_restored()
+            check_columns_stay(self.root, self.stream, before, self.schema.names)
 
     @property
     def states(self) -> list[int]:

@@ -194,7 +194,7 @@ FEATURES = (
     ),
     Feature(
         "deletion vectors",
-        {**_ALL_FILES, **_ROW_BY_ROW, Use.JOIN: Way.ENGINE, Use.WIDEN: Way.REFUSED},
+        {**_ALL_FILES, **_ROW_BY_ROW, **dict.fromkeys([Use.JOIN, Use.WIDEN], Way.REFUSED)},
         "deleted rows would come back",
         f"{_DISCARD}, or ALTER TABLE ... DROP FEATURE deletionVectors",
         ("deletionVectors",),
