@@ -1,14 +1,15 @@
 """Streams that show how reading scales: no server shares the cores with them.
 
-`Busy` needs a core and nothing else; `Uneven` waits, in one slice much longer than in the others.
+`Busy` needs a core and nothing else; `Uneven` waits, in one slice much longer than in the others; `Customers` are many
+partitions.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import orjson
 
-from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream
+from cdk import CountCursor, Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream
 
 PAGE = 1_000
 PAGES = 25
@@ -60,10 +61,32 @@ class Uneven(PagedStream):
         return Page([{"part": part, "page": number}], following)
 
 
+class Customers(Stream):
+    """A counter for each of `customers`, which takes no time to read: beyond `value`, every `every`-th has a record."""
+
+    cursor = CountCursor("seq")
+
+    def __init__(self, config: Mapping[str, Json]) -> None:
+        self.customers, self.every, self.value = int(config["customers"]), int(config["every"]), int(config["value"])
+
+    def json_schema(self) -> JsonSchema:
+        return {"type": "object", "properties": {"customer": {"type": "string"}, "seq": {"type": "integer"}}}
+
+    def partitions(self) -> Iterable[Partition]:
+        return (Partition.of(customer=f"c{n:07}") for n in range(self.customers))
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        customer = slice.partition["customer"]
+        if int(customer[1:]) % self.every == 0:
+            yield {"customer": customer, "seq": self.value}
+
+
 class ScaleSource(Source):
     """The one of those streams that the config is for."""
 
     name = "scale"
 
     def streams(self, config: Mapping[str, Json]) -> Sequence[Stream]:
+        if "customers" in config:
+            return [Customers(config)]
         return [Uneven(config) if "every" in config else Busy(config)]
