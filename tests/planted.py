@@ -1535,10 +1535,16 @@ BUGS = [
         "before = [*self._stacks.values()]",
     ),
     Bug(
+        "a frame of Spark reads no more slices at once than its stream bears",
+        "spark/datasource/task_reader",
+        "self.stream.max_concurrency or self.concurrency",
+        "self.concurrency",
+    ),
+    Bug(
         "frames of Spark have the tokens of the plan",
         "spark/datasource/task_reader",
-        "InputPartition(Hand(tuple(slices[n::hands]), tokens))",
-        "InputPartition(Hand(tuple(slices[n::hands])))",
+        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens))",
+        "InputPartition(Hand(tuple(slices[n::hands]), threads[n]))",
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(

@@ -16,18 +16,17 @@ class BatchReader(DataSourceReader):
     Planned once for each DataFrame that is loaded; each action on it reads the slices again.
     """
 
-    def __init__(self, opened: OpenStream, reading: TaskReader, *, concurrency: int) -> None:
-        self._state, self._reading, self._concurrency = opened.state, reading, concurrency
-        self._tokens = opened.tokens
+    def __init__(self, opened: OpenStream, reading: TaskReader) -> None:
+        self._state, self._reading, self._tokens = opened.state, reading, opened.tokens
 
     def planned(self) -> Iterator[Slice]:
         """Every slice of the stream since the state, in order."""
         return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
 
     def partitions(self) -> list[InputPartition]:
-        """The slices, dealt out to as many tasks as may read at once. Parents of a substream are read here."""
+        """The slices, dealt out to tasks. Parents of a substream are read here."""
         with masking(self._reading.secrets), self._tokens.run().working():
-            return self._reading.distribute(list(self.planned()), self._concurrency)
+            return self._reading.distribute(list(self.planned()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices."""

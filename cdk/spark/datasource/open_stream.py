@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pyspark.cloudpickle import register_pickle_by_value
 
 from cdk.base.errors import CdkError, ConfigError, FatalError
+from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue
@@ -35,6 +36,8 @@ class OpenStream:
     """Whether the config that was given has any."""
     tokens: Tokens = field(default_factory=Tokens)
     """The access tokens of its reads."""
+    concurrency: int = DEFAULT_CEILING
+    """Slices read at once, at most, as its source says."""
 
     @classmethod
     def of(cls, options: DataSourceOptions) -> "OpenStream":
@@ -52,7 +55,8 @@ class OpenStream:
             config = prepared_config(options.config, source, options.config_from, secrets)
             stream = _chosen(source, config, options.stream)
             config_secrets = any(secret_values(source.config_schema, options.config))
-            return cls(stream, secrets, _restored(stream, options.state), config_secrets, tokens)
+            state, concurrency = _restored(stream, options.state), source.concurrency(config)
+            return cls(stream, secrets, state, config_secrets, tokens, concurrency)
 
 
 @contextmanager

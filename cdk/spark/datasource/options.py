@@ -19,7 +19,6 @@ from cdk.spark.cluster.spark_versions import Ability, require
 
 _BOOLEANS = {"true": True, "false": False}
 _LAG = timedelta(minutes=1)
-_CONCURRENCY = 4
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class DataSourceOptions:
     """Whether Spark shows the config in the plan of a streaming query."""
     state: FieldValue = field(default=None, repr=False)
     """The stream's wire state to start from."""
-    concurrency: int = _CONCURRENCY
-    """Slices read at once, at most."""
+    concurrency: int | None = None
+    """Slices read at once, at most; None: what the source says."""
     push_down: bool = False
     """Whether the filters of the one query save requests."""
     partition_columns: tuple[str, ...] = ()
@@ -80,7 +79,7 @@ class DataSourceOptions:
         connector = options.get("connector")
         if connector is not None and connector.endswith(".py"):
             connector = str(folder / Path(connector).expanduser())
-        most = options.get("slices_per_batch")
+        most, concurrency = options.get("slices_per_batch"), options.get("concurrency")
         return cls(
             folder=folder,
             stream=options["stream"],
@@ -93,7 +92,7 @@ class DataSourceOptions:
             target=_target(options.get("target"), folder),
             shown="config" in options,
             state=_state(options.get("state")),
-            concurrency=_positive_integer("concurrency", options.get("concurrency", str(_CONCURRENCY))),
+            concurrency=None if concurrency is None else _positive_integer("concurrency", concurrency),
             push_down=push_down,
             partition_columns=tuple(re.findall(r"[^,\s]+", options.get("partition_columns", ""))),
             lag=_duration(options["lag"]) if "lag" in options else _LAG,

@@ -18,10 +18,8 @@ class PushdownReader(BatchReader):
     So this reader is used only where a person asks for it, who then runs one query on each DataFrame.
     """
 
-    def __init__(
-        self, opened: OpenStream, reading: TaskReader, *, concurrency: int, partition_columns: tuple[str, ...]
-    ) -> None:
-        super().__init__(opened, reading, concurrency=concurrency)
+    def __init__(self, opened: OpenStream, reading: TaskReader, *, partition_columns: tuple[str, ...]) -> None:
+        super().__init__(opened, reading)
         self._pushdown = FilterPushdown(reading.stream, reading.declared, partition_columns)
 
     def pushFilters(self, filters: "list[datasource.Filter]") -> "Iterable[datasource.Filter]":  # noqa: N802 - Spark's name

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from cdk.base.errors import ConfigError
-from cdk.spark.cluster.driver import finding_the_kit, translate_lost
+from cdk.spark.cluster.driver import driver_of, finding_the_kit, translate_lost
 from cdk.spark.cluster.spark_versions import Ability, require
 
 
@@ -15,13 +15,16 @@ def register(session: SparkSession) -> None:
     """Let `session.read.format("cdk")` and `session.readStream.format("cdk")` read streams.
 
     Relative paths are from now on relative to the present folder, and connectors are looked for where this process
-    finds its modules. Sets nothing else of the session.
-    Raises ConfigError: Spark is too old, or the Python workers of a cluster do not find the kit.
+    finds its modules, and a read has as many tasks as the cluster runs now. Sets nothing else of the session.
+    Raises ConfigError: Spark is too old, or the Python workers of a cluster do not find the kit. TransientError: Spark
+    was lost.
     """
     require(Ability.READ)
     from cdk.spark.datasource.source import CdkDataSource  # noqa: PLC0415 - older versions lack what it imports
 
-    data_source = type("CdkDataSource", (CdkDataSource,), {"folder": str(Path.cwd()), "path": tuple(sys.path)})
+    with translate_lost():
+        known = {"folder": str(Path.cwd()), "path": tuple(sys.path), "tasks": driver_of(session).task_count}
+    data_source = type("CdkDataSource", (CdkDataSource,), known)
     if is_remote():
         session.dataSource.register(data_source)
         return

@@ -21,10 +21,12 @@ class CdkDataSource(DataSource):
     """A stream of a connector as a DataFrame.
 
     folder: what relative paths are relative to. path: where else than in its own places Python finds modules.
+    tasks: how many tasks of the cluster run at once: Spark plans a read where nobody can ask it.
     """
 
     folder: ClassVar[str] = "."
     path: ClassVar[tuple[str, ...]] = ()
+    tasks: ClassVar[int] = 1
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Check the options by themselves. Raises ConfigError."""
@@ -45,10 +47,8 @@ class CdkDataSource(DataSource):
         opened, reading = self._read(schema)
         options = self._options
         if not options.push_down:
-            return BatchReader(opened, reading, concurrency=options.concurrency)
-        return PushdownReader(
-            opened, reading, concurrency=options.concurrency, partition_columns=options.partition_columns
-        )
+            return BatchReader(opened, reading)
+        return PushdownReader(opened, reading, partition_columns=options.partition_columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A read that goes on. Raises ConfigError: Spark is too old, or would show a secret of the config."""
@@ -62,9 +62,7 @@ class CdkDataSource(DataSource):
                 "option config: holds a secret, and Spark shows this option in the plans of streaming queries; "
                 "name the option secret_config, which it hides, or use config_file"
             )
-        return StreamReader(
-            opened, reading, concurrency=options.concurrency, lag=options.lag, slices=options.slices_per_batch
-        )
+        return StreamReader(opened, reading, lag=options.lag, slices=options.slices_per_batch)
 
     def _read(self, schema: StructType) -> tuple[OpenStream, TaskReader]:
         opened, reading = self._opened()
@@ -80,4 +78,4 @@ class CdkDataSource(DataSource):
         sys.path.extend(folder for folder in (self.folder, *self.path) if folder not in sys.path)
         # The file of the config may have got new tokens since Spark made this object.
         opened = OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))
-        return opened, TaskReader.of(opened)
+        return opened, TaskReader.of(opened, self.tasks, self._options.concurrency)

@@ -50,13 +50,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     slices: the most slices of a batch; None for all there are. How many rows one has is known only once it was read.
     """
 
-    def __init__(
-        self, opened: OpenStream, reading: TaskReader, *, concurrency: int, lag: timedelta, slices: int | None
-    ) -> None:
+    def __init__(self, opened: OpenStream, reading: TaskReader, *, lag: timedelta, slices: int | None) -> None:
         with masking(opened.secrets):
             check_streamable(opened.stream, opened.state)
         self._first, self._reading, self._tokens = opened.state, reading, opened.tokens
-        self._concurrency, self._lag, self._slices = concurrency, lag, slices
+        self._lag, self._slices = lag, slices
         self._fixed: datetime | None = None
         self._walk: _Walk | None = None
 
@@ -91,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
             known = self._walk.known if self._walk is not None and self._walk.at == end else _listed(stream, before)
-            return self._reading.distribute(list(slices_between(stream, before, after, known)), self._concurrency)
+            return self._reading.distribute(list(slices_between(stream, before, after, known)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some slices that lie before the end of their window."""

@@ -117,7 +117,7 @@ def planned(stream: Stream, filters: Sequence[Filter], *, columns: tuple[str, ..
 
 def narrowed(stream: Stream, filters: Sequence[Filter], columns: tuple[str, ...] = ()) -> PushdownReader:
     opened = OpenStream(stream, Secrets(), StreamState(), config_secrets=False)
-    reader = PushdownReader(opened, TaskReader.of(opened), concurrency=100, partition_columns=columns)
+    reader = PushdownReader(opened, TaskReader.of(opened, 100, 100), partition_columns=columns)
     assert reader.pushFilters(list(filters)) == list(filters)
     return reader
 

@@ -84,7 +84,7 @@ def reader(
     stream: Stream, *, state: Json = None, lag: timedelta = timedelta(), slices: int | None = None
 ) -> StreamReader:
     opened = OpenStream(stream, Secrets(), decode(state, cursor_field=stream.cursor_field), config_secrets=False)
-    return StreamReader(opened, TaskReader.of(opened), concurrency=2, lag=lag, slices=slices)
+    return StreamReader(opened, TaskReader.of(opened, 2), lag=lag, slices=slices)
 
 
 def read(reader: StreamReader, start: Mapping[str, str], end: Mapping[str, str]) -> list[int]:

@@ -13,7 +13,7 @@ LEAST = {"connector": "shop", "stream": "orders"}
 def test_what_is_not_said_has_its_usual_value(tmp_path: Path) -> None:
     given = DataSourceOptions.of(LEAST, tmp_path)
 
-    assert (given.concurrency, given.lag, given.slices_per_batch) == (4, timedelta(minutes=1), None)
+    assert (given.concurrency, given.lag, given.slices_per_batch) == (None, timedelta(minutes=1), None)
     assert (given.config, given.state, given.partition_columns, given.allow_custom_code) == ({}, None, (), False)
 
 

@@ -46,11 +46,18 @@ def sent(value: Any) -> Any:
     return cloudpickle.loads(pickled(value))
 
 
+def registered(given: Mapping[str, str]) -> CdkDataSource:
+    """The source as it is registered where six tasks run at once."""
+    source = type("CdkDataSource", (CdkDataSource,), {"tasks": 6})
+    made: CdkDataSource = source(dict(given))
+    return made
+
+
 class Frame:
     """A frame as Spark makes it: the source travels to the process that plans, its reader to that of each task."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        self.source: CdkDataSource = sent(CdkDataSource(dict(given)))
+        self.source: CdkDataSource = sent(registered(given))
 
     def planned(self) -> tuple[BatchReader, list[InputPartition]]:
         reader = self.source.reader(self.source.schema())
@@ -184,7 +191,7 @@ def test_errors_of_tasks_hide_the_token_that_they_were_given(tmp_path: Path) -> 
 def test_batches_of_a_query_go_on_with_the_refresh_token_of_the_last_one(more: dict[str, str], tmp_path: Path) -> None:
     given = {name: str(tmp_path / value) for name, value in more.items()}
     with serving(Login(life=0)) as login:
-        source = CdkDataSource(options("python", tmp_path, login.address, slices_per_batch="2", **given))
+        source = registered(options("python", tmp_path, login.address, slices_per_batch="2", **given))
         reader = source.streamReader(source.schema())
         assert isinstance(reader, StreamReader)
         at = reader.initialOffset()

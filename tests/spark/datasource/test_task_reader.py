@@ -1,0 +1,62 @@
+"""How slices are dealt to the tasks of a frame, and read there."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
+from cdk.base.secret_masking import Secrets
+from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.open_stream import OpenStream
+from cdk.spark.datasource.task_reader import TaskReader
+from cdk.state.stream_state import StreamState
+
+
+class Parts(PagedStream):
+    """Partitions of two pages."""
+
+    def __init__(self, count: int, most: int | None = None) -> None:
+        super().__init__()
+        self.count, self.max_concurrency = count, most
+
+    def json_schema(self) -> JsonSchema:
+        return {"type": "object", "properties": {"id": {"type": "string"}}}
+
+    def partitions(self) -> Iterable[Partition]:
+        return list_partitions("part", range(self.count))
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        return Page([{"id": f"{slice.partition['part']}-{token}"}], None if token else {"page": 2})
+
+
+def reader(stream: PagedStream, tasks: int, concurrency: int | None = None) -> BatchReader:
+    opened = OpenStream(stream, Secrets(), StreamState(), config_secrets=False)
+    return BatchReader(opened, TaskReader.of(opened, tasks, concurrency))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "concurrency", "most", "threads"),
+    [
+        (2, None, None, [5, 5]),
+        (64, None, None, [1] * 10),
+        (4, 7, None, [2, 2, 2, 1]),
+        (4, 100, None, [5, 5, 5, 5]),
+        (4, 7, 3, [1, 1, 1]),
+        (4, None, 1, [1]),
+    ],
+)
+def test_a_frame_has_as_many_tasks_as_the_cluster_and_reads_no_more_at_once_than_it_may(
+    tasks: int, concurrency: int | None, most: int | None, threads: list[int]
+) -> None:
+    partitions = reader(Parts(20, most), tasks, concurrency).partitions()
+
+    assert [part.value.threads for part in partitions] == threads
+    assert sum(len(part.value.slices) for part in partitions) == 20
+
+
+def test_a_task_reads_all_pages_of_its_slices_several_at_once() -> None:
+    frame = reader(Parts(9), 2, 6)
+    rows = [id for part in frame.partitions() for batch in frame.read(part) for id in batch["id"].to_pylist()]
+
+    assert len(rows) == 18
+    assert all(rows.index(f"{part}-None") < rows.index(f"{part}-{{'page': 2}}") for part in range(9))
