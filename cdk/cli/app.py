@@ -91,6 +91,11 @@ LAZY_COMMANDS = (
         "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`.",
     ),
     LazyCommand(
+        "doctor",
+        "cdk.cli.authoring.doctor",
+        "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
+    ),
+    LazyCommand(
         "completion",
         "cdk.cli.authoring.completion",
         "Print the script that completes commands and options in a SHELL.",

@@ -1,6 +1,5 @@
 """The config: its secrets are known before anything is said of it, and it is checked against the connector's schema."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical, dotted, json_kind
 from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
-from cdk.sources.variables import SecretEnvironment, with_variables
+from cdk.sources.variables import SecretEnvironment, environment, with_variables
 from cdk.streams.source import Source
 
 
@@ -35,7 +34,8 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     where = config_name(path)
     if not isinstance(document, Mapping):
         raise ConfigError(f"found {json_kind(document)}, expected an object", path=where)
-    config = with_variables(document, SecretEnvironment(os.environ, secrets), lambda keys: f"{where} {dotted(keys)}")
+    environ = SecretEnvironment(environment(Path() if path is None else path.parent), secrets)
+    config = with_variables(document, environ, lambda keys: f"{where} {dotted(keys)}")
     assert isinstance(config, Mapping)
     try:
         canonical(config)

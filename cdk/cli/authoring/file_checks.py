@@ -1,6 +1,5 @@
 """What is wrong with a file that a person wrote: a manifest, a pipeline, a config, a catalog or a state."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -19,7 +18,7 @@ from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import StreamDescriptor
 from cdk.sources.discovery import open_manifest
-from cdk.sources.variables import PartialEnvironment, with_variables
+from cdk.sources.variables import PartialEnvironment, environment, with_variables
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
 from cdk.streams.state_check import check_values
@@ -95,20 +94,20 @@ class FileChecks:
     def _pipeline(self, path: Path, problems: Problems) -> None:
         file = YamlFile.load(path)
         try:
-            with_variables(file.value, os.environ, file.where)
+            with_variables(file.value, environment(path.parent), file.where)
         except ConfigError as error:
             problems.add(str(error), certain=False)
-        environment = _Recording(os.environ)
-        settings = Pipeline.load(path, environment)
+        recording = _Recording(environment(path.parent))
+        settings = Pipeline.load(path, recording)
         self.secrets.add(*secrets_of(settings.target.storage))
         source = source_named(settings.source, path.parent, trusted=self._trusted)
         try:
             settings = settings.prepared(source, f"{path} source.config", self.secrets)
         except ConfigError:
-            if not environment.unset:
+            if not recording.unset:
                 raise
             # What is not there cannot be held against the schema.
-            names = ", ".join(sorted(environment.unset))
+            names = ", ".join(sorted(recording.unset))
             problems.add(f"source.config: is not checked without a value of {names}", certain=False)
             return
         streams = source.streams(settings.config)

@@ -1,6 +1,5 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from pathlib import Path
@@ -20,7 +19,7 @@ from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.table_folders import tables_of_others
-from cdk.sources.variables import PartialEnvironment
+from cdk.sources.variables import PartialEnvironment, environment
 from cdk.streams.stream import Stream
 from cdk.sync.loop.state_log_mirror import state_check
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -41,7 +40,7 @@ class PipelineFile:
     @cached_property
     def settings(self) -> Pipeline:
         """The file, where variables that are not set stay as they are written."""
-        pipeline = Pipeline.load(self.path, PartialEnvironment(os.environ))
+        pipeline = Pipeline.load(self.path, PartialEnvironment(environment(self.path.parent)))
         if "${" in pipeline.target.path or any("${" in str(value) for value in pipeline.target.storage.values()):
             Pipeline.load(self.path)  # says which variable is not set, and where
         self.secrets.add(*secrets_of(pipeline.target.storage))

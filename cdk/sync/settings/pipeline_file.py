@@ -1,6 +1,5 @@
 """The pipeline file: what `sync` reads, and where it lands."""
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -30,7 +29,7 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
-from cdk.sources.variables import with_variables
+from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 
@@ -241,11 +240,13 @@ class Pipeline(_Part):
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
-    def load(cls, path: Path, environ: Mapping[str, str] = os.environ) -> "Pipeline":
+    def load(cls, path: Path, environ: Mapping[str, str] | None = None) -> "Pipeline":
         """Read a pipeline file and put in the values of `${VARIABLE}`s.
 
-        Relative paths in it are relative to the file. Raises ConfigError naming every place that is wrong.
+        Relative paths in it are relative to the file. environ: default: the environment, and `.env` beside the file.
+        Raises ConfigError naming every place that is wrong.
         """
+        environ = environment(path.parent) if environ is None else environ
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))

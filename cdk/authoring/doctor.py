@@ -1,0 +1,203 @@
+"""Doctor: what a sync needs of a machine and of the places in its pipeline file, tried one after the other.
+
+What is written to try a place is removed again.
+"""
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, TypeAlias
+from uuid import uuid4
+
+from cdk.base.errors import CdkError, ConfigError, ReadError
+from cdk.base.run import one_run
+from cdk.base.times.clock import Clock, system_clock
+from cdk.base.values import JsonValue
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.object_store import folder_at
+from cdk.lake.storage.token_files import TokenFiles
+from cdk.rest.auth.tokens import run_tokens
+from cdk.rest.http.messages import Response
+from cdk.rest.http.origin import origin
+from cdk.rest.http.tracing import Exchange, tracing
+from cdk.spark.cluster.java_home import java_home
+from cdk.spark.cluster.spark_versions import INSTALLED, VERSIONS, version_of
+from cdk.state.stores.key import StateKey
+from cdk.state.stores.opening import open_store
+from cdk.streams.source import Source
+from cdk.sync.settings.pipeline_file import Pipeline
+
+Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+
+_GB = 1_000_000_000
+_LITTLE, _TOO_LITTLE = 5 * _GB, 0.5 * _GB
+_SKEW = timedelta(minutes=1)
+_KEY = StateKey("probe", "spark-cdk-doctor")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out about one thing that a sync needs. fix: what to do, where it is not ok."""
+
+    name: str
+    status: Status
+    text: str
+    fix: str = ""
+
+    def to_json(self) -> Mapping[str, JsonValue]:
+        """The finding for programs."""
+        return {"name": self.name, "status": self.status, "text": self.text, "fix": self.fix}
+
+
+def free_bytes(path: Path) -> int:
+    """The bytes that are free where a path is or will be."""
+    return shutil.disk_usage(next(folder for folder in (path, *path.parents) if folder.exists())).free
+
+
+def machine_findings(
+    *, java: Callable[[], object] = lambda: java_home(os.environ), free: Callable[[Path], int] = free_bytes
+) -> Iterator[Finding]:
+    """What the machine has: versions, a Java for Spark, room for temporary files."""
+    names = ("spark-cdk", "pyspark", "deltalake", "pyarrow")
+    yield Finding("versions", "ok", ", ".join([f"Python {platform.python_version()}", *map(_versioned, names)]))
+    known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+    if version_of(INSTALLED) in VERSIONS:
+        yield Finding("Spark", "ok", f"pyspark {INSTALLED}")
+    else:
+        yield Finding("Spark", "warning", f"pyspark {INSTALLED} is not tested with the kit", f"install one of {known}")
+    try:
+        yield Finding("Java", "ok", f"{java()}")
+    except ConfigError as error:
+        yield Finding("Java", "failed", error.message, "pip install 'spark-cdk[java]', or set JAVA_HOME")
+    yield disk_finding("disk", Path(tempfile.gettempdir()), free)
+
+
+def pipeline_findings(
+    settings: Pipeline, source: Source, *, clock: Clock = system_clock, free: Callable[[Path], int] = free_bytes
+) -> Iterator[Finding]:
+    """What a pipeline has: an API that answers and takes the credentials, a target, a store of states, the right time.
+
+    source: that of the pipeline, whose config is prepared.
+    """
+    exchanges, error = _checked(source, settings)
+    yield from _source_findings(exchanges, error)
+    yield _clock_finding(exchanges, clock())
+    yield _target_finding(settings)
+    if "://" not in settings.target.path:
+        yield disk_finding("disk of the target", Path(settings.target.path).absolute(), free)
+    yield _state_finding(settings)
+
+
+def disk_finding(name: str, path: Path, free: Callable[[Path], int]) -> Finding:
+    """Whether there is room where a path is."""
+    room = free(path)
+    text = f"{room / _GB:.1f} GB free at {path}"
+    fix = "make room, or choose another disk (TMPDIR, target.path)"
+    if room >= _LITTLE:
+        return Finding(name, "ok", text)
+    return Finding(name, "failed" if room < _TOO_LITTLE else "warning", text, fix)
+
+
+def _versioned(package: str) -> str:
+    return f"{package} {version(package)}"
+
+
+def _checked(source: Source, settings: Pipeline) -> tuple[list[Exchange], Exception | None]:
+    """What the check of a source has sent, and why it failed. Refresh tokens are those of the target, as in a sync."""
+    with one_run(), tracing() as trace:
+        try:
+            tokens = run_tokens()
+            tokens.store = TokenFiles(folder_at(settings.target.path, settings.target.storage))
+            try:
+                source.check(settings.config)
+            finally:
+                tokens.flush()
+        except (CdkError, OSError) as error:
+            return trace.exchanges, error
+        return trace.exchanges, None
+
+
+def _source_findings(exchanges: Iterable[Exchange], error: Exception | None) -> Iterator[Finding]:
+    hosts = list(dict.fromkeys(str(origin(each.request.url)) for each in exchanges))
+    answered = [each for each in exchanges if isinstance(each.outcome, Response)]
+    network = "look at the address, the name server, the firewall and the proxy (HTTPS_PROXY, NO_PROXY)"
+    if not hosts:
+        yield Finding("network", "skipped", "the check of the source sent no request")
+    elif answered:
+        yield Finding("network", "ok", f"{', '.join(hosts)} answered")
+    else:
+        yield Finding("network", "failed", f"no response from {', '.join(hosts)}", network)
+    match error:
+        case None:
+            yield Finding("source", "ok", "its check succeeded")
+        case ReadError() if hosts and not answered:
+            yield Finding("source", "skipped", "credentials cannot be tried without a response")
+        case _:
+            yield Finding("source", "failed", str(error), "correct the config, or renew the credentials")
+
+
+def _clock_finding(exchanges: Iterable[Exchange], now: datetime) -> Finding:
+    """The time here, compared with the one that responses name."""
+    for each in exchanges:
+        if isinstance(each.outcome, Response) and (text := each.outcome.headers.get("date")):
+            try:
+                skew = abs(parsedate_to_datetime(text) - now)
+            except (TypeError, ValueError):
+                continue
+            seconds = f"{skew.total_seconds():.0f} s apart from the clock of {origin(each.request.url)}"
+            if skew <= _SKEW:
+                return Finding("clock", "ok", seconds)
+            return Finding("clock", "warning", seconds, "set it by a time server: tokens and cursors go by it")
+    return Finding("clock", "skipped", "no response says its time")
+
+
+def _target_finding(settings: Pipeline) -> Finding:
+    path = settings.target.path
+    fix = "correct target.path or target.storage, or what you may do there"
+    try:
+        folder = folder_at(path, settings.target.storage)
+        with folder.explaining():
+            _probe(folder)
+    except (CdkError, OSError) as error:
+        return Finding("target", "failed", f"{path}: {error}", fix)
+    return Finding("target", "ok", f"{path}: a file was written, read and removed")
+
+
+def _probe(folder: Folder) -> None:
+    """Write a file, read it and remove it. Raises OSError: something else came back."""
+    root = folder.on_disk
+    missing = [] if root is None else [path for path in (root, *root.parents) if not path.exists()]
+    name, content = f"_cdk_probe_{uuid4().hex}", uuid4().bytes
+    try:
+        folder.write(name, content)
+        if folder.read(name) != content:
+            raise OSError("what was written is not what was read")
+    finally:
+        folder.delete(name)
+        for path in missing:
+            path.rmdir()
+
+
+def _state_finding(settings: Pipeline) -> Finding:
+    provider = settings.state.state_provider
+    if provider is None or not settings.state.enabled:
+        return Finding("state", "ok", "the tables keep it")
+    try:
+        store = open_store(provider.model_dump())
+        try:
+            store.create(_KEY, 1, b"probe")
+            if store.read(_KEY, 1) != b"probe":
+                return Finding("state", "failed", "what was written is not what was read", "use another store")
+        finally:
+            store.drop(_KEY, [1], [])
+            store.close()
+    except (CdkError, OSError) as error:
+        return Finding("state", "failed", str(error), "correct state.state_provider, or start the store")
+    return Finding("state", "ok", f"a record was written to the store {provider.type!r}, read and removed")
