@@ -14,7 +14,7 @@ import cdk
 from tests.docs.page import BLOCK, DOCS
 
 DOORS = ("cdk", "cdk.rest", "cdk.spark", "cdk.state", "cdk.sync", "cdk.testing")
-LAZY = ("cdk.rest", "cdk.spark", "cdk.state", "cdk.sync")
+LAZY = ("cdk.rest", "cdk.spark", "cdk.state", "cdk.sync", "cdk.testing")
 
 HEAVY = {
     "requests",

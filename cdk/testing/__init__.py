@@ -1,18 +1,26 @@
-"""The test kit: read a connector in a test, simulate its API and the time, build its states."""
+"""The test kit: read a connector in a test, simulate its API and the time, build its states.
 
-from cdk.protocol import SyncMode
-from cdk.testing.cassettes.replay import Cassette, Unrecorded
-from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.hostile_world import HostileWorld
-from cdk.testing.conformance.suite import ConnectorSuite
-from cdk.testing.mock_api import MockApi
-from cdk.testing.read_result import ReadResult
-from cdk.testing.routes import Route, UnexpectedRequest
-from cdk.testing.run import read
-from cdk.testing.simulation import MockClock, simulated
-from cdk.testing.snapshots import assert_snapshot
-from cdk.testing.state_differences import state_differences
-from cdk.testing.states import at, done, each, state
+Its names are imported when they are first used: pytest loads the plugin of this package in every run.
+"""
+
+from typing import TYPE_CHECKING
+
+from cdk.base.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # importing them at run time would import the engine
+    from cdk.protocol import SyncMode
+    from cdk.testing.cassettes.replay import Cassette, Unrecorded
+    from cdk.testing.conformance.finding import Nonconforming
+    from cdk.testing.conformance.hostile_world import HostileWorld
+    from cdk.testing.conformance.suite import ConnectorSuite
+    from cdk.testing.differences import state_differences
+    from cdk.testing.mock_api import MockApi
+    from cdk.testing.read_result import ReadResult
+    from cdk.testing.routes import Route, UnexpectedRequest
+    from cdk.testing.run import read
+    from cdk.testing.simulation import MockClock, simulated
+    from cdk.testing.snapshots import assert_snapshot
+    from cdk.testing.states import at, done, each, state
 
 __all__ = [
     "Cassette",
@@ -35,3 +43,23 @@ __all__ = [
     "state",
     "state_differences",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            ".cassettes.replay": ("Cassette", "Unrecorded"),
+            ".conformance.finding": ("Nonconforming",),
+            ".conformance.hostile_world": ("HostileWorld",),
+            ".conformance.suite": ("ConnectorSuite",),
+            ".differences": ("state_differences",),
+            ".mock_api": ("MockApi",),
+            ".read_result": ("ReadResult",),
+            ".routes": ("Route", "UnexpectedRequest"),
+            ".run": ("read",),
+            ".simulation": ("MockClock", "simulated"),
+            ".snapshots": ("assert_snapshot",),
+            ".states": ("at", "done", "each", "state"),
+            "cdk.protocol": ("SyncMode",),
+        },
+    )

@@ -28,13 +28,17 @@ def each(*partitions: tuple[Mapping[str, JsonValue], Mapping[str, JsonValue] | N
     return StreamState(positions)
 
 
-def state(**streams: StreamState) -> list[AirbyteStateMessage]:
-    """The state messages of some streams, by name, as an earlier read would have left them."""
+def state(**streams: StreamState | Mapping[str, JsonValue]) -> list[AirbyteStateMessage]:
+    """The state messages of some streams, by name, as an earlier read would have left them.
+
+    A state is one of this module's, or a mapping: any form that a state has on the wire, as it is there.
+    """
     return [
         AirbyteStateMessage(
             type=AirbyteStateType.STREAM,
             stream=AirbyteStreamState(
-                stream_descriptor=StreamDescriptor(name=name), stream_state=encode(value, incremental=True)
+                stream_descriptor=StreamDescriptor(name=name),
+                stream_state=encode(value, incremental=True) if isinstance(value, StreamState) else dict(value),
             ),
         )
         for name, value in streams.items()

@@ -1,6 +1,6 @@
 import pytest
 
-from cdk import Checkpoint, Done, Partition, Stream
+from cdk import Checkpoint, Done, Json, Partition, Stream
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
 from cdk.testing import at, done, each, read, state
@@ -65,3 +65,10 @@ def test_states_of_several_streams_do_not_mix() -> None:
 
     assert len(read(Users(), state=messages).records) == 3
     assert {record["seq"] for record in read(Events(), state=messages).records} == {9}
+
+
+def test_a_state_may_be_in_any_form_of_the_wire() -> None:
+    shared: dict[str, Json] = {"use_global_cursor": True, "state": {"updated_at": moment(90)}}
+
+    assert read(Orders(), state=state(orders={"updated_at": moment(90)})).records[0]["id"] == 15
+    assert state(orders=shared)[0].model_dump()["stream"]["stream_state"] == shared

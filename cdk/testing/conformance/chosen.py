@@ -15,6 +15,6 @@ class TestConnector(ConnectorSuite):
     config: ClassVar[Mapping[str, FieldValue]]
 
 
-def choose(source: Source, config: Mapping[str, FieldValue]) -> None:
-    """Set the connector and its config."""
-    TestConnector.source, TestConnector.config = source, config
+def choose(source: Source, config: Mapping[str, FieldValue], cassette: str | None) -> None:
+    """Set the connector, its config and what answers in place of the network."""
+    TestConnector.source, TestConnector.config, TestConnector.cassette = source, config, cassette

@@ -1,6 +1,6 @@
 """What the commands of a connector say in the end: statuses, exit codes, errors, and never a secret."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cdk.base.values import FieldValue, to_json
 from cdk.protocol import AirbyteStateMessage
@@ -78,21 +78,22 @@ def _check_rest(subject: Subject, names: Iterable[str], failed: Answer, why: str
 
 
 def check_secrets(subject: Subject) -> None:
-    """Check that no secret of the config is in a log, an error, a state or a catalog, whatever the API answers."""
-    runs: list[tuple[str, Answer]] = [(name, subject.command(name)) for name in ("spec", "check", "discover", "read")]
+    """Check that no secret of config or requests is in a log, error, state or catalog, whatever the API answers."""
+    healthy = Failing(subject.api(), healthy=None)
+    apis: list[tuple[Failing, str, Sequence[str]]] = [(healthy, "", ("spec", "check", "discover", "read"))]
     for status in (401, 500):
-        for name in ("check", "read"):
-            api = Failing(subject.api(), healthy=0, status=status)
-            runs.append(
-                (f"{name}, with an API that answers {status} and repeats the request", subject.command(name, api=api))
-            )
+        why = f", with an API that answers {status} and repeats the request"
+        apis += [(Failing(subject.api(), healthy=count, status=status), why, ("check", "read")) for count in (0, 1)]
+    runs = [(f"{name}{why}", subject.command(name, api=api)) for api, why, names in apis for name in names]
+    secrets = subject.secrets(value for api, _, _ in apis for value in api.secrets)
     for why, answer in runs:
         records = {to_json(message) for message in answer.of("RECORD")}
         lines = [line for line in answer.text.splitlines() if line.encode() not in records and '"RECORD"' not in line]
         for line in lines:
-            if secret := next((form for form in subject.secrets if form in line), None):
+            if secret := next((form for form in secrets if form in line), None):
+                shown = line.replace(secret, "<the secret>")[:300]
                 raise Nonconforming(
-                    f"a secret of the config is in what `{why}` writes: {line.replace(secret, '<the secret>')[:300]}",
+                    f"a secret of the config or of a request is in what `{why}` writes: {shown}",
                     where=subject.name,
                     expected="no secret in any message and on standard error",
                     advice="use the log and the errors of `cdk`, which mask the config's secrets, in place of print; "

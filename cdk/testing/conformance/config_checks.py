@@ -41,12 +41,12 @@ def check_spec(subject: Subject) -> None:
             )
         for name, rule in properties.items():
             kind = _mapping(rule)
-            if looks_secret(name) and kind.get("type") == "string" and not kind.get("airbyte_secret"):
+            if looks_secret(name) and kind.get("type") == "string" and "airbyte_secret" not in kind:
                 raise Nonconforming(
                     f"{name!r} looks like a secret and is not marked as one",
                     where=f"{where}{path}.properties.{name}",
                     expected='"airbyte_secret": true, so that it is masked in logs, errors and states',
-                    advice="mark it, or name it after what it is",
+                    advice='mark it; or say `"airbyte_secret": false` if everyone may see it',
                 )
     answer = subject.command("spec")
     if answer.code or len(answer.of("SPEC")) != 1:
@@ -152,10 +152,11 @@ def _message(answer: Answer) -> str:
 
 def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tuple[str, Mapping[str, FieldValue]]]:
     """Configs of which one property is missing or has a wrong type, each with its name."""
-    required = schema.get("required")
+    required, properties = schema.get("required"), _mapping(schema.get("properties"))
     for name in required if isinstance(required, list) else []:
-        yield name, {key: value for key, value in config.items() if key != name}
-    for name, rule in _mapping(schema.get("properties")).items():
+        if "default" not in _mapping(properties.get(name)):
+            yield name, {key: value for key, value in config.items() if key != name}
+    for name, rule in properties.items():
         kind = _mapping(rule).get("type")
         if isinstance(kind, str) and name in config:
             yield name, {**config, name: _WRONG.get(kind, "text")}

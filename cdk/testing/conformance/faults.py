@@ -3,8 +3,7 @@
 import threading
 
 from cdk.base.values import to_json
-from cdk.rest import Headers, Request, Response, Transport
-from cdk.rest.http.requests_adapter import Connections
+from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
 
 _TOGETHER = 0.005
 """Seconds that a request waits for another one beside it."""
@@ -14,17 +13,17 @@ class Network:
     """The network itself, below what is simulated."""
 
     def __init__(self) -> None:
-        self._connections = Connections(15.0, 120.0)
+        self._transport = RequestsTransport()
 
     def send(self, request: Request) -> Response:
         """Send `request` as it is."""
-        return self._connections.send(request)
+        return self._transport.send_once(request)
 
 
 class Failing:
     """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
 
-    requests: how many came.
+    requests: how many came. secrets: those in their headers, such as access tokens; in parameters are page tokens, too.
     """
 
     def __init__(self, api: Transport, *, healthy: int | None, status: int = 500) -> None:
@@ -32,11 +31,15 @@ class Failing:
         self._api, self._healthy, self._status = api, healthy, status
         self._counting = threading.Lock()
         self.requests = 0
+        self.secrets: set[str] = set()
 
     def send(self, request: Request) -> Response:
         """The API's response, or the failure."""
         with self._counting:
             self.requests += 1
+            self.secrets.update(
+                text.rpartition(" ")[2] for name, text in request.headers.items() if request.hides(name)
+            )
             fails = self._healthy is not None and self.requests > self._healthy
         if not fails:
             return self._api.send(request)

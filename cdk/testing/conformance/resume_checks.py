@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cdk.base.values import FieldValue, canonical
+from cdk.streams.stream import full_name
 from cdk.testing.conformance.faults import Together
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.subject import Subject
@@ -82,7 +84,7 @@ def check_sync(subject: Subject) -> None:
                 "name": "conformance",
                 "source": {"connector": "conformance", "config": dict(subject.config)},
                 "target": {"path": folder},
-                "streams": {name: {"write_mode": "append"} for name in streams},
+                "streams": {full_name(stream): {"write_mode": "append"} for stream in streams.values()},
             }
         )
         with subject.world():
@@ -95,8 +97,9 @@ def check_sync(subject: Subject) -> None:
                     expected="rows in a table",
                     advice="correct the connector; `spark-cdk sync` shows the same",
                 )
-            table = DeltaTable(f"{folder}/{report.name}")
-            rows, records = table.count(), len(subject.first.records_of(report.name))
+            stream = next(stream for stream in streams.values() if full_name(stream) == report.name)
+            records = len(subject.first.records_of(stream.name))
+            rows = DeltaTable(Path(folder, stream.namespace or "", stream.name)).count()
             if rows != records:
                 raise Nonconforming(
                     f"a sync writes {rows} rows, and a read has {records} records",

@@ -26,6 +26,7 @@ from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
 
 _STDOUT = 1
+_SHORT = 5
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,10 @@ class Subject:
     def name(self) -> str:
         return self.source.name or type(self.source).__name__
 
-    @cached_property
-    def secrets(self) -> list[str]:
-        """The spellings of the secrets of the config, but for those so short that they are found everywhere."""
-        values = [value for value in secret_values(self.source.config_schema, self.config) if len(value) > 5]  # noqa: PLR2004
-        return sorted({form for value in values for form in spellings(value).values()})
+    def secrets(self, others: Iterable[str] = ()) -> list[str]:
+        """The spellings of the config's secrets and of others, but for those so short that they are everywhere."""
+        values = {*secret_values(self.source.config_schema, self.config), *others}
+        return sorted({form for value in values if len(value) > _SHORT for form in spellings(value).values()})
 
     def api(self) -> Transport:
         """The API, as it is before any request."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import ClassVar
 
 from cdk.base.values import FieldValue
 from cdk.rest import Transport
+from cdk.testing.cassettes.replay import Cassette
 from cdk.testing.conformance.command_checks import check_failures, check_secrets, check_statuses
 from cdk.testing.conformance.config_checks import check_bad_configs, check_good_config, check_spec
 from cdk.testing.conformance.record_checks import (
@@ -35,6 +37,7 @@ class ConnectorSuite:
     config: one that works. bad_configs: some that `check` must refuse, besides those that are made from the spec.
     now: the present moment of all reads, such as "2024-05-01T00:00:00Z"; default: that of the first test.
     may_be_empty: streams that need not bring a record.
+    cassette: a file of `spark-cdk record` that answers in place of the network; it has a config and a moment, too.
 
     Records are read many times: once from each state, and with an API that begins to fail somewhere.
     """
@@ -44,10 +47,11 @@ class ConnectorSuite:
     bad_configs: ClassVar[Sequence[Mapping[str, FieldValue]]] = ()
     now: ClassVar[str | None] = None
     may_be_empty: ClassVar[Sequence[str]] = ()
+    cassette: ClassVar[Path | str | None] = None
 
     def transport(self) -> Transport | None:
         """Return the API as it is before the first request, such as a new MockApi; None for the network."""
-        return None
+        return None if self.cassette is None else Cassette(self.cassette)
 
     @property
     def subject(self) -> Subject:
@@ -103,4 +107,8 @@ class ConnectorSuite:
 @cache
 def _subject(suite: type[ConnectorSuite]) -> Subject:
     tests = suite()
-    return Subject(connector(tests.source), tests.config, tests.transport, MockClock(tests.now))
+    config, clock = tests.config, MockClock(tests.now)
+    if tests.cassette is not None:
+        cassette = Cassette(tests.cassette)
+        config, clock = config or cassette.config, clock if tests.now else cassette.clock
+    return Subject(connector(tests.source), config, tests.transport, clock)

@@ -23,8 +23,13 @@ ENTRIES = [
 ]
 SPEC: JsonSchema = {
     "type": "object",
-    "required": ["api_key"],
-    "properties": {"api_key": {"type": "string", "airbyte_secret": True}, "branch": {"type": "string"}},
+    "required": ["api_key", "region"],
+    "properties": {
+        "api_key": {"type": "string", "airbyte_secret": True},
+        "branch": {"type": "string"},
+        "region": {"type": "string", "default": "eu"},
+        "sort_key": {"type": "string", "airbyte_secret": False},
+    },
 }
 UNMARKED: JsonSchema = {"type": "object", "properties": {"api_key": {"type": "string"}}}
 UNKNOWN: JsonSchema = {**SPEC, "required": ["token"]}
@@ -75,6 +80,7 @@ class Entries(Accounts):
 class Bookings(Accounts):
     """The entries of each account."""
 
+    namespace = "books"
     schema = ENTRY
 
     def partitions(self) -> Sequence[Partition]:
@@ -275,15 +281,29 @@ class Swallowing(Accounts):
             return Page([], None)
 
 
-@bug("a token that is printed", "no_secret", "a secret of the config is in what `")
+@bug("a token that is printed", "no_secret", "a secret of the config or of a request is in what `")
 class Printing(Accounts):
     def authenticator(self) -> Bearer:
         print("the token is", self.config["api_key"], file=sys.stderr)
         return super().authenticator()
 
 
-@bug("a token that is printed in base64", "no_secret", "a secret of the config is in what `")
+@bug("a token that is printed in base64", "no_secret", "a secret of the config or of a request is in what `")
 class Encoding(Accounts):
     def authenticator(self) -> Bearer:
         print("Basic", base64.b64encode(self.config["api_key"].encode()).decode(), file=sys.stderr)
         return super().authenticator()
+
+
+@bug(
+    "a token that no config has, and that is printed",
+    "no_secret",
+    "a secret of the config or of a request is in what `",
+)
+class Issued(Accounts):
+    def authenticator(self) -> Bearer:
+        return Bearer(self.config["api_key"][::-1])
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:
+        print("sent", response.request.headers, file=sys.stderr)
+        return super().parse(response, slice)
