@@ -15,7 +15,7 @@ from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
-from cdk.rest.http.tracing import traced
+from cdk.rest.http.tracing import TRACE
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import CallBudget
 from cdk.rest.pagination.page_url import put_back
@@ -119,11 +119,12 @@ class HttpClient:
 
     def _send(self, request: Request, *, authorized: bool = False) -> Response:
         request = put_back(request).outgoing(authorized=authorized)
-        if self._budget is None:
-            return traced(self._transport.send, request)
-        self._budget.acquire(request)
-        response = traced(self._transport.send, request)
-        self._budget.observe(response)
+        if self._budget is not None:
+            self._budget.acquire(request)
+        trace, send = TRACE.get(), self._transport.send
+        response = send(request) if trace is None else trace.send(send, request)
+        if self._budget is not None:
+            self._budget.observe(response)
         return response
 
     def _renew(self, outcome: Response | CdkError, *, renewed: bool) -> bool:

@@ -10,7 +10,7 @@ from cdk.rest.client import HttpClient
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
-from cdk.rest.http.tracing import explain_next, note_page
+from cdk.rest.http.tracing import TRACE
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.state.slice import Slice
@@ -70,13 +70,14 @@ class PageRetriever:
             why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
             raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
         if not response.ok or response.status == _NO_CONTENT:
-            explain_next("a response with status %s ends the slice", response.status)
-            note_page(self.path, 0, 0, None)
+            if (trace := TRACE.get()) is not None:
+                trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
             return Page((), None)
         records = self.parse(response, slice)
-        explain_next("by %s", type(self.paginator).__name__)
         following = self.paginator.next(response, records, token)
-        note_page(self.path, len(records), len(records), following)
+        if (trace := TRACE.get()) is not None:
+            why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
+            trace.note(self.path, len(records), len(records), following, why)
         return Page(records, None if following is None else saved_token(response.request, following))
 
     def _first(self, slice: Slice) -> Request:

@@ -15,7 +15,7 @@ from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
-from cdk.rest.http.tracing import explain_next, note_page
+from cdk.rest.http.tracing import TRACE
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.state.position import Start
@@ -216,9 +216,9 @@ class _SliceReading:
         else:
             response = self._answer(query)
             if response is None or not response.ok or response.status == _NO_CONTENT:
-                status = "no request" if response is None else f"a response with status {response.status}"
-                explain_next("%s ends the slice", status)
-                note_page(self._reader.extractor.path, 0, 0, None)
+                if (trace := TRACE.get()) is not None:
+                    status = "no request" if response is None else f"a response with status {response.status}"
+                    trace.note(self._reader.extractor.path, 0, 0, None, f"{status} ends the slice")
                 yield Page((), None)
                 return
             page = _FetchedPage(response)
@@ -234,11 +234,10 @@ class _SliceReading:
             raise
         if records and (recent := self._in_feed(records)) is not records:
             # Newest first: where the last record of a page is too old, all that follow are.
-            if not (recent and recent[-1] is records[-1]):
-                explain_next("the newest come first, and the last of the page is too old")
-                following = None
+            following = following if recent and recent[-1] is records[-1] else None
             records = recent
-        note_page(self._reader.extractor.path, page.raw, page.selected, following)
+        if (trace := TRACE.get()) is not None:
+            trace.note(self._reader.extractor.path, page.raw, page.selected, following)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
         if following is None:
             yield Page(records, None, warning=warning)

@@ -45,6 +45,23 @@ class Trace:
     page: PageNote | None = None
     why: str = ""
 
+    def send(self, send: Callable[[Request], Response], request: Request) -> Response:
+        """The response that `send` gives, noted. Raises what it raises, noted as well."""
+        started = perf_counter()
+        try:
+            response = send(request)
+        except CdkError as error:
+            self.exchanges.append(Exchange(request, error, perf_counter() - started))
+            raise
+        self.exchanges.append(Exchange(request, response, perf_counter() - started))
+        return response
+
+    def note(
+        self, path: Sequence[str] | None, extracted: int, selected: int, following: JsonValue, why: str = ""
+    ) -> None:
+        """Note what was made of a response, see `PageNote`. why: where nobody has explained the next page."""
+        self.page = PageNote(path, extracted, selected, following, self.why or why)
+
     def drain(self) -> "Trace":
         """What was noted; from now on it is noted anew."""
         taken = Trace(self.exchanges, self.page, self.why)
@@ -52,42 +69,23 @@ class Trace:
         return taken
 
 
-_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
+TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
+"""Where it is noted; None where nobody looks on, which is all that a read then has to find out."""
 
 
 @contextmanager
 def tracing() -> Iterator[Trace]:
     """Note what is read in this block, and in threads that the executors start in it."""
-    before, trace = _current.get(), Trace()
-    _current.set(trace)
+    before, trace = TRACE.get(), Trace()
+    TRACE.set(trace)
     try:
         yield trace
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        _current.set(before)
-
-
-def traced(send: Callable[[Request], Response], request: Request) -> Response:
-    """The response that `send` gives. Raises what it raises."""
-    if (trace := _current.get()) is None:
-        return send(request)
-    started = perf_counter()
-    try:
-        response = send(request)
-    except CdkError as error:
-        trace.exchanges.append(Exchange(request, error, perf_counter() - started))
-        raise
-    trace.exchanges.append(Exchange(request, response, perf_counter() - started))
-    return response
+        TRACE.set(before)
 
 
 def explain_next(text: str, *values: object) -> None:
     """Say what tells that there is a next page, or none, as `text % values`; called by who looks for it."""
-    if (trace := _current.get()) is not None:
+    if (trace := TRACE.get()) is not None:
         trace.why = text % values if values else text
-
-
-def note_page(path: Sequence[str] | None, extracted: int, selected: int, following: JsonValue) -> None:
-    """Note what was made of a response, once the next page was looked for; see `PageNote`."""
-    if (trace := _current.get()) is not None:
-        trace.page = PageNote(path, extracted, selected, following, trace.why)

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.tracing import explain_next
 from cdk.streams.stream import Token
 
 
@@ -31,7 +30,6 @@ class SinglePage:
     """Everything comes in one response."""
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        explain_next("everything comes in one page")
         return None
 
     def apply(self, request: Request, token: Token | None) -> Request:

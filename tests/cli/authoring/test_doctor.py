@@ -3,13 +3,29 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import CommandLine
+
+JAVA = """#!/bin/sh
+printf 'java.home = /java\njava.version = 17.0.1\n' >&2
+"""
 
 PIPELINE = """
 name: guarded
 source: {connector: guarded.py, config: {api_key: KEY}}
 target: {path: tables}
 """
+
+
+@pytest.fixture(autouse=True)
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that says what it is, and no more."""
+    program = tmp_path / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(JAVA)
+    program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
 
 
 def test_each_finding_has_a_line_and_secrets_none(cli: CommandLine, guarded: str, tmp_path: Path) -> None:

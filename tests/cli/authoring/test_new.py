@@ -14,30 +14,40 @@ from tests.cli.conftest import CommandLine
 PROJECT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(("language", "connector"), [("python", "pet_python.py"), ("yaml", "manifest.yaml")])
-def test_its_tests_pass_and_its_files_are_without_mistakes(
-    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, connector: str
+@pytest.mark.parametrize(
+    ("language", "option"), [("python", "--connector pet_python.py"), ("yaml", "--manifest-path manifest.yaml")]
+)
+def test_its_files_are_without_mistakes(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, option: str
 ) -> None:
     name = f"pet-{language}"
-    made = cli("new", name, f"--{language}")
-    folder = tmp_path / name
-    monkeypatch.chdir(folder)
-    (folder / "config.json").write_text((folder / "config.example.json").read_text())
-    option = "--connector" if language == "python" else "--manifest-path"
+    written = cli("new", name, f"--{language}")
+    monkeypatch.chdir(tmp_path / name)
+    Path("config.json").write_text(Path("config.example.json").read_text())
 
-    validated = cli("validate", "config.json", "pipeline.yaml", option, connector)
+    validated = cli("validate", "config.json", "pipeline.yaml", *option.split())
+
+    assert (written.code, validated.code) == (0, 0), validated.lines
+    assert written.lines[-1] == f"next: cd {name} && pytest; README.md says what then"
+
+
+def test_its_tests_pass_at_once(cli: CommandLine) -> None:
+    for language in ("python", "yaml"):
+        cli("new", f"pet-{language}", f"--{language}")
+
     tests = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-c", "pet-python/pyproject.toml", "pet-python/tests", "pet-yaml/tests"),
+        ],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert (made.code, validated.code) == (0, 0), validated.lines
-    assert made.lines[-1] == f"next: cd {name} && pytest; README.md says what then"
     assert tests.returncode == 0, tests.stdout
-    assert "16 passed" in tests.stdout
+    assert "32 passed" in tests.stdout
 
 
 @pytest.mark.parametrize("language", ["python", "yaml"])

@@ -37,7 +37,7 @@ def users(paginator: Paginator, api: MockApi) -> Users:
         (CursorToken(header="X-Next", param="c"), {}, {}, "the header X-Next is empty"),
         (LinkHeader(), {}, LINK, 'the header Link has a rel="next"'),
         (LinkHeader(), {}, {}, 'the header Link has no rel="next"'),
-        (SinglePage(), {}, {}, "everything comes in one page"),
+        (SinglePage(), {}, {}, "SinglePage finds none"),
     ],
 )
 def test_a_page_says_what_it_held_and_why_there_is_a_next_one(

@@ -39,7 +39,6 @@ class _OnePage(Pages):
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None: ...
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
-        explain_next("everything comes in one page")
         return None
 
 
