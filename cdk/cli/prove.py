@@ -1,5 +1,6 @@
 """`spark-cdk prove`: kill syncs of a connector, resume them, and compare with one that nobody killed."""
 
+import sys
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
@@ -72,7 +73,7 @@ def prove(
     secrets = Secrets()
     try:
         subject = _subject(find, config, cassette, names, secrets)
-        with click.progressbar(length=at_commits + at_random, label="kills", hidden=as_json) as bar:
+        with click.progressbar(length=at_commits + at_random, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
             proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
     except CdkError as error:

@@ -9,57 +9,16 @@ from pathlib import Path
 
 import pytest
 import requests
-import yaml
 
 from cdk import Json, Record
 from cdk.base.task_map import run_inline
-from cdk.sources.manifests import manifest_source
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers
+from connectors.datasette import source
 from tests.servers.process import serving
 from tests.worlds.table import problems, rows
 
-MANIFEST = """
-version: 6.0.0
-type: DeclarativeSource
-check: {type: CheckStream, stream_names: [whole]}
-definitions:
-  rows: &rows
-    type: DeclarativeStream
-    primary_key: id
-    retriever:
-      type: SimpleRetriever
-      requester:
-        type: HttpRequester
-        url_base: "{{ config['url'] }}"
-        path: /notes/notes.json
-        request_parameters: {_shape: objects, _size: "4"}
-      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: [rows]}}
-      paginator:
-        type: DefaultPaginator
-        page_token_option: {type: RequestPath}
-        pagination_strategy:
-          type: CursorPagination
-          cursor_value: "{{ response.next_url }}"
-          stop_condition: "{{ not response.next_url }}"
-    schema_loader:
-      type: InlineSchemaLoader
-      schema: {type: object, properties: {id: {type: integer}, version: {type: integer}, stars: {type: number}}}
-streams:
-  - {<<: *rows, name: whole}
-  - {<<: *rows, name: cleaned}
-  - <<: *rows
-    name: changed
-    incremental_sync:
-      type: IncrementingCountCursor
-      cursor_field: version
-      start_value: 0
-      start_value_option: {type: RequestOption, inject_into: request_parameter, field_name: version__gte}
-spec:
-  type: Spec
-  connection_specification: {type: object, properties: {url: {type: string}}}
-"""
 STREAMS: dict[str, Json] = {
     "whole": {"write_mode": "overwrite"},
     "cleaned": {"write_mode": "append_dedup", "remove_stale": {"removal": "hard", "fail_safe_threshold": 100}},
@@ -99,12 +58,6 @@ class Notes:
             connection.execute(statement, values)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "notes.yaml").write_text(MANIFEST)
-    return tmp_path
-
-
 def answers(url: str) -> dict[int, Record]:
     """What the server itself says, asked for in one go."""
     answer = requests.get(f"{url}/notes/notes.json?_shape=array&_size=max", timeout=30)
@@ -113,21 +66,26 @@ def answers(url: str) -> dict[int, Record]:
 
 
 def sync(folder: Path, url: str) -> None:
-    pipeline = {
-        "name": "notes",
-        "source": {"manifest": "notes.yaml", "config": {"url": url}},
-        "streams": STREAMS,
-        "target": {"path": "tables"},
-        "checkpoint_interval": "0s",
-    }
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
-    loaded = Pipeline.load(folder / "pipeline.yaml")
-    result = SyncRunner(loaded, manifest_source(folder / "notes.yaml"), workers=Workers(run_inline, 2)).run()
-    assert result.ok, [report.failure for report in result.streams]
+    """Sync the table into three of ours, each written in its way."""
+    for name, options in STREAMS.items():
+        config = {"url": url, "database": "notes", "page_size": 4}
+        if name == "changed":
+            config["cursor_column"] = "version"
+        pipeline = Pipeline.model_validate(
+            {
+                "name": name,
+                "source": {"connector": "datasette", "config": config},
+                "streams": {"notes": options},
+                "target": {"path": str(folder / name)},
+                "checkpoint_interval": "0s",
+            }
+        )
+        result = SyncRunner(pipeline, source, workers=Workers(run_inline, 2)).run()
+        assert result.ok, [report.failure for report in result.streams]
 
 
 def table(folder: Path, name: str) -> dict[int, Record]:
-    found = rows(folder / "tables" / name)
+    found = rows(folder / name / "notes")
     assert len(found) == len({row["id"] for row in found})
     return {row["id"]: row for row in found}
 
@@ -139,7 +97,8 @@ def served(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_tables_equal_what_a_datasette_answers_whatever_is_done_between_syncs(folder: Path, seed: int) -> None:
+def test_tables_equal_what_a_datasette_answers_whatever_is_done_between_syncs(tmp_path: Path, seed: int) -> None:
+    folder = tmp_path
     notes = Notes(folder / "notes.db", random.Random(seed))
     deleted: dict[int, Record] = {}
     for url in served(folder / "notes.db"):

@@ -3,7 +3,7 @@
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from cdk import DatetimeCursor, Json, JsonSchema, Record, Slice
+from cdk import Json
 from cdk.base.task_map import run_inline
-from cdk.rest import HttpStream, Response
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
+from connectors.prometheus.source import Prometheus
+from connectors.prometheus.streams import text_of
 from tests.servers.process import serving
-from tests.spark.given_source import Given
 from tests.worlds.table import rows
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -29,46 +29,6 @@ pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
     reason="Prometheus is on no package index; Debian's package `prometheus` brings it",
 )
-
-
-class Samples(HttpStream):
-    """The raw samples of a metric, a day at a time; a later sync looks back a day for what came late."""
-
-    name = "samples"
-    primary_key = ("host", "at")
-    schema: JsonSchema = {  # noqa: RUF012 - as an author writes it
-        "type": "object",
-        "properties": {"host": {"type": "string"}, "at": {"type": "string"}, "value": {"type": "string"}},
-    }
-    cursor = DatetimeCursor(
-        "at", start=DAY0, step=timedelta(days=1), end=DAY0 + timedelta(days=DAYS), lookback=timedelta(days=1)
-    )
-
-    @property
-    def url_base(self) -> str:
-        return str(self.config["url"])
-
-    def now(self) -> datetime:
-        return DAY0 + timedelta(days=DAYS)
-
-    def path(self, slice: Slice) -> str:  # noqa: ARG002
-        return "/api/v1/query"
-
-    def params(self, slice: Slice) -> Mapping[str, Json]:
-        assert slice.window is not None
-        begin, end = (datetime.fromisoformat(bound) for bound in (slice.window.start, slice.window.end))
-        seconds = int((end - begin).total_seconds()) or 1
-        return {"query": f"load[{seconds}s]", "time": int(end.timestamp())}
-
-    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
-        return list(records(response.json()))
-
-
-def records(answer: Json) -> Iterator[Record]:
-    for series in answer["data"]["result"]:
-        for seconds, value in series["values"]:
-            at = datetime.fromtimestamp(seconds, UTC)
-            yield {"host": series["metric"]["host"], "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "value": value}
 
 
 class Database:
@@ -121,27 +81,37 @@ def delete(url: str, host: str, first: int, last: int) -> None:
     requests.post(f"{url}/api/v1/admin/tsdb/delete_series", params=params, timeout=30).raise_for_status()
 
 
-def answers(url: str) -> dict[tuple[str, str], str]:
+def answers(url: str) -> dict[tuple[str, datetime], str]:
     """All samples, as the server itself tells them in one go."""
     end = DAY0 + timedelta(days=DAYS)
     query: dict[str, str | int] = {"query": f"load[{DAYS}d]", "time": int(end.timestamp())}
     answer = requests.get(f"{url}/api/v1/query", params=query, timeout=30)
     answer.raise_for_status()
-    return {(record["host"], record["at"]): record["value"] for record in records(answer.json())}
+    return {
+        (text_of(result["metric"]), datetime.fromtimestamp(seconds, UTC)): value
+        for result in answer.json()["data"]["result"]
+        for seconds, value in result["values"]
+    }
 
 
-def sync(folder: Path, url: str, name: str, options: Mapping[str, Json]) -> dict[tuple[str, str], str]:
+def config_of(url: str) -> dict[str, Json]:
+    """All samples of `load`, a day at a time; a later sync looks back a day for what came late."""
+    bounds = {"start": f"{DAY0:%Y-%m-%dT%H:%M:%SZ}", "end": f"{DAY0 + timedelta(days=DAYS):%Y-%m-%dT%H:%M:%SZ}"}
+    return {"server": url, "selectors": ["load"], **bounds, "lookback_hours": 24}
+
+
+def sync(folder: Path, url: str, name: str, options: Mapping[str, Json]) -> dict[tuple[str, datetime], str]:
     """Sync into a table of its own, and return what is in it."""
     pipeline = Pipeline(
         name=name,
-        source=SourceOptions(connector="given"),
+        source=SourceOptions(connector="prometheus", config=config_of(url)),
         target=TargetOptions(path=str(folder / name)),
         streams={"samples": StreamOptions.model_validate(options)},
     )
-    result = SyncRunner(pipeline, Given([Samples({"url": url})]), workers=Workers(run_inline, 2)).run()
+    result = SyncRunner(pipeline, Prometheus(), workers=Workers(run_inline, 2)).run()
     assert result.ok, [report.failure for report in result.streams]
     found = rows(folder / name / "samples")
-    by_key = {(row["host"], row["at"]): row["value"] for row in found}
+    by_key = {(row["series"], row["at"]): row["value"] for row in found}
     assert len(by_key) == len(found)
     return by_key
 

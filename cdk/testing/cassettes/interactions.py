@@ -8,6 +8,7 @@ that were recorded, and knows no secret but by its place.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
 from cdk.base.errors import ConfigError
@@ -48,6 +49,12 @@ class Recording:
 
 def load(path: Path) -> Recording:
     """The recording in a file. Raises ConfigError: there is none, or it cannot be read."""
+    return _load(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+# A suite plays a cassette hundreds of times.
+@lru_cache(maxsize=8)
+def _load(path: Path, _changed: int) -> Recording:
     import yaml  # noqa: PLC0415 - as vcrpy, which brings it
     from vcr.persisters.filesystem import CassetteNotFoundError, FilesystemPersister  # noqa: PLC0415 - takes 50 ms
     from vcr.serializers import yamlserializer  # noqa: PLC0415

@@ -95,7 +95,8 @@ def record(
     """Read streams from their source, and from their states, and give what was asked and answered, without secrets.
 
     config: as people write it. streams: by name; all where none is named. resumes: from how many states of
-    a stream, the last one included, it is read again; only what was not asked before is sent then. sample: how many
+    a stream, the last one included, it is read again; then it is checked, as `check` does; only what was not asked
+    before is sent then. sample: how many
     records of a page are kept, where the pages that are asked for do not hang on it. The clock stands at the second in
     which this begins.
     Raises what reading raises; CatalogError: there is no such stream; ConfigError: the config does not fit.
@@ -108,6 +109,8 @@ def record(
         names = streams or [stream.name for stream in source.open(prepared)]
         for name in names:
             _read(source, config, name, resumes, recorder.resuming)
+        with recorder.resuming():
+            source.check(prepared)
 
     def requested(interactions: Sequence[Interaction]) -> Collection[Sent] | None:
         cassette = Cassette(Recording(interactions, moment=moment), secrets=secrets)

@@ -8,7 +8,7 @@ from binascii import Error
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
@@ -29,8 +29,10 @@ _DEEPEST = 3
 """How many encodings are undone, one inside the other."""
 
 _ENCODED = re.compile(r"[A-Za-z0-9+/_\-]{16,}={0,2}")
-_FIELD = re.compile(r'(\\*")([\w.\-]+)\1(\s*:\s*)\1((?:[^"\\]|\\[^"])*?)\1')
-_PARAMETER = re.compile(r"(?<=[?&;])((?:amp;)?[\w.\-]+)=([^&\s\"'<>\\]+)")
+_FIELD = re.compile(r'(")([\w.\-]+)"(\s*:\s*)"((?:[^"\\\n]|\\.)*)"')
+_ESCAPED_FIELD = re.compile(r'(\\+")([\w.\-]+)\1(\s*:\s*)\1([^\n]*?)(?<!\\)\1')
+"""In JSON that is a text of other JSON; its own quotes have more backslashes."""
+_PARAMETER = re.compile(r"(?:(?<=[?&;])|^)((?:amp;)?[\w.\-]+)=([^&\s\"'<>\\]+)")
 _GZIP = b"\x1f\x8b"
 _DROPPED = {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"}
 """Of responses: what is no longer true of a body that was unpacked, and of a connection that is closed."""
@@ -44,7 +46,7 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = Secrets(secrets)
-        self._seen: list[bytes] = []
+        self._seen: list[str] = []
         self._logins: set[int] = set()
 
     def learn(self, request: Request, interaction: Interaction) -> None:
@@ -62,14 +64,16 @@ class Scrubber:
         if login:
             self._logins.add(id(interaction))
         else:
-            self._seen.append(interaction.content)
+            # A token that is in a link is escaped there.
+            headers = (value for name, value in interaction.response_headers.items() if not looks_secret(name))
+            self._seen.append(unquote("\n".join([*headers, _text(interaction.content)])))
         for match in _FIELD.finditer(_text(interaction.content)):
             if (looks_secret if login else surely_secret)(match[2]) and len(match[4]) >= _SHORTEST_LEARNED:
                 self._secrets.add(match[4])
 
     def _came_from_the_api(self, value: str) -> bool:
         """Whether a response that is none to a login holds a value."""
-        return any(value.encode() in content for content in self._seen)
+        return any(value in text for text in self._seen)
 
     def _add(self, values: Iterable[str]) -> None:
         self._secrets.add(*(value for value in values if len(value) >= _SHORTEST and value != HIDDEN))
@@ -107,7 +111,8 @@ class Scrubber:
         """A text without the secrets, as such, escaped, or inside of encoded texts."""
         # Whole encoded texts first: what is cut out of one leaves a rest that decodes to something else.
         text = _ENCODED.sub(lambda run: HIDDEN if self._encodes(run[0]) else run[0], text)
-        return _PARAMETER.sub(_parameter, _FIELD.sub(_field, self._secrets.mask(text)))
+        text = _FIELD.sub(_field, _ESCAPED_FIELD.sub(_field, self._secrets.mask(text)))
+        return _PARAMETER.sub(_parameter, text)
 
     def _encodes(self, run: str, depth: int = 1) -> bool:
         """Whether an encoded text holds a secret."""

@@ -63,12 +63,12 @@ class Blog(Source):
 class Api:
     """Pages of posts for each author; the last of those that are asked for by number is not full.
 
-    fields: what posts have besides.
+    echo: whether they have all that the API knows of the request. fields: what they have besides.
     """
 
-    def __init__(self, pages: int = 3, posts: int = 2, **fields: Json) -> None:
+    def __init__(self, pages: int = 3, posts: int = 2, *, echo: bool = False, **fields: Json) -> None:
         self.sent: list[Request] = []
-        self._pages, self._posts, self._fields = pages, posts, fields
+        self._pages, self._posts, self._echoes, self._fields = pages, posts, echo, fields
 
     def send(self, request: Request) -> Response:
         self.sent.append(request)
@@ -80,9 +80,10 @@ class Api:
         query = parse_qs(url.query)
         number = query.get("page")
         page = int((number or query.get("token", ["t-1"]))[0].removeprefix("t-"))
+        echo = self._echo(request) if self._echoes else None
         author = query.get("author", ["all"])[0]
         posts = [
-            {"id": f"{author}-{page}-{n}", "key": f"BLOG-{page}-{n}", "echo": self._echo(request), **self._fields}
+            {"id": f"{author}-{page}-{n}", "key": f"BLOG-{page}-{n}", "echo": echo, **self._fields}
             for n in range(self._posts - (number is not None and page == self._pages))
         ]
         return _answer(request, {"posts": posts, "next": f"t-{page + 1}" if page < self._pages else None})
@@ -103,7 +104,8 @@ class Api:
             "hex": [one.encode().hex() for one in knows],
             "json": orjson.dumps({"inner": knows}).decode(),
             "link": f"{BASE}/x?access_token=signed-link-nobody-saw&page=2",
-            "password": "a-password-of-a-record",
+            "password": 'a-password "of" a-record',
+            "text": orjson.dumps({"password": 'a-password "of" a-record', "n": 1}).decode(),
         }
 
 

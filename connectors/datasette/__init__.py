@@ -1,0 +1,7 @@
+"""Datasette: the tables of a database that it publishes (https://datasette.io), as a manifest and nothing else."""
+
+from pathlib import Path
+
+from cdk.sync import manifest_source
+
+source = manifest_source(Path(__file__).with_name("manifest.yaml"))
