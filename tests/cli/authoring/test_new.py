@@ -33,12 +33,12 @@ def test_its_files_are_without_mistakes(
 
 def test_its_tests_pass_at_once(cli: CommandLine) -> None:
     for language in ("python", "yaml"):
-        cli("new", f"pet-{language}", f"--{language}")
+        cli("new", f"in-{language}", f"--{language}")
 
     tests = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-            *("-c", "pet-python/pyproject.toml", "pet-python/tests", "pet-yaml/tests"),
+            *("-c", "in-python/pyproject.toml", "in-python/tests", "in-yaml/tests"),
         ],
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
