@@ -3,6 +3,10 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
+from cdk.testing import plugin
+
 CONNECTOR = """
     from cdk import ConfigError, Source, Stream
 
@@ -47,7 +51,7 @@ def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None
     (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
     (tmp_path / "config.yaml").write_text('continent: "${CONTINENT_OF_A_TEST}"\n')
 
-    code, text = pytest_with(tmp_path, "--connector", "good.py", "--connector-config", "config.yaml")
+    with pytest.raises(pytest.UsageError) as caught:
+        plugin._chosen(f"{tmp_path}/good.py", f"{tmp_path}/config.yaml", None)
 
-    assert code == 4
-    assert "--connector good.py: config.yaml continent: the environment variable CONTINENT_OF_A_TEST is not set" in text
+    assert "config.yaml continent: the environment variable CONTINENT_OF_A_TEST is not set" in str(caught.value)

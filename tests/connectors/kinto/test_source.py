@@ -1,14 +1,15 @@
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import pytest
 from jsonschema import Draft7Validator
 
 from cdk import CdkError, ConfigError, CredentialsError, Forbidden, Json, TransientError
-from cdk.testing.mock_api import MockApi
+from cdk.testing import ConnectorSuite, MockApi
 from connectors.kinto import Kinto
 from connectors.kinto.streams import KintoStream
-from tests.connectors.kinto.conftest import PASSWORD, Server
+from tests.connectors.kinto.conftest import PASSWORD, USER, Server
 
 Config = dict[str, Json]
 
@@ -115,3 +116,21 @@ def test_every_stream_has_a_schema_that_names_its_key(config: Config) -> None:
         assert {field for [field] in stream.key_paths} <= schema["properties"].keys()
         assert stream.cursor_field == "last_modified"
         assert stream.supports_checkpointing
+
+
+@pytest.fixture(scope="class")
+def filled(request: pytest.FixtureRequest, _running: Server) -> None:
+    _running.empty()
+    _running.put_records("blog/posts", 5)
+    _running.put_records("blog/comments", 4)
+    _running.delete("blog/collections/posts/records/r001")
+    auth = {"type": "basic", "username": USER, "password": PASSWORD}
+    request.cls.config = {"server": _running.url, "auth": auth, "page_size": 3}
+
+
+@pytest.mark.usefixtures("filled")
+class TestKinto(ConnectorSuite):
+    """Against the real server, deletes included."""
+
+    source = Kinto
+    config: ClassVar[Mapping[str, Json]] = {}

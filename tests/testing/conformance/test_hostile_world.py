@@ -101,7 +101,7 @@ class World(HostileWorld):
 
 
 class TestGoodPosts(World):
-    examples = 15
+    examples = 8
 
 
 @pytest.mark.parametrize(
