@@ -3,16 +3,20 @@
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from uuid import uuid4
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdk.lake.arrow.cast import cast_batch
-from cdk.lake.parquet.file_statistics import stats_of
 from cdk.lake.parquet.partitioning import Texts, split
 from cdk.lake.storage.folder import Folder, as_folder
+
+_LONGEST = 64
+"""Longer strings have no bounds: they would be the largest part of the log."""
 
 
 @dataclass(frozen=True)
@@ -249,3 +253,33 @@ class _PartWriter:
 def _alike(first: pa.Schema, second: pa.Schema) -> bool:
     """Whether the columns that both have are of the same types. One is a prefix of the other, by name."""
     return bool(first.equals(second)) or all(a.type == b.type for a, b in zip(first, second, strict=False))
+
+
+def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
+    """The statistics of a Parquet file, JSON: how many rows, and the bounds of those of its columns that are named.
+
+    Integers, strings and dates have bounds. Delta: Per-file Statistics, of its protocol.
+    """
+    low: dict[str, object] = {}
+    high: dict[str, object] = {}
+    nulls: dict[str, int] = {}
+    for column in range(metadata.num_columns):
+        path = metadata.schema.column(column).path
+        if path not in names or not metadata.num_row_groups:
+            continue
+        groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
+        if any(group is None or not group.has_null_count for group in groups):
+            continue
+        nulls[path] = sum(group.null_count for group in groups)
+        ranges = [(group.min, group.max) for group in groups if group.has_min_max]
+        bounded = all(group.has_min_max or group.num_values == 0 for group in groups)
+        if ranges and bounded and all(_is_comparable(value) for pair in ranges for value in pair):
+            low[path], high[path] = min(pair[0] for pair in ranges), max(pair[1] for pair in ranges)
+    return orjson.dumps(
+        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    ).decode()
+
+
+def _is_comparable(value: object) -> bool:
+    """Whether every reader understands a bound alike; a datetime is a date, and has its own rules."""
+    return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)

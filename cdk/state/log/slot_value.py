@@ -34,7 +34,7 @@ class StateValue:
     kind: str
     version: int
     value: Stored
-    maps: Sequence[PackedMap] = ()
+    maps: Sequence[PackedMap] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdk.lake.parquet.file_statistics import stats_of
+from cdk.lake.parquet.writer import stats_of
 
 
 def told(tmp_path: Path, values: list[Any], kind: pa.DataType, **options: Any) -> dict[str, Any]:
