@@ -19,9 +19,9 @@ import pytest
 from deltalake import DeltaTable
 
 from connectors.shop.api import serving
-from connectors.shop.backend import Backend
+from connectors.shop.backend import Backend, Sizes
 from tests.docs.page import DOCS, play
-from tests.spark.kill import LATENCY, SIZES, STREAMS, Trial
+from tests.spark.kill import LATENCY, STREAMS, Trial
 from tests.spark.local_cluster import HOME, Cluster, cluster, environment, waited
 from tests.spark.single_use import ALL, Login, config, manifest
 from tests.spark.single_use import serving as login_server
@@ -47,7 +47,8 @@ def test_a_sync_reaches_all_executors_of_a_cluster_that_grows_and_loses_one_for_
         "spark.dynamicAllocation.maxExecutors": "2",
         "spark.executor.cores": "1",
     }
-    backend, latencies = Backend(SIZES), [8 * LATENCY]
+    sizes = Sizes(products=1500, orders=1500, customers=20, visits=60)
+    backend, latencies = Backend(sizes), [8 * LATENCY]
     with serving(backend, latency=lambda: latencies[-1]) as address:
         trial = Trial(tmp_path, backend, address, master=spark.address)
         settings = trial.pipeline.read_text()
@@ -63,7 +64,7 @@ def test_a_sync_reaches_all_executors_of_a_cluster_that_grows_and_loses_one_for_
             assert sync.wait(TIMEOUT) == 0, trial.log()
 
     found = {stream: trial.rows(stream) for stream in STREAMS}
-    expected = {"products": SIZES.products, "orders": SIZES.orders, "visits": SIZES.customers * SIZES.visits}
+    expected = {"products": sizes.products, "orders": sizes.orders, "visits": sizes.customers * sizes.visits}
     assert {stream: len(set(rows)) for stream, rows in found.items()} == expected
     assert {stream: len(rows) for stream, rows in found.items()} == expected
     # A page took longer than an interval until then, and two slices are read at once on each executor.

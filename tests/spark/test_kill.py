@@ -28,13 +28,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Und
     [
         pytest.param("merged", ["driver", "jvm", "worker"], marks=pytest.mark.spark),
         # Processes without Spark: a kill costs a tenth.
-        ("overwrite", [FORK, FORK]),
-        ("logged", [FORK, FORK]),
-        ("parted", [FORK, FORK]),
-        ("removed", [FORK, FORK]),
+        ("overwrite", [THREADED]),
+        ("logged", [FORK]),
+        ("parted", [FORK]),
+        ("removed", [THREADED]),
         ("append", [THREADED, THREADED]),
-        ("merged", [THREADED, THREADED]),
-        ("removed", [THREADED, THREADED]),
+        ("merged", [FORK, FORK]),
     ],
 )
 @pytest.mark.timeout(900)  # syncs with a JVM each, on a machine that may be busy

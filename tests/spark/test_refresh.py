@@ -124,7 +124,7 @@ def test_a_refresh_leaves_what_the_source_has_and_nothing_else(
     mode: Mode, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     @given(steps=st.lists(STEPS, min_size=2, max_size=5))
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=6, deadline=None)
     def any_steps(steps: list[Step]) -> None:
         world = World(tmp_path_factory.mktemp("lake"), mode)
         world.step(Step(4, 0, refresh=False, breaks_at=None))

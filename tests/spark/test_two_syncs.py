@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from connectors.shop.api import serving
-from connectors.shop.backend import Backend
-from tests.spark.kill import LATENCY, SIZES, Trial
+from connectors.shop.backend import Backend, Sizes
+from tests.spark.kill import LATENCY, Trial
 
 pytestmark = pytest.mark.spark
 
@@ -22,18 +22,19 @@ def wait_for_rows(trial: Trial, process: subprocess.Popen[bytes]) -> None:
 
 
 def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tmp_path: Path) -> None:
-    backend = Backend(SIZES)
+    backend = Backend(Sizes(products=1000, orders=1000, customers=10, visits=60))
     with serving(backend, latency=LATENCY) as address:
         trial = Trial(tmp_path, backend, address)
         with trial.process() as first:
             wait_for_rows(trial, first)
+            # A paused machine, where the sync holds its lock all the same.
+            os.killpg(first.pid, signal.SIGSTOP)
             refused = subprocess.run(trial.command(), check=False, capture_output=True, text=True)
             assert refused.returncode == 75
             assert "another sync of the pipeline 'kill' is running" in refused.stderr
             assert f"process {first.pid}" in refused.stderr
 
-            # A paused machine whose work another one takes over: there the lock does not reach.
-            os.killpg(first.pid, signal.SIGSTOP)
+            # Another machine takes over its work: there the lock does not reach.
             for name in ("kill.lock", "kill.sync"):
                 (tmp_path / "tables" / "_cdk" / name).unlink()
             trial.sync_here("orders", "visits")

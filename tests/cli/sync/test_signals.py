@@ -126,6 +126,7 @@ def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
                 first.kill()
         report = json.loads((tmp_path / "report.json").read_text())
         held = rows(tmp_path)
+        put(tmp_path, pages.address, write_mode, "never")
         with sync(tmp_path) as second:
             told = second.communicate(timeout=TIMEOUT)
 

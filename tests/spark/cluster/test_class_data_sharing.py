@@ -282,20 +282,20 @@ def test_an_archive_of_the_users_own_is_left_alone(
     assert session._archive_options(java) == ""
 
 
+# The JVM of a session, before it is one: what Spark itself takes would be archived for half a minute.
 SYNC = """
 import json
 from pathlib import Path
 from pyspark import SparkContext
-from cdk.sync.settings.pipeline_file import SparkOptions
-from cdk.spark.cluster.session import open_session
+from cdk.spark.cluster import session
+from cdk.spark.cluster.jvm_launch import JvmLaunch
 
-session = open_session("classes", SparkOptions(master="local[1,4]"), Path("spark.log"))
-rows = session.sql("SELECT 45").collect()  # the fewest classes that a query takes: all of them are archived
+JvmLaunch().run({**session._own_settings("local[1,4]"), "spark.app.name": "classes"}, None, Path("spark.log"))
+answer = SparkContext._jvm.Math.max(44, 45)
 java = Path("/proc", str(SparkContext._gateway.proc.pid))
 command = (java / "cmdline").read_text().split("\\0")
 mapped = [line.split(None, 5)[-1] for line in (java / "maps").read_text().splitlines()]
-print(json.dumps({"answer": rows[0][0], "command": command, "mapped": mapped}))
-session.stop()
+print(json.dumps({"answer": answer, "command": command, "mapped": mapped}))
 """
 
 

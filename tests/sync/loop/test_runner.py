@@ -61,7 +61,11 @@ class Typed(Orders):
 @pytest.fixture
 def sync(tmp_path: Path) -> Sync:
     def run(
-        *streams: Stream, options: Mapping[str, StreamOptions] | None = None, interval: float = 1.0, name: str = "test"
+        *streams: Stream,
+        options: Mapping[str, StreamOptions] | None = None,
+        interval: float = 1.0,
+        name: str = "test",
+        workers: Workers | None = None,
     ) -> SyncResult:
         pipeline = Pipeline(
             name=name,
@@ -70,7 +74,7 @@ def sync(tmp_path: Path) -> Sync:
             streams=options,
             checkpoint_interval=timedelta(seconds=interval),
         )
-        return SyncRunner(pipeline, Given(streams)).run()
+        return SyncRunner(pipeline, Given(streams), workers=workers).run()
 
     return run
 
@@ -91,9 +95,12 @@ def expected(stream: Stream) -> Counter[str]:
     return Counter({canonical(record) for page in pages for record in page})
 
 
-@pytest.mark.parametrize("interval", [0.0, 1.0])
-def test_every_kind_of_stream_lands_once_and_whole(sync: Sync, tmp_path: Path, interval: float) -> None:
-    result = sync(*STREAMS, interval=interval)
+# A job of Spark for each page takes half a minute.
+@pytest.mark.parametrize(("interval", "workers"), [(0.0, Workers(run_inline, 2)), (1.0, None)])
+def test_every_kind_of_stream_lands_once_and_whole(
+    sync: Sync, tmp_path: Path, interval: float, workers: Workers | None
+) -> None:
+    result = sync(*STREAMS, interval=interval, workers=workers)
 
     assert result.ok
     for stream in STREAMS:
