@@ -46,9 +46,12 @@ class Threads:
     ceiling: how many, at most. learned, complaints, held_back: as `Concurrency` has them; complaints of all calls.
     """
 
-    def __init__(self, ceiling: int, before: Learned = BEGINNING) -> None:
-        """before: what is known when the first call begins."""
-        self.ceiling, self._before = max(1, ceiling), 0
+    def __init__(self, ceiling: int, before: Learned = BEGINNING, *, ahead: bool = False) -> None:
+        """before: what is known when the first call begins.
+
+        ahead: where fewer pieces are left than may be read at once, requests of their next pages are sent ahead.
+        """
+        self.ceiling, self._before, self._ahead = max(1, ceiling), 0, ahead
         self._concurrency = Concurrency(self.ceiling, before)
 
     @property
@@ -73,9 +76,9 @@ class Threads:
     ) -> Iterator[tuple[W, ReadPage]]:
         """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
         if most is not None and most < self.ceiling:
-            yield from Threads(most, self.learned)(work, read)
+            yield from Threads(most, self.learned, ahead=self._ahead)(work, read)
             return
         self._before = self.complaints
         self._concurrency = Concurrency(self.ceiling, self.learned, Idle().share)
-        with AdaptiveThreadPool(self._concurrency, read) as pool:
+        with AdaptiveThreadPool(self._concurrency, read, ahead=self._ahead) as pool:
             yield from pool.pages(work)

@@ -14,6 +14,7 @@ from contextvars import copy_context
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from cdk.base.process.concurrency import BUSY, Concurrency, complain_to
+from cdk.base.process.read_ahead import ReadAhead, reading_ahead
 from cdk.base.times.clock import interruptible
 from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
@@ -29,17 +30,27 @@ _ALONE = 0.6
 
 
 class AdaptiveThreadPool(Generic[W]):
-    """Worker threads that take work from one queue and put pages into another. Holds at most two pages a thread."""
+    """Worker threads that take work from one queue and put pages into another. Holds at most two pages a thread.
 
-    def __init__(self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]]) -> None:
-        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on."""
-        self._concurrency, self._read = concurrency, read
-        self._work: queue.SimpleQueue[_Reading[W] | None] = queue.SimpleQueue()
+    Threads that no piece needs, for all that there are being read, can send the requests of their next pages ahead.
+    """
+
+    def __init__(
+        self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]], *, ahead: bool = False
+    ) -> None:
+        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on.
+
+        ahead: whether requests may be sent ahead.
+        """
+        self._concurrency, self._read, self._sends_ahead = concurrency, read, ahead
+        self._work: queue.SimpleQueue[_Reading[W] | Callable[[], None] | None] = queue.SimpleQueue()
         self._pages: _Bounded[_TimedPage[W] | _Reading[W] | _End] = _Bounded(concurrency.ceiling)
         self._stop, self._back = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
         # Pieces that were handed out and have not come back; those that workers are at; and those that wait for room.
         self._busy, self._reading, self._counting = 0, 0, threading.Lock()
+        self._ahead = 0
+        """Requests that were sent ahead, but for those of the pages that are being read."""
         self._paused: deque[_Reading[W]] = deque()
         self._more = self._alone = True
         self._serial = concurrency.ceiling == 1
@@ -48,7 +59,8 @@ class AdaptiveThreadPool(Generic[W]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        with self._counting:
+            self._stop.set()
         for _thread in self._threads:
             self._work.put(None)
         # Workers may wait to put something: make room until each has ended.
@@ -75,7 +87,7 @@ class AdaptiveThreadPool(Generic[W]):
             if isinstance(item, _TimedPage):
                 yield item.piece, item.page
                 if item.seconds is not None:
-                    self._concurrency.completed(item.seconds, self._busy)
+                    self._concurrency.completed(item.seconds, self._busy + self._ahead)
                 if self._concurrency.level == 1 and self._alone and idle.since() > _LOOK and idle.share() > _ALONE:
                     self._back.set()
                 continue
@@ -90,7 +102,8 @@ class AdaptiveThreadPool(Generic[W]):
         if self._paused:
             return self._paused.popleft()
         for piece in work if self._more else ():
-            return _Reading(piece, self._read, self._stop, self._concurrency)
+            ahead: ReadAhead[object] | None = ReadAhead(self._lend, self._give_back) if self._sends_ahead else None
+            return _Reading(piece, self._read, self._stop, self._concurrency, ahead)
         self._more = False
         return None
 
@@ -133,15 +146,41 @@ class AdaptiveThreadPool(Generic[W]):
 
     def _give(self, reading: "_Reading[W]") -> None:
         self._back.clear()
-        if self._busy >= len(self._threads) < self._concurrency.level:
+        with self._counting:
+            self._busy += 1
+            self._add_thread(min(self._busy + self._ahead, self._concurrency.level))
+        self._work.put(reading)
+
+    def _add_thread(self, most: int) -> None:
+        """Start a thread, unless there are so many."""
+        if len(self._threads) < most:
             thread = threading.Thread(target=self._loop, daemon=True)
             self._threads.append(thread)
             thread.start()
-        self._busy += 1
-        self._work.put(reading)
+
+    def _lend(self, call: Callable[[], None]) -> bool:
+        """Have a thread run a call, where one is to spare; for whichever thread reads a piece."""
+        with self._counting:
+            level = self._concurrency.level
+            needed = self._more or bool(self._paused) or self._stop.is_set()
+            if needed or level == 1 or self._busy + self._ahead >= level:
+                return False
+            self._ahead += 1
+            # Who reads may wait for what another thread was sent for.
+            self._add_thread(2 * self._busy + self._ahead)
+            # Before the end of the pool, which waits for this lock.
+            self._work.put(call)
+        return True
+
+    def _give_back(self) -> None:
+        with self._counting:
+            self._ahead -= 1
 
     def _loop(self) -> None:
         while (reading := self._work.get()) is not None:
+            if not isinstance(reading, _Reading):
+                reading()
+                continue
             with self._counting:
                 self._reading += 1
             item = self._read_on(reading)
@@ -183,24 +222,37 @@ class _Reading(Generic[W]):
     """A piece being read, in a context of its own: whoever goes on with it finds there what was set before."""
 
     def __init__(
-        self, piece: W, read: Callable[[W], Iterator[ReadPage]], stop: threading.Event, concurrency: Concurrency
+        self,
+        piece: W,
+        read: Callable[[W], Iterator[ReadPage]],
+        stop: threading.Event,
+        concurrency: Concurrency,
+        ahead: ReadAhead[object] | None,
     ) -> None:
         """stop: ends it also in the middle of a wait. concurrency: learns of complaints."""
-        self._piece, self._read, self._first, self._began = piece, read, True, 0.0
+        self._piece, self._read, self._first, self._began, self._ahead = piece, read, True, 0.0, ahead
         self._context = copy_context()
         self._context.run(interruptible, stop)
         self._context.run(complain_to, concurrency)
+        if ahead is not None:
+            self._context.run(reading_ahead, ahead)
         self._pages = self._all()
 
     def next(self) -> _TimedPage[W] | None:
         """The next page, None at the end. Raises what reading raises."""
-        page = self._context.run(next, self._pages, None)
+        try:
+            page = self._context.run(next, self._pages, None)
+        except BaseException:
+            self._want_no_more()
+            raise
         if page is None:
+            self._want_no_more()
             return None
+        extra = 0.0 if self._ahead is None else self._ahead.extra_seconds()
         if not (page.records or self._first):
             return _TimedPage(self._piece, page, None)
         now = time.monotonic()
-        seconds, self._began, self._first = now - self._began, now, False
+        seconds, self._began, self._first = now - self._began + extra, now, False
         return _TimedPage(self._piece, page, seconds)
 
     def begin(self) -> None:
@@ -210,6 +262,11 @@ class _Reading(Generic[W]):
     def close(self) -> None:
         """End the reading, and let go of what its slice holds."""
         self._context.run(self._pages.close)
+        self._want_no_more()
+
+    def _want_no_more(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
 
     def _all(self) -> Generator[ReadPage, None, None]:
         yield from self._read(self._piece)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from cdk.base.errors import BadState, NotFound, StaleToken
@@ -11,6 +12,8 @@ from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.http.tracing import TRACE
+from cdk.rest.pages_ahead import send_with_later
+from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.state.slice import Slice
@@ -61,7 +64,12 @@ class PageRetriever:
         """
         saved = token is not None and token == slice.start.cursor
         try:
-            response = self.client.send(self.paginator.apply(self._first(slice), token))
+            request = self.paginator.apply(self._first(slice), token)
+            if saved or token is None or not isinstance(self.paginator, Counting):
+                response = self.client.send(request)
+            else:
+                later = partial(self._later, slice, self.paginator)
+                response = send_with_later(self.client, request, token, later)
         except (BadRequest, NotFound, ForeignHost, BadState) as refused:
             if saved:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused
@@ -79,6 +87,11 @@ class PageRetriever:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why)
         return Page(records, None if following is None else saved_token(response.request, following))
+
+    def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
+        """The token and the request of the page behind that of `token`."""
+        following = paginator.ahead(token)
+        return following, self.paginator.apply(self._first(slice), following)
 
     def _first(self, slice: Slice) -> Request:
         """The request for the first page. Its secrets go only to its own origin, wherever responses lead next."""

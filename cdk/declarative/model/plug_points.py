@@ -159,6 +159,10 @@ class PageStrategy(Protocol):
         """The token of the first page; None when it is asked for without one."""
         return None
 
+    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for those that count
+        """The token of the page behind that of `token`, if there is one, before either has come; None: nobody knows."""
+        return None
+
     @abstractmethod
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         """The token of the page after `page`; None when it was the last. size: records of a full page."""

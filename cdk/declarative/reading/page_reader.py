@@ -15,7 +15,9 @@ from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
+from cdk.rest.http.messages import Request
 from cdk.rest.http.tracing import TRACE
+from cdk.rest.pages_ahead import send_with_later
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.state.position import Start
@@ -258,7 +260,7 @@ class _SliceReading:
             else:
                 self._check_counts(saved)
                 resumed = True
-        return _PageQuery(token, {**self._names, TOKEN: None if token is None else {TOKEN: token}}, resumed=resumed)
+        return _PageQuery(token, self._names_with(token), resumed=resumed)
 
     def _check_counts(self, saved: Token) -> None:
         self._sizes.resume(saved.get("page_size"))
@@ -307,6 +309,25 @@ class _SliceReading:
             except ReducePageSize as refused:
                 self._sizes.reduce(refused)
 
+    def _request(self, query: _PageQuery) -> Request:
+        return self._reader.draft(self._slice, query, self._sizes.size).request()
+
+    def _counts_only(self) -> bool:
+        """Whether a page is asked for in one request, which nothing but its token decides."""
+        reader, incremental = self._reader, self._reader.incremental
+        feed = incremental is not None and incremental.data_feed
+        return not (feed or self._sizes.reducible or reader.properties is not None)
+
+    def _later(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
+        """The token and the request of the page behind that of `token`; None: only that page knows."""
+        following = self._reader.pages.ahead(token, self._sizes.size)
+        if following is None:
+            return None
+        return following, self._request(_PageQuery(following, self._names_with(following), resumed=False))
+
+    def _names_with(self, token: JsonValue) -> Names:
+        return {**self._names, TOKEN: None if token is None else {TOKEN: token}}
+
     def _begins(self) -> bool:
         """Whether a slice is all there is of a partition that was never read, and its first page is known."""
         slice, incremental = self._slice, self._reader.incremental
@@ -316,9 +337,11 @@ class _SliceReading:
         return window is None or incremental is None or (window.last and window.start == incremental.cursor.start)
 
     def _send(self, query: _PageQuery) -> Response:
-        draft = self._reader.draft(self._slice, query, self._sizes.size)
+        client, request = self._reader.requester.client, self._request(query)
         try:
-            return self._reader.requester.client.send(draft.request())
+            if query.resumed or query.token == self._reader.pages.first() or not self._counts_only():
+                return client.send(request)
+            return send_with_later(client, request, query.token, self._later)
         except (BadRequest, NotFound) as refused:
             if query.resumed:
                 raise StaleToken(f"the page token saved by an earlier read is refused: {refused}") from refused

@@ -4,6 +4,7 @@ Where `parse` drops records, tell them where the response says that there is mor
 would take a short page for the last one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError
@@ -25,7 +26,15 @@ def next_number(number: int, step: int, records: int, size: int | None) -> int |
     return None if records < size else number + step
 
 
-class PageNumber:
+class Counting(ABC):
+    """A paginator that counts: it knows the token of the next page before this one has come."""
+
+    @abstractmethod
+    def ahead(self, token: Token) -> Token:
+        """The token of the page behind that of `token`, if there is one."""
+
+
+class PageNumber(Counting):
     """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`, and `page_size` where there is a `size`.
 
     start: the number of the first page. param: the parameter with the number. size: records of a full page;
@@ -57,6 +66,9 @@ class PageNumber:
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._number(token)})
 
+    def ahead(self, token: Token) -> Token:
+        return {**token, "page": self._number(token) + 1}
+
     def _number(self, token: Token | None) -> int:
         if token is None:
             return self._start
@@ -65,7 +77,7 @@ class PageNumber:
         return _count(token, "page")
 
 
-class Offset:
+class Offset(Counting):
     """Records by their number: `?offset=200&limit=100`. The token is `{"offset": 200}`.
 
     size: records of a full page. param, size_param: the parameters with the offset and with the size; None for the
@@ -91,6 +103,9 @@ class Offset:
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._offset(token)})
+
+    def ahead(self, token: Token) -> Token:
+        return {**token, "offset": self._offset(token) + self._size}
 
     def _offset(self, token: Token | None) -> int:
         return 0 if token is None else _count(token, "offset")

@@ -92,6 +92,9 @@ class _StrategyPages(Pages):
         if self._put_size is not None:
             self._put_size(draft, size)
 
+    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
+        return self._strategy.ahead(token, size)
+
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         # A token of 0 or "" is what APIs send when there is no next page.
         return self._strategy.next(page, size) or None
@@ -168,6 +171,12 @@ class _Counting(PageStrategy):
 
     def first(self) -> JsonValue:
         return self._first
+
+    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
+        step = size if self._by_records else 1
+        if type(token) is not int or step is None or self._size_expression is not None:
+            return None
+        return token + step
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:

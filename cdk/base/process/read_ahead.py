@@ -1,0 +1,113 @@
+"""Reading ahead: the requests of the next pages of a slice, beside that of the page that is read.
+
+Where an executor has a thread that no slice needs, a slice can have it send the request of a page that it is about to
+read. What comes of it, an error included, counts once that page is read. Of pages behind the last one nothing does.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import Generic, TypeVar
+
+from cdk.base.values import Stored
+
+T = TypeVar("T")
+
+_MISSES = 3
+"""How often another request than those that were sent may turn out to be due: a time of day in it, or a step of two."""
+
+
+class _Later(Generic[T]):
+    """A request that was sent ahead. seconds: how long it took."""
+
+    def __init__(self, token: Stored, request: object) -> None:
+        self.token, self.request, self.seconds = token, request, 0.0
+        self.response: Future[T] = Future()
+
+    def run(self, send: Callable[[], T]) -> None:
+        """Send it, unless nobody wants the response any more."""
+        if not self.response.set_running_or_notify_cancel():
+            return
+        began = time.monotonic()
+        try:
+            response = send()
+        except BaseException as error:  # noqa: BLE001 - raised where its page is read
+            self.seconds = time.monotonic() - began
+            self.response.set_exception(error)
+        else:
+            self.seconds = time.monotonic() - began
+            self.response.set_result(response)
+
+
+class ReadAhead(Generic[T]):
+    """The requests that one slice has sent ahead, the next page first. Belongs to the thread that reads the slice."""
+
+    def __init__(self, lend: Callable[[Callable[[], None]], bool], give_back: Callable[[], None]) -> None:
+        """lend: have a thread run a call; False: none is to spare.
+
+        give_back: the request of one is that of the page which is read, or has come to nothing.
+        """
+        self._lend, self._give_back = lend, give_back
+        self._later: deque[_Later[T]] = deque()
+        self._extra, self._misses = 0.0, 0
+
+    def last(self, token: Stored) -> Stored:
+        """The token of the last page that was requested; `token`: that of the page being read, there is no other."""
+        return self._later[-1].token if self._later else token
+
+    def start(self, token: Stored, request: object, send: Callable[[], T]) -> bool:
+        """Have the request of a further page sent; False: no thread is to spare, or other pages came before."""
+        later: _Later[T] = _Later(token, request)
+        if self._misses >= _MISSES or not self._lend(partial(copy_context().run, later.run, send)):
+            return False
+        self._later.append(later)
+        return True
+
+    def response_to(self, request: object) -> Callable[[], T] | None:
+        """What waits for the response to a request that was sent ahead, and raises its error; None: it was not."""
+        self._misses += bool(self._later) and self._later[0].request != request
+        while self._later:
+            later = self._later.popleft()
+            if later.request == request:
+                self._give_back()
+                return partial(self._wait, later)
+            self._drop(later)
+        return None
+
+    def _wait(self, later: _Later[T]) -> T:
+        began = time.monotonic()
+        try:
+            return later.response.result()
+        finally:
+            self._extra += later.seconds - (time.monotonic() - began)
+
+    def extra_seconds(self) -> float:
+        """How much longer the pages since the last call took than was waited for them."""
+        extra, self._extra = self._extra, 0.0
+        return extra
+
+    def close(self) -> None:
+        """Want none of the responses that nobody has read."""
+        while self._later:
+            self._drop(self._later.popleft())
+
+    def _drop(self, later: _Later[T]) -> None:
+        later.response.cancel()
+        # A request that was sent takes its thread until it is answered.
+        later.response.add_done_callback(lambda _: self._give_back())
+
+
+_current: ContextVar[ReadAhead[object] | None] = ContextVar("read_ahead", default=None)
+
+
+def current_read_ahead() -> ReadAhead[object] | None:
+    """What the slice that is read here has sent ahead; None where nothing is to be."""
+    return _current.get()
+
+
+def reading_ahead(ahead: ReadAhead[object]) -> None:
+    """Let the slice that is read in this context send requests ahead."""
+    _current.set(ahead)
