@@ -73,7 +73,7 @@ def whole(stream: Stream) -> Counter[str]:
 
 
 @given(KINDS, st.integers(0, 60), EXECUTORS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=80)
 def test_a_cut_read_resumed_from_its_last_state_yields_every_record(
     stream: Stream, cut: int, execute: Executor
 ) -> None:
@@ -176,7 +176,7 @@ class Table:
 
 
 @given(KINDS, st.lists(st.integers(0, 25), max_size=4), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 def test_cut_anywhere_and_read_in_any_order_every_record_lands_once(stream: Stream, cuts: list[int], seed: int) -> None:
     table = Table(stream)
     for i, cut in enumerate(cuts):
@@ -196,7 +196,7 @@ def test_a_further_run_appends_nothing(stream: Stream, seed: int) -> None:
 
 
 @given(made(), st.lists(st.integers(0, 25), max_size=4), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_every_record_of_a_made_up_source_lands_once_wherever_it_is_cut(
     source: Made, cuts: list[int], seed: int
 ) -> None:
@@ -210,7 +210,7 @@ def test_every_record_of_a_made_up_source_lands_once_wherever_it_is_cut(
 
 
 @given(made(), st.lists(st.integers(0, 12), max_size=3), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_records_that_come_between_two_syncs_land_once_though_equal_ones_are_there(
     source: Made, cuts: list[int], seed: int
 ) -> None:
@@ -230,7 +230,7 @@ def test_records_that_come_between_two_syncs_land_once_though_equal_ones_are_the
 
 @example(Made("windows", [([], "red")], 3, [], everywhere=True, later=[(2, "blue"), (10, "blue")]), 6, 0, 2)
 @given(made(), st.integers(0, 12), st.integers(0, 12), st.integers(0, 2**32))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_records_that_come_while_a_sync_is_cut_land_once(source: Made, cut: int, again: int, seed: int) -> None:
     table = Table(source.stream())
     table.sync(seed, cut)
@@ -247,7 +247,7 @@ def test_records_that_come_while_a_sync_is_cut_land_once(source: Made, cut: int,
 
 
 @given(made(), st.integers(0, 60), EXECUTORS)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_a_cut_read_of_a_made_up_source_yields_every_record_when_it_is_resumed(
     source: Made, cut: int, execute: Executor
 ) -> None:
@@ -317,7 +317,7 @@ def test_a_new_parent_brings_its_whole_history(seed: int, cut: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 14))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: int) -> None:
     class Moving(Future):
         planned = 108

@@ -203,7 +203,7 @@ def test_every_sync_finds_the_source_as_it_is_then(
     make = PythonClub if kind == "python" else manifest_club
 
     @given(worlds=WORLDS)
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=5, deadline=None)
     def every_sync(worlds: list[Teams]) -> None:
         folder, source = tmp_path_factory.mktemp("lake"), make()
         for club.teams in worlds:

@@ -115,7 +115,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[pa.DataType], Dated, list[list[list[An
     return kinds, cursor, [[[any_one() for _ in range(size)] for size in pages] for pages in sizes]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(worlds())
 def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(
     world: tuple[list[pa.DataType], Dated, list[list[list[Any]]]],

@@ -207,7 +207,7 @@ STEPS = st.lists(
     ids=str,
 )
 @given(stream_type=st.sampled_from([Orders, ByHand]), steps=STEPS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_partitions_that_leave_and_come_back_bring_each_row_once(
     tmp_path_factory: pytest.TempPathFactory,
     stream_type: type[Orders],
@@ -235,7 +235,7 @@ def test_partitions_that_leave_and_come_back_bring_each_row_once(
 
 
 @given(opened=st.lists(st.integers(0, 3), min_size=1, max_size=6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_partitions_that_a_parents_state_leaves_out_are_not_missing(
     tmp_path_factory: pytest.TempPathFactory, opened: list[int]
 ) -> None:

@@ -443,7 +443,7 @@ def test_a_sync_puts_into_the_table_what_it_read_in_a_world_where_it_did_not(wor
     follow(world)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(worlds())
 def test_a_sync_puts_into_the_table_what_it_read(world: World) -> None:
     follow(world)

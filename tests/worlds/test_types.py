@@ -93,7 +93,7 @@ def _of(stream: str, values: Sequence[Json], **more: Json) -> World:
         limits=Limits(group_rows=1, file_bytes=1, partitions=1, open_files=1, gathered=3),
     )
 )
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(drifting())
 def test_the_column_of_an_undeclared_field_is_as_wide_as_its_values_and_no_wider(world: World) -> None:
     with TemporaryDirectory() as folder:

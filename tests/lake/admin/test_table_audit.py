@@ -82,7 +82,7 @@ ACTS = [name for name in vars(World) if not name.startswith("_") and name != "do
 
 
 @given(st.lists(st.sampled_from(ACTS), max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_receipts_and_the_commits_of_others_add_up_to_the_rows_that_are_there(
     tmp_path_factory: pytest.TempPathFactory, acts: list[str]
 ) -> None:

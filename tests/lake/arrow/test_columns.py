@@ -378,7 +378,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_schema_gives_columns_that_a_table_takes(schema: Json) -> None:
     schema = table_schema(columns(schema))
 

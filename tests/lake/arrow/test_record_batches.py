@@ -632,7 +632,7 @@ def test_a_value_of_python_fits_a_column_that_can_hold_it(name: str, value: Json
 
 
 @given(RECORDS, st.sampled_from([SCHEMA, *OTHERS]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @example([{"object": {"b": {"c": "\ud800", "\ud800": NAN}, "z": NAN}}], SCHEMA)
 @example([{"object": {"a": None, "b": None}}, {"object": {}}], SCHEMA)
 def test_nothing_vanishes_and_nothing_raises(records: list[dict[str, Json]], schema: Json) -> None:

@@ -88,7 +88,7 @@ def _small(feature: str) -> dict[str, str]:
     return {"delta.constraints.small": "v IS NULL OR v < 100"} if feature == "CHECK constraints" else {}
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
+@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.generate])  # shrinking takes minutes
 @example([[[row(1, 2)]]], [1, 1, 2], None, False, ("id",), "a change feed", False)
 @example([[[row(1, 1, None)]], [[row(1, 2, None)]]], [], None, False, ("id", "Name-of"), "a change feed", False)
 @example([[[row(1, 2)]], [[row(1, 1)]]], [], V, True, ("id",), "CHECK constraints", True)

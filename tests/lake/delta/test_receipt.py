@@ -183,7 +183,7 @@ LATE_COLUMN: list[list[Record]] = [[{"id": 1, "shelf": "a"}], [{"id": 2, "shelf"
 @example(World("append", parted=True), [LATE_COLUMN])
 @example(World("overwrite"), [LATE_COLUMN])
 @example(World("append_dedup"), [LATE_COLUMN])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_table_has_exactly_what_was_read_and_its_receipts_say_so(
     tmp_path_factory: pytest.TempPathFactory, world: World, syncs: list[list[list[Record]]]
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualTo,
@@ -128,6 +128,7 @@ def rows(stream: Stream, filters: Sequence[Filter]) -> list[dict[str, Json]]:
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: type(stream).__name__)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(list(FILTERS)),
     wanted=st.sampled_from(MOMENTS) | st.datetimes(datetime(2023, 12, 1), datetime(2024, 3, 1), timezones=st.just(UTC)),  # noqa: DTZ001

@@ -105,7 +105,7 @@ def version(root: Path) -> int:
 
 
 @given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16), st.integers(0, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_sync_cut_anywhere_any_number_of_times_lands_every_record_once(
     tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: WriteModeName, seed: int, crashes: int
 ) -> None:
@@ -405,7 +405,7 @@ def vacuum(root: Path) -> None:
 
 
 @given(st.sampled_from(STREAMS), st.sampled_from(["append", "overwrite"]), st.integers(0, 2**16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_files_that_are_gone_before_their_commit_are_read_again(
     tmp_path_factory: pytest.TempPathFactory, stream: Stream, mode: WriteModeName, seed: int
 ) -> None:
