@@ -65,10 +65,10 @@ def prove(
     as_json: bool,
     badge: Path | None,
 ) -> int:
-    """Kill syncs of a connector at their commits and at random, resume each, and compare with an undisturbed one.
+    """Kill syncs of a connector, resume each, and compare with an undisturbed one.
 
-    Syncs run in processes of their own, without Spark, into folders that are removed. The exit code is 1 where a row
-    is lost or there twice, a receipt does not add up, or a sync fails.
+    They are killed around commits and at random. Syncs run in processes of their own, without Spark, into folders that
+    are removed. The exit code is 1 where a row is lost or there twice, a receipt does not add up, or a sync fails.
     """
     secrets = Secrets()
     try:

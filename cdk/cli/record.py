@@ -51,7 +51,7 @@ def record(
     sample: int | None,
     compare: bool,
 ) -> int:
-    """Read a connector's streams from their source, and keep requests and responses in a cassette, without secrets.
+    """Read a connector once, and keep requests and responses in a cassette, without secrets.
 
     With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded.
     """

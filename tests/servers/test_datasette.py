@@ -3,7 +3,7 @@
 import random
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -65,9 +65,10 @@ def answers(url: str) -> dict[int, Record]:
     return {record["id"]: record for record in answer.json()}
 
 
-def sync(folder: Path, url: str) -> None:
-    """Sync the table into three of ours, each written in its way."""
-    for name, options in STREAMS.items():
+def sync(folder: Path, url: str, names: Sequence[str]) -> None:
+    """Sync the table into some of ours, each written in its way."""
+    for name in names:
+        options = STREAMS[name]
         config = {"url": url, "database": "notes", "page_size": 4}
         if name == "changed":
             config["cursor_column"] = "version"
@@ -96,23 +97,24 @@ def served(path: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_tables_equal_what_a_datasette_answers_whatever_is_done_between_syncs(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "names"), [(0, ("whole", "changed")), (1, ("cleaned", "changed"))])
+def test_tables_equal_what_a_datasette_answers_whatever_is_done_between_syncs(
+    tmp_path: Path, seed: int, names: Sequence[str]
+) -> None:
     folder = tmp_path
     notes = Notes(folder / "notes.db", random.Random(seed))
     deleted: dict[int, Record] = {}
     for url in served(folder / "notes.db"):
         for _ in range(4):
             notes.write()
-            sync(folder, url)
+            sync(folder, url, names)
 
             there = answers(url)
-            for name in ("whole", "cleaned"):
-                assert table(folder, name).keys() == there.keys()
+            assert table(folder, names[0]).keys() == there.keys()
             changed = table(folder, "changed")
             # Who asks for changes alone hears of no deletion.
             assert changed.keys() - deleted.keys() <= there.keys() <= changed.keys()
-            for name in STREAMS:
+            for name in names:
                 lost = [
                     problem for id, record in there.items() for problem in problems(table(folder, name)[id], record)
                 ]
