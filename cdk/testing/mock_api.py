@@ -8,7 +8,7 @@ api.assert_all_used()
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdk.rest import Headers, Request, Response
 from cdk.testing.routes import Route, UnexpectedRequest
@@ -16,21 +16,22 @@ from cdk.testing.routes import Route, UnexpectedRequest
 
 @dataclass
 class _Login:
-    """Where tokens are issued, and the one that is good for some more requests."""
+    """Where tokens are issued, and for how many more requests each is good."""
 
     route: Route
     uses: int
-    issued: int = 0
-    remaining: int = 0
+    remaining: dict[str, int] = field(default_factory=dict)
 
     def issue(self, request: Request) -> Response:
-        self.issued, self.remaining = self.issued + 1, self.uses
-        body = f'{{"access_token": "token-{self.issued}", "token_type": "Bearer", "expires_in": 3600}}'
+        token = f"token-{len(self.route.requests)}"
+        self.remaining[f"Bearer {token}"] = self.uses
+        body = f'{{"access_token": "{token}", "token_type": "Bearer", "expires_in": 3600}}'
         return Response(200, Headers({"Content-Type": "application/json"}), body.encode(), request.full_url, request)
 
     def refuses(self, request: Request) -> bool:
-        self.remaining -= 1
-        return self.remaining < 0 or Headers(request.headers).get("Authorization") != f"Bearer token-{self.issued}"
+        sent = Headers(request.headers).get("Authorization", "")
+        self.remaining[sent] = self.remaining.get(sent, 0) - 1
+        return self.remaining[sent] < 0
 
 
 class MockApi:
@@ -83,7 +84,7 @@ class MockApi:
     def issues_tokens(self, path: str, *, uses: int) -> Route:
         """Add a route for POST that issues bearer tokens, `token-1` and so on, each good for `uses` requests.
 
-        All other routes answer 401 to requests without the newest token, or after that.
+        All other routes answer 401 to requests without such a token, or after that.
         """
         route = self.post(path)
         self._login = _Login(route, uses)
