@@ -73,12 +73,12 @@ LAZY_COMMANDS = (
     LazyCommand(
         "record",
         "cdk.cli.record",
-        "Read a connector's streams from their source, and keep requests and responses in a cassette, without secrets.",
+        "Read a connector once, and keep requests and responses in a cassette, without secrets.",
     ),
     LazyCommand(
         "prove",
         "cdk.cli.prove",
-        "Kill syncs of a connector at their commits and at random, resume each, and compare with an undisturbed one.",
+        "Kill syncs of a connector, resume each, and compare with an undisturbed one.",
     ),
     LazyCommand(
         "validate",
