@@ -5,13 +5,12 @@ pytest loads it in every run, so all else is imported where an option asks for i
 """
 
 import os
-from pathlib import Path
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the options for connectors and for snapshots."""
     group = parser.getgroup("spark-cdk")
     group.addoption(
         "--connector",
@@ -30,28 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
         os.environ[UPDATE] = "1"
     if (name := config.getoption("--connector")) is not None:
-        tests = _chosen(str(name), config.getoption("--connector-config"), config.getoption("--connector-cassette"))
+        from cdk.testing.conformance import chosen  # noqa: PLC0415 - see the module
+
+        chosen.choose(str(name), config.getoption("--connector-config"), config.getoption("--connector-cassette"))
+        tests = chosen.__file__
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []
         if tests not in config.args:
             config.args.append(tests)
-
-
-def _chosen(name: str, path: str | None, cassette: str | None) -> str:
-    """The file of tests for a connector with the config in a file. Raises UsageError: there is none."""
-    from cdk.base.errors import CdkError, ConfigError  # noqa: PLC0415 - see the module
-    from cdk.base.values import dotted, json_kind  # noqa: PLC0415
-    from cdk.base.yaml_file import YamlFile  # noqa: PLC0415
-    from cdk.sources.variables import with_variables  # noqa: PLC0415
-    from cdk.testing.conformance import chosen  # noqa: PLC0415
-    from cdk.testing.run import connector  # noqa: PLC0415
-
-    try:
-        document = {} if path is None else YamlFile.load(Path(path)).value
-        config = with_variables(document, os.environ, lambda keys: f"{path} {dotted(keys)}")
-        if not isinstance(config, dict):
-            raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))
-        chosen.choose(connector(name), config, cassette)
-    except CdkError as error:
-        raise pytest.UsageError(f"--connector {name}: {error}") from error
-    return chosen.__file__

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from cdk.testing import plugin
+from cdk.testing.conformance import chosen
 
 CONNECTOR = """
     from cdk import ConfigError, Source, Stream
@@ -52,6 +52,6 @@ def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None
     (tmp_path / "config.yaml").write_text('continent: "${CONTINENT_OF_A_TEST}"\n')
 
     with pytest.raises(pytest.UsageError) as caught:
-        plugin._chosen(f"{tmp_path}/good.py", f"{tmp_path}/config.yaml", None)
+        chosen.choose(f"{tmp_path}/good.py", f"{tmp_path}/config.yaml", None)
 
     assert "config.yaml continent: the environment variable CONTINENT_OF_A_TEST is not set" in str(caught.value)

@@ -1,11 +1,19 @@
 """The suite for the connector that `pytest --connector` names; the plugin has it collected."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
-from cdk.base.values import FieldValue
+import pytest
+
+from cdk.base.errors import CdkError, ConfigError
+from cdk.base.values import FieldValue, dotted, json_kind
+from cdk.base.yaml_file import YamlFile
+from cdk.sources.variables import with_variables
 from cdk.streams.source import Source
 from cdk.testing.conformance.suite import ConnectorSuite
+from cdk.testing.run import connector
 
 
 class TestConnector(ConnectorSuite):
@@ -15,6 +23,16 @@ class TestConnector(ConnectorSuite):
     config: ClassVar[Mapping[str, FieldValue]]
 
 
-def choose(source: Source, config: Mapping[str, FieldValue], cassette: str | None) -> None:
-    """Set the connector, its config and what answers in place of the network."""
-    TestConnector.source, TestConnector.config, TestConnector.cassette = source, config, cassette
+def choose(name: str, path: str | None, cassette: str | None) -> None:
+    """Set the connector, the config in a file, and the cassette that answers in place of the network.
+
+    name: a module, a `.py` file or a manifest. Raises UsageError: there is none, or the config is none.
+    """
+    try:
+        document = {} if path is None else YamlFile.load(Path(path)).value
+        config = with_variables(document, os.environ, lambda keys: f"{path} {dotted(keys)}")
+        if not isinstance(config, dict):
+            raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))
+        TestConnector.source, TestConnector.config, TestConnector.cassette = connector(name), config, cassette
+    except CdkError as error:
+        raise pytest.UsageError(f"--connector {name}: {error}") from error
