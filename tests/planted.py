@@ -2031,6 +2031,48 @@ BUGS = [
         "if count > 2]",
         "tests/rest/records/decoders/test_text_formats.py",
     ),
+    Bug(
+        "nothing of a test reaches the network",
+        "rest/http/transport",
+        "send = self.send_once if network is None else network.send",
+        "send = self.send_once",
+        tests="tests/testing/test_simulation.py",
+    ),
+    Bug(
+        "no test waits",
+        "base/times/clock",
+        "        other.sleep(seconds)\n        seconds = 0",
+        "        other.sleep(0)",
+        tests="tests/testing/test_simulation.py",
+    ),
+    Bug(
+        "the most specific route answers",
+        "testing/mock_api",
+        "max(matching, key=lambda route: route.rank)",
+        "matching[0]",
+        tests="tests/testing/test_routes.py",
+    ),
+    Bug(
+        "every state is resumed from",
+        "testing/conformance/resume_checks",
+        "for number in range(0, len(states), step):",
+        "for number in range(0, 0, step):",
+        tests="tests/testing/conformance/test_suite.py",
+    ),
+    Bug(
+        "what a failed read has is complete or says so",
+        "testing/conformance/command_checks",
+        "if complete and records < expected:",
+        "if complete and records < 0:",
+        tests="tests/testing/conformance/test_suite.py",
+    ),
+    Bug(
+        "a world knows what was there",
+        "testing/conformance/hostile_world",
+        "if run.error is None and missing:",
+        "if run.error is None and False:",
+        tests="tests/testing/conformance/test_hostile_world.py",
+    ),
 ]
 
 
