@@ -55,6 +55,11 @@ LAZY_COMMANDS = (
         "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.",
     ),
     LazyCommand(
+        "plan",
+        "cdk.cli.sync.plan",
+        "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing.",
+    ),
+    LazyCommand(
         "tables",
         "cdk.cli.tables",
         "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.",

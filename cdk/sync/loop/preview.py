@@ -56,7 +56,7 @@ def previews(
         preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
         try:
             check(plan.stream)
-            preview = _at(preview, plan, pipeline, tables)
+            preview = replace(preview, state=state_at(plan, pipeline, tables))
             with run.working():
                 preview = _read(preview, plan, most)
             yield preview
@@ -64,8 +64,8 @@ def previews(
             yield replace(preview, failure=Failure.of(error))
 
 
-def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> Preview:
-    """Where the sync would go on. Opening a table that is there writes nothing.
+def state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonValue:
+    """The state from which a sync would go on. Opening a table that is there writes nothing.
 
     Raises what a sync would before it reads.
     """
@@ -74,7 +74,8 @@ def _at(preview: Preview, plan: StreamPlan, pipeline: Pipeline, tables: OpenTabl
     if removal is not None and table is not None:
         check_table(plan, table, removal.removal)
     saved = None if table is None or pipeline.state.ignore_old_state else table.saved
-    return replace(preview, state=resume_point(plan, saved, "")[0].state)
+    state: JsonValue = resume_point(plan, saved, "")[0].state
+    return state
 
 
 def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:

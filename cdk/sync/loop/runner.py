@@ -27,6 +27,7 @@ from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
+from cdk.sync.loop.planned_read import PlannedRead, planned_reads
 from cdk.sync.loop.preview import Preview, previews
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
@@ -178,6 +179,20 @@ class SyncRunner:
             _, plans = self._planned
             redundant = self._redundant
             return previews(
+                [plan for plan in plans if plan.name not in redundant],
+                self._pipeline,
+                self._tables,
+                most=most,
+                run=current_run(),
+                check=self._workers.check,
+            )
+
+    def plan(self, most: int) -> Iterator[PlannedRead]:
+        """What a sync would read, stream by stream, counted to `most` slices of each; see `preview`."""
+        with self._one_run():
+            _, plans = self._planned
+            redundant = self._redundant
+            return planned_reads(
                 [plan for plan in plans if plan.name not in redundant],
                 self._pipeline,
                 self._tables,

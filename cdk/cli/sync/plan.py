@@ -1,0 +1,98 @@
+"""`spark-cdk plan PIPELINE`: what a sync would do, in figures."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue, to_json
+from cdk.cli.command_errors import plain_errors
+from cdk.cli.options import custom_code_option, json_option, with_egress
+from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.stderr_log import warnings_on_stderr
+from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
+from cdk.lake.admin.diff import shown, values
+from cdk.protocol import Mask
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop.planned_read import PlannedRead
+
+_CURSORS = 3
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--most", type=click.IntRange(min=1), default=10_000, show_default=True, help="Slices of a stream to count."
+)
+@custom_code_option
+@json_option
+@with_egress
+def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -> int:
+    """Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing.
+
+    Planning a substream asks the API for its parents. The exit code is 1 where a stream cannot be planned.
+    """
+    secrets = Secrets()
+    with plain_errors(secrets), warnings_on_stderr(secrets):
+        settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
+        source.events = SyncEvents(secrets, config_file(pipeline))
+        runner = SyncRunner(settings, source, learn=secrets.add)
+        planned: list[PlannedRead] = []
+        for each in runner.plan(most):
+            planned.append(each)
+            if not as_json:
+                for line in _lines(each):
+                    click.echo(secrets.mask(line))
+        notes = [secrets.mask(note) for note in runner.notes()]
+        if as_json:
+            listed = [_as_json(each, secrets.mask) for each in planned]
+            answer = {"format": "spark-cdk-plan/1", "pipeline": settings.name, "target": settings.target.path}
+            click.echo(to_json({**answer, "streams": listed, "notes": notes}, str, indent=True).decode())
+        else:
+            for line in (*notes, "nothing was written"):
+                click.echo(line)
+    return 1 if any(each.failure is not None for each in planned) else 0
+
+
+def _lines(planned: PlannedRead) -> Iterator[str]:
+    plan = planned.plan
+    start = f"goes on from {_cursors(planned.state)}" if planned.state else "from its start"
+    yield f"{plan.name}: {plan.sync_mode}, {plan.write_mode} ({planned.writes}), {start}"
+    if planned.failure is not None:
+        yield f"  cannot be planned: {planned.failure.message}"
+        return
+    more = "" if planned.complete else " or more"
+    of = f" of {planned.partitions:,} partitions" if planned.partitions > 1 else ""
+    windows = "" if planned.first is None else f", {planned.first} to {planned.last or 'the newest'}"
+    yield f"  {planned.slices:,}{more} {'slice' if planned.slices == 1 else 'slices'}{of}{windows}"
+    if planned.least_requests is not None:
+        yield f"  at least {planned.least_requests:,} requests to read, {planned.sent:,} to plan"
+    if planned.afterwards:
+        yield f"  the state afterwards, at most: {_cursors(planned.afterwards)}"
+
+
+def _cursors(state: JsonValue) -> str:
+    listed = list(values(state))
+    more = f" and {len(listed) - _CURSORS:,} more" if len(listed) > _CURSORS else ""
+    return ", ".join(f"{where} {shown(value)}" for where, value in listed[:_CURSORS]) + more
+
+
+def _as_json(planned: PlannedRead, mask: Mask) -> Mapping[str, object]:
+    plan = planned.plan
+    return {
+        "stream": plan.name,
+        "sync_mode": plan.sync_mode,
+        "write_mode": plan.write_mode,
+        "writes": planned.writes,
+        "state": planned.state,
+        "slices": planned.slices,
+        "partitions": planned.partitions,
+        "first": planned.first,
+        "last": planned.last,
+        "complete": planned.complete,
+        "least_requests": planned.least_requests,
+        "requests_to_plan": planned.sent,
+        "state_afterwards": planned.afterwards,
+        "error": None if planned.failure is None else mask(planned.failure.message),
+    }

@@ -1,0 +1,111 @@
+"""`spark-cdk plan`: what a sync would do, in figures; it starts no Spark."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from cdk.base.task_map import run_inline
+from cdk.sources.discovery import find_source
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.tasks.workers import Workers
+from tests.cli.conftest import CommandLine
+from tests.cli.shop_pipeline import PIPELINE, SECRET, put_shop
+
+SHOP = dedent("""
+    from datetime import timedelta
+    from cdk import DatetimeCursor, FatalError, Source, Stream, parent_partitions
+    from cdk.rest import HttpStream
+    from cdk.testing import MockApi
+
+    api = MockApi()
+    api.get("/teams").returns(json=[{"id": n} for n in range(3)])
+    api.get("/teams/*/members").returns(json=[{"id": 1, "on": "2024-01-02"}])
+
+    class Teams(HttpStream):
+        url_base = "https://api.test"
+        primary_key = "id"
+        schema = {"type": "object", "properties": {"id": {"type": "integer"}, "on": {"type": "string"}}}
+        transport = api
+        def path(self, slice):
+            return "/teams"
+
+    class Members(Teams):
+        days = {"step": timedelta(days=2), "formats": ["%Y-%m-%d"]}
+        cursor = DatetimeCursor("on", start="2024-01-01", end="2024-01-05", **days)
+        def partitions(self):
+            return parent_partitions(Teams(self.config), team="id")
+        def path(self, slice):
+            return f"/teams/{slice.partition['team']}/members"
+
+    class Broken(Stream):
+        def partitions(self):
+            raise FatalError(f"no key {self.config['api_key']}")
+        def read_records(self, slice):
+            yield {}
+
+    class Shop(Source):
+        stream_classes = [Teams, Members, Broken]
+        config_schema = {"type": "object", "properties": {"api_key": {"type": "string", "airbyte_secret": True}}}
+""")
+MERGED = "streams: {members: {write_mode: append_dedup, deletes: hard, history: true}}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return put_shop(tmp_path, SHOP, monkeypatch)
+
+
+def test_slices_windows_requests_and_the_state_are_told_and_nothing_is_read(cli: CommandLine, folder: Path) -> None:
+    ran = cli("plan", "pipeline.yaml")
+
+    assert ran.code == 1
+    assert ran.lines == [
+        "teams: full_refresh, overwrite (replaces all rows once the new ones are complete), from its start",
+        "  1 slice",
+        "  at least 1 requests to read, 0 to plan",
+        "  the state afterwards, at most: read to the end",
+        "members: incremental, append (adds rows), from its start",
+        *ran.lines[5:8],
+        "broken: full_refresh, overwrite (replaces all rows once the new ones are complete), from its start",
+        "  cannot be planned: no key ****",
+        "nothing was written",
+    ]
+    assert ran.lines[5] == "  6 slices of 3 partitions, 2024-01-01 to 2024-01-05"
+    assert ran.lines[6].startswith("  at least 6 requests to read, ")
+    assert ran.lines[7].startswith('  the state afterwards, at most: {"team":0} on 2024-01-05, ')
+    assert not (folder / "tables").exists()
+
+
+def test_how_rows_are_merged_is_told(cli: CommandLine, folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE + MERGED)
+
+    ran = cli("plan", "pipeline.yaml")
+
+    assert ran.code == 0
+    merged = "rows replace those with the same id, and deleted ones leave, and a history keeps all"
+    assert ran.lines[0] == f"members: incremental, append_dedup ({merged}), from its start"
+
+
+def test_a_plan_goes_on_from_the_state_of_the_table(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE + "streams: [members]\n")
+    assert SyncRunner(Pipeline.load(path), find_source("shop.py"), workers=Workers(run_inline, 1)).run().ok
+
+    ran = cli("plan", "pipeline.yaml")
+
+    assert 'goes on from {"team":0} on 2024-01-' in ran.lines[0]
+
+
+def test_programs_get_one_document_of_as_many_slices_as_they_want(cli: CommandLine) -> None:
+    ran = cli("plan", "pipeline.yaml", "--most", "4", "--json")
+
+    answer = json.loads("\n".join(ran.lines))
+    assert (ran.code, answer["format"], answer["pipeline"]) == (1, "spark-cdk-plan/1", "shop")
+    teams, members, broken = answer["streams"]
+    assert (teams["slices"], teams["complete"]) == (1, True)
+    assert (members["slices"], members["complete"], members["state_afterwards"]) == (4, False, None)
+    assert (broken["least_requests"], broken["error"]) == (None, "no key ****")
+    assert SECRET not in "".join(ran.lines)
