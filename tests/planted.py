@@ -203,7 +203,7 @@ BUGS = [
     ),
     Bug(
         "the next task begins where one got to",
-        "sync/tasks/tasks_at_once",
+        "sync/tasks/task_concurrency",
         "level=self.learned.level if level == began else level",
         "level=1",
     ),
@@ -212,21 +212,21 @@ BUGS = [
         "sync/loop/bundles",
         "- len(self._running), unused))",
         "- len(self._running), 99))",
-        "tests/sync/tasks/test_tasks_at_once.py",
+        "tests/sync/tasks/test_task_concurrency.py",
     ),
     Bug(
         "a stream's limit holds over all tasks",
         "sync/loop/bundles",
         "return max(1, limit) - sum(",
         "return max(1, limit) - 0 * sum(",
-        "tests/sync/tasks/test_tasks_at_once.py",
+        "tests/sync/tasks/test_task_concurrency.py",
     ),
     Bug(
         "streams with limits take turns with the others",
         "sync/loop/bundles",
         "(self._tasks_of(queue), queue.turn)",
         "self._tasks_of(queue)",
-        "tests/sync/tasks/test_tasks_at_once.py",
+        "tests/sync/tasks/test_task_concurrency.py",
     ),
     Bug(
         "copies of a stream parse for themselves",
@@ -1847,7 +1847,7 @@ BUGS = [
     ),
     Bug(
         "an overwrite knows what somebody joined meanwhile",
-        "lake/delta/stream_table",
+        "lake/delta/table_state",
         "max_commit_retries=0 if alone else None",
         "max_commit_retries=None",
         "tests/worlds/test_named_times.py",

@@ -43,7 +43,7 @@ class Threads:
     As many are read as bring more (`Concurrency`), from one piece on; each call goes on from where the last one got to.
     With a ceiling of one no thread is started.
 
-    ceiling: how many, at most. learned, complaints, held_back: as `Concurrency` has them; complaints of all calls.
+    ceiling: how many, at most. learned: by all calls.
     """
 
     def __init__(self, ceiling: int, before: Learned = BEGINNING, *, ahead: bool = False) -> None:
@@ -51,7 +51,7 @@ class Threads:
 
         ahead: where fewer pieces are left than may be read at once, requests of their next pages are sent ahead.
         """
-        self.ceiling, self._before, self._ahead = max(1, ceiling), 0, ahead
+        self.ceiling, self._ahead = max(1, ceiling), ahead
         self._concurrency = Concurrency(self.ceiling, before)
 
     @property
@@ -63,14 +63,6 @@ class Threads:
     def learned(self) -> Learned:
         return self._concurrency.learned
 
-    @property
-    def complaints(self) -> int:
-        return self._before + self._concurrency.complaints
-
-    @property
-    def held_back(self) -> bool:
-        return self._concurrency.held_back
-
     def __call__(
         self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
@@ -78,7 +70,6 @@ class Threads:
         if most is not None and most < self.ceiling:
             yield from Threads(most, self.learned, ahead=self._ahead)(work, read)
             return
-        self._before = self.complaints
         self._concurrency = Concurrency(self.ceiling, self.learned, Idle().share)
         with AdaptiveThreadPool(self._concurrency, read, ahead=self._ahead) as pool:
             yield from pool.pages(work)

@@ -308,4 +308,4 @@ def test_an_api_that_says_429_is_asked_less() -> None:
     execute = Threads(8, Learned(8))
 
     assert len(list(execute(iter(range(8)), read))) == 8
-    assert (execute.learned.level, execute.complaints) == (4, 1)
+    assert (execute.learned.level, execute.learned.complaints) == (4, 1)

@@ -51,6 +51,10 @@ class Learned:
     shun: int = _SHUN
     since: int = 0
     """Rounds for which it is shunned, and those that have passed."""
+    complaints: int = 0
+    """How often the source made it shrink."""
+    held_back: bool = False
+    """Whether nothing but the ceiling, or what the process computes, speaks against more."""
 
 
 BEGINNING = Learned()
@@ -60,15 +64,14 @@ BEGINNING = Learned()
 class Concurrency:
     """How many slices may be read at once. `complain` is for any thread, everything else for the one that deals them.
 
-    level: how many, for now: from 1 to `ceiling`. complaints: how often the source made it shrink. held_back: whether
-    nothing but the ceiling, or what the process computes, speaks against more.
+    level: how many, for now: from 1 to `ceiling`.
     """
 
     def __init__(self, ceiling: int, before: Learned = BEGINNING, load: Callable[[], float] = lambda: 0.0) -> None:
         """load: the share of a core that the process took since it was last asked."""
         self.ceiling = max(1, ceiling)
         self.level = max(1, min(before.level, self.ceiling))
-        self.complaints, self.held_back = 0, self.level == self.ceiling
+        self._complaints, self._held_back = before.complaints, self.level == self.ceiling
         self._load, self._complained = load, False
         self._doubling, self._up = before.doubling, before.up
         # The level before a trial, and its pages a second; how long pages took when the level was last at rest.
@@ -83,7 +86,8 @@ class Concurrency:
     def learned(self) -> Learned:
         """What it knows by now, but for a trial that has not ended."""
         level = self.level if self._before is None else self._before[0]
-        return Learned(level, self._doubling, self._up, self._hold, self._shunned, self._shun, self._since)
+        shunned = (self._shunned, self._shun, self._since)
+        return Learned(level, self._doubling, self._up, self._hold, *shunned, self._complaints, self._held_back)
 
     def complain(self) -> None:
         """Note that the source makes a request wait and be sent again."""
@@ -115,7 +119,7 @@ class Concurrency:
         return self.level if self._before is None else max(1, self.level - self._before[0] + 1)
 
     def _shrink(self, reading: int) -> None:
-        self.complaints, self.held_back = self.complaints + 1, False
+        self._complaints, self._held_back = self._complaints + 1, False
         self._shun = _SHUN if self._shunned is None else min(2 * self._shun, _LONGEST_SHUN)
         self._shunned, self._since = self.level, 0
         self._before, self._usual, self._doubling, self._complained = None, None, False, False
@@ -140,7 +144,7 @@ class Concurrency:
             self._slow = not self._slow
             return
         self._slow = False
-        self.held_back = busy or self.level == self.ceiling
+        self._held_back = busy or self.level == self.ceiling
         self._usual = mean if self._usual is None else (3 * self._usual + mean) / 4
         self._held, self._doubling = self._held + 1, self._doubling and self.level < self.ceiling
         if (following := self._following(busy=busy)) != self.level:

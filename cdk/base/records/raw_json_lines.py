@@ -19,7 +19,6 @@ Objects: TypeAlias = Sequence[msgspec.Struct]
 """Records as objects of one type."""
 
 _PIECE = 2**16
-_OBJECTS = frozenset(b"{")
 # Names that msgspec does not look for: JSON spells them with escapes, or not at all.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
@@ -142,10 +141,11 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
         return None
     for _ in where:
         items = items.inner
+    lines = b"\n".join(items)
     # Without a look at each, a null or a number among the objects would go on as a record.
-    if {memoryview(text)[0] for text in items} != _OBJECTS:
+    if not lines.startswith(b"{") or lines.count(b"\n{") != len(items) - 1:
         return None
-    lines, last = b"\n".join(items), items[-1]
+    last = items[-1]
     end = body.rindex(last) + len(memoryview(last))
     begin = end - len(lines)
     # Of a name that comes twice the last counts, as in all decoders. The same text may stand elsewhere, too: what is

@@ -106,9 +106,10 @@ def _noting(execute: Threads) -> Executor:
         work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
         yield from execute(work, read, most)
-        if execute.learned.level > 1 or execute.complaints:
+        learned = execute.learned
+        if learned.level > 1 or learned.complaints:
             text = "slices read at once by now: %d of at most %d; made fewer by what the source answered: %d times"
-            logger.info(text, execute.learned.level, execute.ceiling, execute.complaints)
+            logger.info(text, learned.level, execute.ceiling, learned.complaints)
 
     return noting
 

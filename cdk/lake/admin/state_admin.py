@@ -19,9 +19,9 @@ from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.commit_log import Commit, commits
-from cdk.lake.delta.state_blobs import number
-from cdk.lake.delta.stream_table import NOTE, StreamTable, successor
-from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.state_blobs import number, successor
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import NOTE, TableState
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import between_runs
 from cdk.state.slice import Partition

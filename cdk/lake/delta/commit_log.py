@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cdk.lake.delta.stream_table import NOTE
+from cdk.lake.delta.table_state import NOTE
 from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 

@@ -20,7 +20,7 @@ from cdk.base.times.clock import Clock
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import leaves
 from cdk.lake.delta.compaction import join_small_files
-from cdk.lake.delta.table_guard import Guard, guard_of, open_newest
+from cdk.lake.delta.table_guard import Guard, TableGone, guard_of, is_table, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost_files, missing_files, total_rows
@@ -31,6 +31,9 @@ from cdk.lake.storage.table_folders import HISTORY
 
 ATTEMPTS = 5
 """How often a commit is tried while other writers overtake it."""
+
+LOST_IN_A_ROW = 3
+"""How often in a row files may be gone, until that ends a stream."""
 
 T = TypeVar("T")
 
@@ -79,6 +82,39 @@ class FilesGone(TransientError):
             stream=stream,
             path=path,
         )
+
+
+class FileLosses:
+    """How often in a row files of a stream were gone."""
+
+    def __init__(self, root: Folder, stream: str) -> None:
+        self._root, self._stream = root, stream
+        self._in_a_row, self._before_commit = 0, False
+
+    def before_commit(self, error: FilesGone) -> None:
+        """Note that files were gone before the next commit, which counts as one with a loss of its own.
+
+        Raises `error` where it is the last one in a row that may be, and TableGone: they were lost with their table.
+        """
+        self._before_commit = True
+        self.note(error)
+
+    def committed(self, error: FilesGone | None = None) -> None:
+        """Note how a commit went. Raises as `before_commit`."""
+        before, self._before_commit = self._before_commit, False
+        if error is not None:
+            self.note(error, again=before)
+        elif not before:
+            self._in_a_row = 0
+
+    def note(self, error: FilesGone, *, again: bool = False) -> None:
+        """Note that files were gone. again: that was noted before. Raises as `before_commit`."""
+        if not is_table(self._root, self._stream):
+            raise TableGone(self._root, self._stream)
+        self._in_a_row += not again
+        if self._in_a_row >= LOST_IN_A_ROW:
+            raise error
+        logger.warning("%s: %s; reading again what they held", self._stream, error)
 
 
 class PinnedTable:

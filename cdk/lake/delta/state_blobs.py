@@ -9,6 +9,7 @@ their rows would be appended again if they came back. Now and then a commit join
 stays while a retained state needs it. Parents with many partitions have layers of their own, `<version>-1.layer`.
 """
 
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -30,7 +31,7 @@ StateFile: TypeAlias = dict[str, Any]
 """The content of a file of a state, or an object in it. `Any`: using what is not as it was written is BadState."""
 
 _FORMAT = "spark-cdk/3"
-NONCE_BITS = 20
+_NONCE_BITS = 20
 """Random bits at the end of a version."""
 
 
@@ -223,8 +224,13 @@ class StateBlobs:
 
 def number(version: int) -> int:
     """Which state of its table a version is: 1 for the first."""
-    return version >> NONCE_BITS
+    return version >> _NONCE_BITS
 
 
 def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:
     return None if blob is None else tuple(DataFile(**file) for file in blob)
+
+
+def successor(version: int | None) -> int:
+    """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
+    return (number(version or 0) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)

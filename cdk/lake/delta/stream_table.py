@@ -10,7 +10,6 @@ compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker wh
 state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences.
 """
 
-import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,18 +17,17 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
-from cdk.base.values import to_json
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
 from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, repeat_if_changed
-from cdk.lake.delta.receipt import RECEIPT, Receipt, row_count
+from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
     check_moves,
@@ -37,21 +35,16 @@ from cdk.lake.delta.restore_detection import (
     check_rows,
     state_of_rows,
 )
-from cdk.lake.delta.state_blobs import NONCE_BITS, StateBlobs, number
+from cdk.lake.delta.state_blobs import StateBlobs, number, successor
 from cdk.lake.delta.table_guard import Use
-from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.table_state import TableState, commit_properties
 from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.layers.layer_file import PackedLayer
 from cdk.state.layers.layered_map import LayeredMap
-from cdk.state.stored_positions import apart, put_back
-
-NOTE = "spark-cdk.note"
-"""In the metadata of a commit: what a person did to the state."""
 
 _RETAINED_STATES = 20
-_SHOWN = 4096
 
 
 class StreamTable(PinnedTable):
@@ -246,7 +239,7 @@ class StreamTable(PinnedTable):
         self.draft(version, saved)
         crash_point("after_state_blob")
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        properties = self._properties(version, saved, receipt, note, alone=alone)
+        properties = commit_properties(self._app, version, saved, receipt, note=note, alone=alone)
         write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
@@ -285,19 +278,6 @@ class StreamTable(PinnedTable):
             state = (marker, self.rows_state_version)
             check_not_restored(self.root, self.stream, self._app, after=self._looked_at, version=version, state=state)
         self._looked_at = version
-
-    def _properties(
-        self, version: int, saved: TableState, receipt: Receipt, note: str, *, alone: bool
-    ) -> CommitProperties:
-        metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
-        return CommitProperties(
-            custom_metadata={**metadata, NOTE: note} if note else metadata,
-            app_transactions=[Transaction(self._app, version)],
-            # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its
-            # rows would be there twice (measured, 1.6): where files leave, no neighbour may come in between. Rows that
-            # are only added it adds again beside those of neighbours, but not over a RESTORE, which sets the metadata.
-            max_commit_retries=0 if alone else None,
-        )
 
     def _completed(
         self,
@@ -408,17 +388,3 @@ class StreamTable(PinnedTable):
     def names_of_states(self, versions: Collection[int]) -> set[str]:
         """The files that states of these versions need."""
         return self._states.names(versions)
-
-
-def successor(version: int | None) -> int:
-    """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
-    return (number(version or 0) + 1) << NONCE_BITS | secrets.randbits(NONCE_BITS)
-
-
-def _for_people(saved: TableState) -> str:
-    """The state as the table's history shows it; never read back."""
-    state, parts = apart(saved.state)
-    for of, texts in parts.items():
-        put_back(state, of, f"{len(texts):,} partitions")
-    text = to_json(state).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,13 +1,23 @@
-"""What a table remembers of its stream between runs."""
+"""What a table remembers of its stream between runs, and what a commit of it says in the log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.base.values import JsonValue, Stored
+from deltalake import CommitProperties, Transaction
+
+from cdk.base.values import JsonValue, Stored, to_json
+from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.parquet.writer import DataFile
+from cdk.state.stored_positions import apart, put_back
+
+NOTE = "spark-cdk.note"
+"""In the metadata of a commit: what a person did to the state."""
 
 _NEWEST = 3
 """Files of a commit that are remembered."""
+
+_SHOWN = 4096
+"""Characters of a state in the metadata of its commit."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +80,27 @@ class TableState:
         if before is None:
             return replace(self, newest=(), newest_at=0)
         return replace(self, newest=tuple(filter(stays, before.newest)), newest_at=before.newest_at)
+
+
+def commit_properties(
+    app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", alone: bool = False
+) -> CommitProperties:
+    """What goes into the log with a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
+    metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
+    return CommitProperties(
+        custom_metadata={**metadata, NOTE: note} if note else metadata,
+        app_transactions=[Transaction(app, version)],
+        # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its rows
+        # would be there twice (measured, 1.6): where files leave, no neighbour may come in between. Rows that are only
+        # added it adds again beside those of neighbours, but not over a RESTORE, which sets the metadata.
+        max_commit_retries=0 if alone else None,
+    )
+
+
+def _for_people(saved: TableState) -> str:
+    """The state as the table's history shows it; never read back."""
+    state, parts = apart(saved.state)
+    for of, texts in parts.items():
+        put_back(state, of, f"{len(texts):,} partitions")
+    text = to_json(state).decode()
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

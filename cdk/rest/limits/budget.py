@@ -20,7 +20,7 @@ from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
 from cdk.rest.limits.task_budgets import called, longest_wait, task_budgets
 
 ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
-"""How a header says when there are more calls: seconds since 1970, seconds from now, or whichever a number looks like.
+"""How a header writes when there are more calls: seconds since 1970, seconds from now, or what a number looks like.
 
 The last also takes milliseconds since 1970.
 """
@@ -49,7 +49,7 @@ class CallBudget(Protocol):
 class Budget:
     """At most `calls` calls in any stretch of `period`; who asks for more waits.
 
-    Thread-safe. Time passes by the clock or by the waits, whichever says more, so a clock that stands still while code
+    Thread-safe. Time passes by the clock or by the waits, whichever is further, so a clock that stands still while code
     runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.limits.task_share`), where
     budgets with the same settings count as one; any other process has its own.
     """
@@ -61,9 +61,9 @@ class Budget:
     policies: Sequence[CallRatePolicy] = ()
     """For some requests each, instead of `calls`: the first that is about a request counts."""
     remaining_header: str | None = None
-    """The header in which the API says how many calls are left (`X-RateLimit-Remaining`)."""
+    """The header with the number of calls that are left (`X-RateLimit-Remaining`)."""
     reset_header: str | None = None
-    """The header that says when there are more; when none are left, the next call waits until then."""
+    """The header with the time at which there are more; when none are left, the next call waits until then."""
     reset: ResetUnit = "epoch"
     limit_statuses: Collection[int] = ()
     """Responses that mean that none are left."""
@@ -108,7 +108,7 @@ class Budget:
             now, window = self._now(), self._window(turn)
             if (closed := window.closed - now) > self.max_wait.total_seconds():
                 raise self._too_long(request, closed, self.max_wait)
-            # Whoever waits has its place in the window already, so those behind it wait for the next.
+            # A call that waits holds its place in the window already, so those behind it wait for the next.
             at = window.reserve(now, weight, longest_wait())
         called()
         wait = at - now
@@ -144,7 +144,7 @@ class Budget:
         return None
 
     def _window(self, turn: int) -> BudgetSlice | FixedWindow:
-        """The window of a policy, or the part of it that the task has which runs here."""
+        """The window of a policy, or the part of it that the task which runs here holds."""
         shared, policy = task_budgets(), self._policies[turn]
         if shared is None:
             return self._windows[turn]

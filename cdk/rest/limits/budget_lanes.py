@@ -17,7 +17,7 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.limits.task_share import NOTHING, BudgetUsage, TaskShare
 
 _FINEST = 16
-"""Lanes of a budget for each task, where there are so many calls: what a task has that uses little is one of them."""
+"""Lanes of a budget for each task, where there are so many calls: a task that uses little holds one of them."""
 _HUNGRY = 0.75
 """Who uses so much of its lanes may use more."""
 _SPARE = 1.5
@@ -27,7 +27,7 @@ _KILLED = 2.0
 
 
 class BudgetAllocator:
-    """What a process knows of each budget, for one sync after the other. Thread-safe."""
+    """The usage of each budget in a process, for one sync after the other. Thread-safe."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -39,7 +39,7 @@ class BudgetAllocator:
         return self._clock().timestamp()
 
     def divide(self, lanes: int, lost: float = 0.0) -> "BudgetLanes":
-        """So many lanes, of which nothing is leased. lost: as `TaskShare` has it, of all of them."""
+        """So many lanes, of which nothing is leased. lost: as in `TaskShare`, of all of them."""
         now = self.now()
         with self._lock:
             spent = {budget: replace(known, calls=self._counting(budget, now)) for budget, known in self._known.items()}
@@ -99,7 +99,7 @@ class BudgetLanes:
 
     @property
     def free(self) -> int:
-        """How many lanes nobody has."""
+        """How many lanes are free."""
         return len(self._free)
 
     @property
@@ -108,7 +108,7 @@ class BudgetLanes:
         return max(self._lost)
 
     def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
-        """Lanes for a task that begins; None: nobody has any left of a budget that it needs.
+        """Lanes for a task that begins; None: no lane of a budget that it needs is free.
 
         tasks: how many are about to begin, with this one. streams: those that it reads.
         """
@@ -134,7 +134,7 @@ class BudgetLanes:
         return TaskShare(lanes, self.count, self._divided, spent, self._before, lost=lost, named=of)
 
     def release(self, share: TaskShare, usage: Mapping[str, BudgetUsage] | None, streams: Iterable[int] = ()) -> None:
-        """Take lanes back, with what was spent on them; None: nobody knows. streams: those that were read."""
+        """Take lanes back, with what was spent on them; None: unknown. streams: those that were read."""
         self._free.update(share.lanes)
         now, reads = self._allocator.now(), set(streams)
         if usage is None:
@@ -194,7 +194,7 @@ class BudgetLanes:
                 known.demand.setdefault(n, len(known.calls))
 
     def _deal(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
-        """Say which lane made which call: any stretch that reaches back from now then has no more than its part.
+        """Assign each call to a lane: any stretch that reaches back from now then has no more than its part.
 
         The latest is dealt first, so the calls of such a stretch are dealt as places are.
         """

@@ -1,4 +1,4 @@
-"""BudgetSlice: what a task may call of one budget, with the lanes that it has of it."""
+"""BudgetSlice: what a task may call of one budget, with the lanes that it holds of it."""
 
 import math
 import threading
@@ -11,7 +11,7 @@ from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, Ta
 
 
 class TermEnded(Interrupted):
-    """A task has no turn before its end: the slice goes on from its last checkpoint in another task."""
+    """A task gets no turn before its end: the slice goes on from its last checkpoint in another task."""
 
     def __init__(self) -> None:
         super().__init__("no turn")
@@ -21,7 +21,7 @@ class BudgetSlice:
     """What a task may call of one budget: at most so many calls in any stretch of so long, for each rate. Thread-safe.
 
     spent: what is known of the share's lanes. heaviest: how many calls a request counts for at most; no limit is below
-    it. renews: whether the API begins to count anew when it says, and not with each call that is old enough.
+    it. renews: whether the API counts anew at the time that it announces, and not with each call that is old enough.
     before: the calls on all lanes when these were divided.
     """
 
@@ -76,7 +76,7 @@ class BudgetSlice:
             return at
 
     def close(self, until: float) -> None:
-        """Allow no call before a moment: the API said so."""
+        """Allow no call before a timestamp of the API's."""
         with self._lock:
             self._closed = max(self._closed, until)
 
@@ -86,7 +86,7 @@ class BudgetSlice:
         return self._closed
 
     def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """The API says how many calls are left to all tasks, and when there are more.
+        """Take over how many calls the API reports as left to all tasks, and when there are more.
 
         Of a moving window only that none are left is of use: until when, or for the shortest stretch.
         """
@@ -103,7 +103,7 @@ class BudgetSlice:
                 self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
 
     def spent(self) -> BudgetUsage:
-        """What was spent here, and what the API said; without the calls that were told at first."""
+        """What was spent here, and what the API reported; without the calls that were known at the start."""
         with self._lock:
             calls = tuple(self._calls)
             return replace(self._known, calls=calls, closed=self._closed, renewed=self._renewed, used=self._used(calls))

@@ -18,7 +18,7 @@ class CallRatePolicy:
     """How often some requests may be sent. Raises ConfigError: a rate allows nothing, or less than one request."""
 
     rates: Rates | None = None
-    """How many calls in how many seconds; empty: as the API says; None: without a limit, whatever it says."""
+    """How many calls in how many seconds; empty: as the API reports; None: without a limit, whatever it reports."""
     matchers: tuple[RequestMatcher, ...] = ()
     """Which requests; without one, all."""
     renews: bool = False
@@ -50,9 +50,9 @@ class CallRatePolicy:
 class FixedWindow:
     """At most `limit` calls in a window of `period`; windows follow one another, the first begins with the first call.
 
-    Where the API says when its window ends, that is followed. Used by one thread at a time.
+    Where the API reports when its window ends, that is followed. Used by one thread at a time.
 
-    Airbyte: the first window lasts ten days unless the API says when it ends.
+    Airbyte: the first window lasts ten days unless the API reports when it ends.
     """
 
     closed = 0.0

@@ -16,8 +16,8 @@ _OF_THE_PROCESS = BudgetAllocator()
 class RunBudgets:
     """The budgets of one sync. Belongs to the driver's thread.
 
-    Each task leases lanes (`cdk.rest.limits.budget_lanes`) while it runs. Planning that calls the API has a lane of its
-    own; whether it does shows before the first task begins, or else while no task runs.
+    Each task leases lanes (`cdk.rest.limits.budget_lanes`) while it runs. Planning that calls the API holds a lane of
+    its own; whether it does shows before the first task begins, or else while no task runs.
 
     Of the requests that the run may send in all, tasks are lent some for as long as they run: at most half of what is
     left while others could run, so that something is left for planning, which takes from the rest.
@@ -59,7 +59,7 @@ class RunBudgets:
     def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
         """Lanes for a task that begins; None: others have all of a budget that it needs, until one of them ends.
 
-        tasks: how many are about to begin, with it, as far as one knows. streams: those that it reads.
+        tasks: how many are about to begin, with it, as far as is known. streams: those that it reads.
         """
         if self._unleased:
             self._divide()
@@ -87,7 +87,7 @@ class RunBudgets:
     ) -> None:
         """Take back the lanes of a task that has ended, with what it spent. streams: those that it read.
 
-        usage: None: nobody knows, for it died, or may run twice. sent: its requests; None: the same.
+        usage: None: unknown, for it died, or may run twice. sent: its requests; None: the same.
         """
         self._lanes.release(share, usage, streams)
         self._requests.return_unsent(share.requests, sent)

@@ -1,4 +1,4 @@
-"""TaskBudgets: what a task knows of each budget, and how those find it that are about to call."""
+"""TaskBudgets: a task's slice of each budget, where those look it up that are about to call."""
 
 import math
 import threading
@@ -12,17 +12,17 @@ from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, Ta
 
 
 class TaskBudgets:
-    """What a task knows of each budget. Budgets that are alike count as one."""
+    """A task's slice of each budget. Budgets that are alike count as one."""
 
     def __init__(self, share: TaskShare = UNSHARED, *, copied: bool = False) -> None:
-        """copied: the task was started before with the same share, and nobody knows what that one has called."""
+        """copied: the task was started before with the same share, and the calls of that one are unknown."""
         self.share, self.copied = share, copied
         self._lock = threading.Lock()
         self._slices: dict[str, BudgetSlice] = {}
         self._refused = set[str]()
 
     def slice_of(self, budget: str, rates: Rates, heaviest: int = 1, *, renews: bool = False) -> BudgetSlice:
-        """This task's slice of a budget. Raises TermEnded: it has none, and the next task will."""
+        """This task's slice of a budget. Raises TermEnded: it holds none, and the next task will."""
         with self._lock:
             if budget not in self._slices:
                 share = self.share.of_budget(budget)
@@ -35,7 +35,7 @@ class TaskBudgets:
 
     @property
     def lost(self) -> bool:
-        """Whether calls were made with this share that nobody knows of."""
+        """Whether an unknown number of calls was made with this share."""
         return self.copied and bool(self._refused)
 
     def spent(self) -> Mapping[str, BudgetUsage]:
@@ -49,8 +49,8 @@ class TaskBudgets:
 class SliceTerm:
     """How long a slice waits for its next call.
 
-    remaining: seconds that its task has; infinite for its first call.
-    resumable: nothing was asked for since its last checkpoint, so that it can go on in another task.
+    remaining: seconds until its task ends; infinite for its first call.
+    resumable: nothing was requested since its last checkpoint, so that it can go on in another task.
     """
 
     remaining: Callable[[], float]
@@ -62,7 +62,7 @@ _term: ContextVar[SliceTerm | None] = ContextVar("slice_term", default=None)
 
 
 def task_budgets() -> TaskBudgets | None:
-    """The budgets of the task that runs here; None where a budget has only itself to ask."""
+    """The budgets of the task that runs here; None where a budget is shared with no other task."""
     return _current.get()
 
 
@@ -79,7 +79,7 @@ def longest_wait() -> float:
 
 
 def called() -> None:
-    """Note that the slice that is read here has asked for something."""
+    """Note that the slice that is read here has sent a request."""
     if (term := _term.get()) is not None:
         term.resumable = False
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Rates: TypeAlias = Sequence[tuple[int, float]]
-"""Limits and their stretches in seconds; all hold at once. None: nothing is limited but by what the API says."""
+"""Limits and their stretches in seconds; all hold at once. None: nothing is limited but by what the API reports."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class BudgetUsage:
 
 @dataclass(frozen=True)
 class TaskShare:
-    """Which of how many lanes a task has, and what was used before it."""
+    """Which of how many lanes a task holds, and what was used before it."""
 
     lanes: tuple[int, ...] = (0,)
     """Its lanes, ascending."""

@@ -18,11 +18,11 @@ from enum import IntEnum
 from itertools import count
 
 from cdk.base.errors import TransientError
+from cdk.base.process.concurrency import Learned
 from cdk.base.task_map import TaskLost
 from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.tasks.messages import SlicesAtOnce
-from cdk.sync.tasks.tasks_at_once import TasksAtOnce
+from cdk.sync.tasks.task_concurrency import TaskConcurrency
 
 AIM = 4.0
 """Seconds that a bundle of short slices takes."""
@@ -141,7 +141,7 @@ class Bundles:
     ) -> None:
         """tasks: how many run at once, at most. concurrency: slices read at once, at most, in all of them together."""
         self._runs, self._tasks, self._clock = runs, tasks, clock
-        self.concurrency = TasksAtOnce(concurrency)
+        self.concurrency = TaskConcurrency(concurrency)
         self._each = max(1, concurrency // tasks)
         self._queues: dict[tuple[BundleKind, int | None], _Queue] = {}
         self._suspected = deque[PlannedSlice]()
@@ -317,14 +317,14 @@ class Bundles:
         threads = min(len(slices), math.ceil(unused / self.idle), self._room(queue.stream))
         return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 
-    def ended(self, bundle: Bundle, started: int, seconds: float, read: SlicesAtOnce | None = None) -> None:
+    def ended(self, bundle: Bundle, started: int, seconds: float, learned: Learned | None = None) -> None:
         """Learn from a task that has ended how large the next bundles are to be, and how many slices read at once.
 
-        started: how many of its slices were started. seconds: how long it took. read: what it came to.
+        started: how many of its slices were started. seconds: how long it took. learned: what it came to.
         """
         self._running.remove(bundle)
-        if read is not None:
-            self.concurrency.ended(bundle.begin, read, sum(other.begin for other in self._running))
+        if learned is not None:
+            self.concurrency.ended(bundle.begin, learned, sum(other.begin for other in self._running))
         queue = bundle.queue
         if queue is None:
             return

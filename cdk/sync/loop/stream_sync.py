@@ -15,10 +15,9 @@ from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.schema_evolution import Grown
-from cdk.lake.delta.pinned_table import FilesGone
+from cdk.lake.delta.pinned_table import FileLosses, FilesGone
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_guard import TableGone
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
 from cdk.rest.auth.tokens import IssuedToken, access_tokens
@@ -39,8 +38,6 @@ from cdk.sync.tasks.messages import Failure, SliceResult, WriteTarget
 
 T = TypeVar("T")
 
-LOST_IN_A_ROW = 3
-"""How often in a row files may be gone, until that ends a stream."""
 _REFUSED_AGAIN = (
     "the source refused a page token again, though each slice was read at once: its rows would be there twice, so "
     "none of them are shown. Run the sync again, or set supports_checkpointing to False, so that no token is saved"
@@ -99,7 +96,8 @@ class StreamSync:
             generation=self.saved.generation,
         )
         self._http = HttpMetrics()
-        self._losses, self._lost_growing, self._to_end, self._refused = 0, False, False, False
+        self._losses = FileLosses(plan.root, plan.stream.name)
+        self._to_end = self._refused = False
 
     @property
     def stream(self) -> Stream:
@@ -274,8 +272,7 @@ class StreamSync:
         result = self._writing.grow(grown, files, self.saved, spread, stale=stale)
         self.saved = result.saved
         if result.lost is not None:
-            self._lost_growing = True
-            self._count_loss(result.lost)
+            self._losses.before_commit(result.lost)
         return result.files
 
     def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
@@ -289,38 +286,24 @@ class StreamSync:
         if self._schedule.restarted and self.saved.pending:
             self._begin_anew(files)
             return
-        lost, self._lost_growing = self._lost_growing, False
         try:
             self._commit(files, spread)
         except FilesGone as error:
             if self.report.status is Status.FAILED:
                 raise
-            self._count_loss(error, again=lost)
+            self._losses.committed(error)
             self._begin(resumed=True)
             total, generation = self.saved.records, self.saved.generation
             self.report = self._committed = replace(self._committed, total=total, generation=generation)
         else:
-            self._losses = self._losses if lost else 0
+            self._losses.committed()
 
     def miss(self, path: str) -> None:
         """Note that a file vanished while a task wrote it, so that its slices are read again.
 
         Raises FilesGone: that happened for the third time in a row.
         """
-        target = self.target
-        self._count_loss(FilesGone([path], 1, stream=self.stream.name, path=str(target.root)))
-
-    def _count_loss(self, error: FilesGone, *, again: bool = False) -> None:
-        """Count that files were lost, once for a commit, and raise the error of the last one in a row that may.
-
-        Raises TableGone: they were lost with their table.
-        """
-        if not self._plan.location.exists:
-            raise TableGone(self.table.root, self.stream.name)
-        self._losses += not again
-        if self._losses >= LOST_IN_A_ROW:
-            raise error
-        logger.warning("%s: %s; reading again what they held", self.stream.name, error)
+        self._losses.note(FilesGone([path], 1, stream=self.stream.name, path=str(self.target.root)))
 
     def _begin_anew(self, files: Sequence[DataFile]) -> None:
         """Leave a generation that would show rows twice, and the files that were to be added to it.

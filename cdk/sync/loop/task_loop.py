@@ -50,8 +50,11 @@ A task ends when the next commit is due, or a quarter later where it begins shor
 within an interval, and nothing else is read beside a commit, however long it takes.
 """
 
-_LEAST = 0.25
+_SHORTEST_TASK = 0.25
 """The shortest time of a task, of the time between two commits."""
+
+_MOST_BESIDE = 0.25
+"""The longest time of reading beside a commit that counts, of the time between two commits."""
 
 _PLANNING = 0.25
 """Seconds that planning takes at a time, beside tasks that may end meanwhile."""
@@ -203,7 +206,7 @@ class TaskLoop:
             self._bundles.put_back(bundle)
             return False
         crash_point("task_begins")
-        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval * _LEAST))
+        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval * _SHORTEST_TASK))
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT)
         if self._workers.cluster is not None and self._workers.cluster.starting:
@@ -327,7 +330,7 @@ class TaskLoop:
                     self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))
         self._interval = min(self._interval * 2, self._longest)
         # What is read beside a commit waits for the next one.
-        beside = min(self._clock() - began, self._interval * _LEAST) if self._running else 0.0
+        beside = min(self._clock() - began, self._interval * _MOST_BESIDE) if self._running else 0.0
         self._due = self._clock() + self._interval - beside
         self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
 

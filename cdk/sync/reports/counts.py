@@ -7,7 +7,7 @@ from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
-from cdk.sync.tasks.tasks_at_once import ReadAtOnce
+from cdk.sync.tasks.task_concurrency import ConcurrencyCount
 from cdk.sync.tasks.workers import Workers
 
 LISTED = 100
@@ -108,7 +108,7 @@ class ReadBy:
 class Readers:
     """Who read what. Belongs to the driver's thread."""
 
-    concurrency: ReadAtOnce = field(default_factory=ReadAtOnce)
+    concurrency: ConcurrencyCount = field(default_factory=ConcurrencyCount)
 
     process: ReadBy = field(default_factory=ReadBy)
     spark: ReadBy = field(default_factory=ReadBy)

@@ -32,7 +32,7 @@ from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import StreamCopies, full_name
 from cdk.sync.tasks.conditional_read import read_pages_conditionally
-from cdk.sync.tasks.messages import Failure, SliceResult, SlicesAtOnce, SliceTask, WriteTarget
+from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
 
 
@@ -50,7 +50,7 @@ class BundleResult:
     """Those that it sent."""
     tokens: Findings = field(default_factory=Findings)
     """What it found out of its access tokens."""
-    concurrency: SlicesAtOnce | None = field(default=None, compare=False)
+    concurrency: Learned | None = field(default=None, compare=False)
     """What it came to by reading them; None: it brings nothing."""
     vanished: str = ""
     """The file that somebody removed while it was written, so that the task brings nothing."""
@@ -176,7 +176,7 @@ def read_bundle(
         [item.progress for item in collected.values()],
         {n: f for n, f in files.items() if f},
         {n: grown for n, writer in writers.items() if (grown := writer.grown)},
-        concurrency=SlicesAtOnce(execute.learned, execute.complaints, held_back=execute.held_back),
+        concurrency=execute.learned,
     )
 
 

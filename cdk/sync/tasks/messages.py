@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cdk.base.errors import CdkError, FailureType, FatalError
-from cdk.base.process.concurrency import Learned
 from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.storage.folder import Folder
 from cdk.rest.conditional_requests import ConditionalResult
@@ -83,15 +82,6 @@ def _where(error: BaseException) -> str:
     # What the connector calls in its turn, a library as a rule, says less of what to change.
     last = next(frame for frame in reversed(others) if frame.filename == others[0].filename)
     return f" ({last.filename}:{last.lineno}, in {last.name})"
-
-
-@dataclass(frozen=True)
-class SlicesAtOnce:
-    """How many slices a task read at once, as `cdk.base.process.concurrency` has it."""
-
-    learned: Learned
-    complaints: int = 0
-    held_back: bool = False
 
 
 @dataclass

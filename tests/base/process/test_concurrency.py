@@ -141,7 +141,7 @@ def test_complaints_that_come_together_halve_it_once() -> None:
         concurrency.complain()
         concurrency.completed(PAGE, 16)
 
-    assert (concurrency.level, concurrency.complaints) == (8, 1)
+    assert (concurrency.level, concurrency.learned.complaints) == (8, 1)
 
 
 def test_a_process_that_computes_gets_no_further_thread() -> None:

@@ -19,8 +19,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.admin.table_audit import audit
 from cdk.lake.admin.verify import findings, orphan_files
-from cdk.lake.delta.state_blobs import StateBlobs, number
-from cdk.lake.delta.stream_table import successor
+from cdk.lake.delta.state_blobs import StateBlobs, number, successor
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
 from cdk.state.layers.layered_map import LayeredMap

@@ -35,11 +35,12 @@ from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
+from cdk.lake.delta.pinned_table import LOST_IN_A_ROW
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet import rewrite
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
-from cdk.sync.loop.stream_sync import LOST_IN_A_ROW, StreamSync
+from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob, read_bundle

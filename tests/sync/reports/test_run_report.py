@@ -22,7 +22,7 @@ from cdk.sync.reports.run_report import RunFacts, run_report, write_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.messages import Failure, SliceResult
-from cdk.sync.tasks.tasks_at_once import ReadAtOnce
+from cdk.sync.tasks.task_concurrency import ConcurrencyCount
 from cdk.sync.tasks.workers import Workers
 from tests.docs.page import DOCS
 from tests.samples import Orders
@@ -226,7 +226,7 @@ def test_a_secret_at_the_cut_of_a_long_name_is_masked() -> None:
 def test_the_page_about_reports_shows_all_their_keys() -> None:
     page = (DOCS / "reference" / "run-report.md").read_text()
     shown = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
-    run = RunFacts("shop", "/lake", sync="1", readers=Readers(ReadAtOnce(10, 6, 1), version="4", master="local"))
+    run = RunFacts("shop", "/lake", sync="1", readers=Readers(ConcurrencyCount(10, 6, 1), version="4", master="local"))
     stream = replace(
         READING,
         by_slice=SliceCounts().plus(Slice(), SliceResult(0)),

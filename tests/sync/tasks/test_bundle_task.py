@@ -275,7 +275,7 @@ def test_a_task_says_how_many_slices_it_came_to_read_at_once(tmp_path: Path, thr
 
     # One slice teaches nothing of several.
     assert result.concurrency is not None
-    assert (result.concurrency.learned.level, result.concurrency.complaints) == (begin, 0)
+    assert (result.concurrency.level, result.concurrency.complaints) == (begin, 0)
 
 
 def test_rows_of_several_targets_go_to_their_own_tables(tmp_path: Path) -> None:

@@ -17,50 +17,50 @@ from cdk.state.position import Done
 from cdk.sync.loop.bundles import Bundle, Bundles
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.messages import SliceResult, SlicesAtOnce
-from cdk.sync.tasks.tasks_at_once import TasksAtOnce
+from cdk.sync.tasks.messages import SliceResult
+from cdk.sync.tasks.task_concurrency import TaskConcurrency
 
 
 def test_there_are_two_tasks_at_first_of_one_slice_each() -> None:
-    at_once = TasksAtOnce(10)
+    at_once = TaskConcurrency(10)
 
     assert (at_once.tasks_of(1), at_once.tasks_of(64), at_once.learned.level) == (1, 2, 1)
 
 
 def test_a_task_that_its_machine_holds_back_is_followed_by_one_more() -> None:
-    at_once = TasksAtOnce(6)
+    at_once = TaskConcurrency(6)
     counts = []
     for _ in range(9):
-        at_once.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+        at_once.ended(1, Learned(1, held_back=True), 1)
         counts.append(at_once.tasks_of(64))
 
     assert counts == [3, 4, 5, 6, 6, 6, 6, 6, 6]
 
 
 def test_a_task_that_gets_no_more_out_of_its_api_is_followed_by_no_more() -> None:
-    at_once = TasksAtOnce(20)
-    at_once.ended(1, SlicesAtOnce(Learned(4)), 1)
+    at_once = TaskConcurrency(20)
+    at_once.ended(1, Learned(4), 1)
 
     assert (at_once.learned.level, at_once.tasks_of(64), at_once.growing) == (4, 2, False)
     assert at_once.count.settled == 5
 
 
 def test_a_task_too_short_to_learn_anything_changes_nothing() -> None:
-    at_once = TasksAtOnce(20)
-    at_once.ended(1, SlicesAtOnce(Learned(7)), 0)
-    at_once.ended(2, SlicesAtOnce(Learned(2)), 0)
+    at_once = TaskConcurrency(20)
+    at_once.ended(1, Learned(7), 0)
+    at_once.ended(2, Learned(2), 0)
 
     assert at_once.learned.level == 7
 
 
 def test_where_tasks_of_one_slice_are_refused_fewer_run_but_never_none() -> None:
-    at_once = TasksAtOnce(20)
+    at_once = TaskConcurrency(20)
     for _ in range(6):
-        at_once.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+        at_once.ended(1, Learned(1, held_back=True), 1)
     assert at_once.tasks_of(64) == 8
 
     for _ in range(20):
-        at_once.ended(1, SlicesAtOnce(Learned(1), complaints=2, held_back=True), 0)
+        at_once.ended(1, Learned(1, complaints=2, held_back=True), 0)
 
     assert at_once.tasks_of(64) == 1
     assert at_once.count.complaints == 40
@@ -116,7 +116,7 @@ def test_streams_with_limits_are_read_beside_each_other_each_within_its_own(
     streams = [Parts(1_000, most, stops=stops, mode=mode) for most in (1, 3)]
     bundles = bundles_of(tmp_path, streams, 4, 40)
     for _ in range(4):
-        bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+        bundles.concurrency.ended(1, Learned(1, held_back=True), 1)
     bundles.plan(1)
     first = dealt(bundles)
 
@@ -138,7 +138,7 @@ def test_the_limit_of_a_stream_holds_over_its_tasks(tmp_path: Path) -> None:
 def test_streams_take_turns_where_there_are_fewer_tasks(tmp_path: Path) -> None:
     streams = [Parts(1_000, most, stops=True, mode="append") for most in (1, 1, None, 1)]
     bundles, turns = bundles_of(tmp_path, streams, 2, 8), list[int]()
-    bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), complaints=1), 0)
+    bundles.concurrency.ended(1, Learned(1, complaints=1), 0)
     for _ in range(8):
         bundles.plan(1)
         (bundle,) = dealt(bundles)
@@ -153,7 +153,7 @@ def test_suspects_are_read_within_the_limit_of_their_stream_and_keep_no_other_wa
     runs = syncs(tmp_path, streams)
     bundles = Bundles(runs, 6, 24, lambda: 0.0)
     for _ in range(6):
-        bundles.concurrency.ended(1, SlicesAtOnce(Learned(1), held_back=True), 1)
+        bundles.concurrency.ended(1, Learned(1, held_back=True), 1)
     bundles.plan(1)
     first = dealt(bundles)
     bundles.suspects.accuse(first[0])
@@ -208,7 +208,7 @@ def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
             runs[planned.target].add_result(planned.slice, SliceResult(planned.number, (Done(),)))
         for planned in bundle.slices[len(began) :]:
             runs[planned.target].untouched(planned.slice)
-        at_once = SlicesAtOnce(Learned(min(settled, bundle.threads)), int(complains), held_back=not complains)
+        at_once = Learned(min(settled, bundle.threads), complaints=int(complains), held_back=not complains)
         bundles.ended(bundle, len(began), 1.0, at_once)
         read += [(planned.target, planned.slice) for planned in began]
 
