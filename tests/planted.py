@@ -2073,6 +2073,43 @@ BUGS = [
         "if run.error is None and False:",
         tests="tests/testing/conformance/test_hostile_world.py",
     ),
+    Bug(
+        "a secret inside encoded texts is scrubbed",
+        "testing/cassettes/scrubbing",
+        "HIDDEN if self._encodes(run[0]) else run[0]",
+        "run[0]",
+    ),
+    Bug(
+        "cookies are scrubbed wherever they are echoed",
+        "testing/cassettes/scrubbing",
+        "self._add(pair.partition",
+        "list(pair.partition",
+    ),
+    Bug(
+        "a page token is no secret",
+        "testing/cassettes/scrubbing",
+        "{value for value in unmarked if self._came_from_the_api(value)}",
+        "set[str]()",
+    ),
+    Bug(
+        "answers to a request come in their order",
+        "testing/cassettes/replay",
+        "answers[min(self._turns[key], len(answers)) - 1]",
+        "answers[-1]",
+    ),
+    Bug(
+        "a sample keeps all pages of a path",
+        "testing/cassettes/sampling",
+        "if all(recorded(interaction) in requests",
+        "if any(recorded(interaction) in requests",
+        "tests/testing/cassettes/test_recording.py",
+    ),
+    Bug(
+        "a proof sees rows that come twice",
+        "testing/proving/proof",
+        '("there once more, or changed", after - before)',
+        '("there once more, or changed", after - after)',
+    ),
 ]
 
 

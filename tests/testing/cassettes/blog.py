@@ -16,6 +16,7 @@ ISSUED = {
     "access": "header-of-access.4cc355-payload.signature-of-access",
     "refresh": "r3fr35h-token-of-the-login",
     "session": "c00kie-session-of-the-login",
+    "header": "h34der-token-of-each-answer",
 }
 
 
@@ -91,12 +92,13 @@ class Api:
     def _echo(self, request: Request) -> Json:
         """All that the API knows of the request, in every spelling it may have."""
         knows = [*SECRETS.values(), *ISSUED.values()]
-        claims = base64.urlsafe_b64encode(orjson.dumps({"sub": knows, "deep": _b64(_b64(knows[0]))})).decode()
+        claims = base64.urlsafe_b64encode(orjson.dumps({"sub": knows, "n": 1})).decode()
         return {
             "plain": knows,
             "url": request.full_url,
             "authorization": request.headers["Authorization"],
             "jwt": f"eyJhbGciOiJub25lIn0.{claims.rstrip('=')}.c2ln",
+            "deep": _b64(f"of {_b64(f'user {_b64(knows[1])}')}"),
             "quoted": [quote(one, safe="") for one in knows],
             "twice": [quote(quote(one, safe=""), safe="") for one in knows],
             "base64": [_b64(one) for one in knows],
@@ -114,7 +116,7 @@ def _answer(request: Request, body: Json) -> Response:
         {
             "Content-Type": "application/json",
             "Set-Cookie": f"sid={ISSUED['session']}; Path=/, theme=dark",
-            "X-Session-Token": ISSUED["session"],
+            "X-Session-Token": ISSUED["header"],
             "Link": f'<{request.full_url}>; rel="self"',
         }
     )
