@@ -26,7 +26,7 @@ from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import run_tokens
 from cdk.rest.http.messages import Response
 from cdk.rest.http.origin import origin
-from cdk.rest.http.tracing import Exchange, tracing
+from cdk.rest.tracing import Exchange, tracing
 from cdk.spark.cluster.java_home import java_home
 from cdk.spark.cluster.spark_versions import INSTALLED, VERSIONS, version_of
 from cdk.state.stores.key import StateKey

@@ -8,7 +8,7 @@ from cdk.base.values import JsonValue
 from cdk.protocol import error_text
 from cdk.rest.http.messages import Response
 from cdk.rest.http.redact import looks_secret, safe_url
-from cdk.rest.http.tracing import Exchange
+from cdk.rest.tracing import Exchange
 
 _SHORTEST = 4
 """Shorter texts would be found in every other word."""

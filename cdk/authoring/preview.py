@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cdk.base.run import one_run
 from cdk.base.values import JsonValue, Record
-from cdk.rest.http.tracing import Exchange, PageNote, Trace, tracing
+from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import ReadPage, read_slice

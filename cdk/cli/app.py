@@ -1,14 +1,13 @@
 """The command line: where its commands are registered, and how it starts."""
 
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from cdk.base.errors import CdkError, ConnectorExit
-from cdk.cli.authoring.completion import completed
+from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.protocol.check import check
 from cdk.cli.protocol.discover import discover
 from cdk.cli.protocol.read import read
@@ -17,19 +16,18 @@ from cdk.streams.source import Source
 
 
 class LazyCommand(click.Command):
-    """A command whose module is imported when it runs, so that the others start without Spark, Delta and rich.
+    """A command that is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    module: where it is, under its name. help: its first sentence, for the list of commands.
+    module: imports the module that it is in. help: its first sentence, for the list of commands.
     """
 
-    def __init__(self, name: str, module: str, help: str) -> None:
+    def __init__(self, name: str, help: str, module: Callable[[], Mapping[str, click.Command]] | None = None) -> None:
         super().__init__(name, help=help)
-        self.key, self.module = name, module
+        self.key, self._module = name, module or _with_delta
 
     def load(self) -> click.Command:
-        """The command itself."""
-        command: click.Command = getattr(import_module(self.module), self.key)
-        return command
+        """The command that takes its place."""
+        return self._module()[self.key]
 
     def make_context(
         self,
@@ -42,68 +40,42 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
+def _with_delta() -> Mapping[str, click.Command]:
+    from cdk.cli.later_commands import COMMANDS  # noqa: PLC0415 - takes a second
+
+    return COMMANDS
+
+
+def _with_rich() -> Mapping[str, click.Command]:
+    from cdk.cli.authoring.preview import preview  # noqa: PLC0415 - takes a tenth of one
+
+    return {"preview": preview}
+
+
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PREVIEW = LazyCommand(
     "preview",
-    "cdk.cli.authoring.preview",
     "Show the first records of a STREAM, each request and response, and why there is a next page.",
+    _with_rich,
 )
 LAZY_COMMANDS = (
+    LazyCommand("sync", "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
     LazyCommand(
-        "sync",
-        "cdk.cli.sync.command",
-        "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.",
+        "plan", "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing."
     ),
+    LazyCommand("tables", "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."),
+    LazyCommand("state", "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
     LazyCommand(
-        "plan",
-        "cdk.cli.sync.plan",
-        "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing.",
-    ),
-    LazyCommand(
-        "tables",
-        "cdk.cli.tables",
-        "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.",
-    ),
-    LazyCommand(
-        "state",
-        "cdk.cli.state.command",
-        "Look at the states of a PIPELINE file's streams, and change them between two syncs.",
-    ),
-    LazyCommand(
-        "new",
-        "cdk.cli.authoring.new",
-        "Write a connector called NAME into a folder, with tests that pass, and what editors and CI need.",
+        "new", "Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
     ),
     PREVIEW,
-    LazyCommand(
-        "record",
-        "cdk.cli.record",
-        "Read a connector once, and keep requests and responses in a cassette, without secrets.",
-    ),
-    LazyCommand(
-        "prove",
-        "cdk.cli.prove",
-        "Kill syncs of a connector, resume each, and compare with an undisturbed one.",
-    ),
-    LazyCommand(
-        "validate",
-        "cdk.cli.authoring.validate",
-        "Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state.",
-    ),
-    LazyCommand(
-        "schema",
-        "cdk.cli.authoring.schema",
-        "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`.",
-    ),
+    LazyCommand("record", "Read a connector once, and keep requests and responses in a cassette, without secrets."),
+    LazyCommand("prove", "Kill syncs of a connector, resume each, and compare with an undisturbed one."),
+    LazyCommand("validate", "Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."),
+    LazyCommand("schema", "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
     LazyCommand(
         "doctor",
-        "cdk.cli.authoring.doctor",
         "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
-    ),
-    LazyCommand(
-        "completion",
-        "cdk.cli.authoring.completion",
-        "Print the script that completes commands and options in a SHELL.",
     ),
 )
 
@@ -116,7 +88,7 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
         name,
-        commands=(*PROTOCOL_COMMANDS, *(LAZY_COMMANDS if source is None else (PREVIEW,))),
+        commands=(*PROTOCOL_COMMANDS, *((*LAZY_COMMANDS, completion) if source is None else (PREVIEW,))),
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     if source is None:

@@ -15,10 +15,10 @@ from cdk.rest.http.activity import note_wait
 from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
-from cdk.rest.http.tracing import TRACE
 from cdk.rest.http.transport import Transport
 from cdk.rest.limits.budget import CallBudget
 from cdk.rest.pagination.page_url import put_back
+from cdk.rest.tracing import TRACE
 
 T = TypeVar("T")
 

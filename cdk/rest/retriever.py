@@ -11,11 +11,11 @@ from cdk.rest.client import HttpClient
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
-from cdk.rest.http.tracing import TRACE
 from cdk.rest.pages_ahead import send_with_later
 from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
+from cdk.rest.tracing import TRACE
 from cdk.state.slice import Slice
 from cdk.streams.paged import read_pages
 from cdk.streams.stream import Item, Page, Token

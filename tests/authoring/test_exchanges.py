@@ -9,7 +9,7 @@ from cdk import Timeout
 from cdk.authoring.exchanges import exchange_json, learn_secrets, shortened
 from cdk.base.secret_masking import Secrets
 from cdk.rest import Request
-from cdk.rest.http.tracing import Exchange
+from cdk.rest.tracing import Exchange
 from tests.rest.api import response
 
 SECRET = "s3cr3t-of-mine"

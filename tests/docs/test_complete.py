@@ -17,6 +17,7 @@ import cdk.rest
 import cdk.testing
 from cdk import StateConflict
 from cdk.cli import app
+from cdk.cli.authoring.completion import completion
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -32,7 +33,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-COMMANDS = [*app.PROTOCOL_COMMANDS, *(command.load() for command in app.LAZY_COMMANDS)]
+COMMANDS = [*app.PROTOCOL_COMMANDS, completion, *(command.load() for command in app.LAZY_COMMANDS)]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -27,7 +27,7 @@ from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.protocol import error_text
-from cdk.rest.http.tracing import PageNote
+from cdk.rest.tracing import PageNote
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.stream import Stream
 

@@ -15,7 +15,7 @@ from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.lake.admin.diff import shown, values
 from cdk.protocol import Mask
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.planned_read import PlannedRead
+from cdk.sync.loop.preview import PlannedRead
 
 _CURSORS = 3
 

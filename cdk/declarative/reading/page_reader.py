@@ -16,10 +16,10 @@ from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.http.messages import Request
-from cdk.rest.http.tracing import TRACE
 from cdk.rest.pages_ahead import send_with_later
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
+from cdk.rest.tracing import TRACE
 from cdk.state.position import Start
 from cdk.state.slice import Slice
 from cdk.streams.paged import PageParts, read_pages

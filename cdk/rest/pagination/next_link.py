@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from cdk.base.errors import BadState
 from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.tracing import explain_next
 from cdk.rest.pagination.page_url import ask_url, next_url
+from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import JsonValue, Record
 from cdk.rest.http.messages import Request, Response
-from cdk.rest.http.tracing import explain_next
+from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 
 

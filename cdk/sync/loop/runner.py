@@ -27,8 +27,7 @@ from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.planned_read import PlannedRead, planned_reads
-from cdk.sync.loop.preview import Preview, previews
+from cdk.sync.loop.preview import PlannedRead, Preview, planned_reads, previews
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check

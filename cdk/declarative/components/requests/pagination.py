@@ -15,9 +15,9 @@ from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginato
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
-from cdk.rest.http.tracing import explain_next
 from cdk.rest.pagination.next_link import links
 from cdk.rest.pagination.page_number import next_number
+from cdk.rest.tracing import explain_next
 
 _COMPARED = re.compile(
     r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"

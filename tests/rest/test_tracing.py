@@ -4,7 +4,7 @@ import pytest
 
 from cdk import Slice, Timeout
 from cdk.rest import CursorToken, HttpStream, LinkHeader, Offset, PageNumber, Paginator, SinglePage
-from cdk.rest.http.tracing import PageNote, Trace, tracing
+from cdk.rest.tracing import PageNote, Trace, tracing
 from cdk.testing import MockApi
 
 LINK = {"Link": '</users?page=2>; rel="next"'}
