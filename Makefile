@@ -50,6 +50,7 @@ planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see tha
 
 KILLS ?= 30
 crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and look at what is in the tables
+	CRASH_POINTS=all $(BIN)/pytest -q tests/base/process/test_crash_points.py
 	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
 
 EXECUTORS ?= 1000

@@ -26,13 +26,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Und
 @pytest.mark.parametrize(
     ("mode", "victims"),
     [
-        pytest.param("merged", ["driver", "jvm", "worker"], marks=pytest.mark.spark),
+        pytest.param("merged", ["jvm", "worker"], marks=pytest.mark.spark),
         # Processes without Spark: a kill costs a tenth.
         ("overwrite", [THREADED]),
         ("logged", [FORK]),
         ("parted", [FORK]),
         ("removed", [THREADED]),
-        ("append", [THREADED, THREADED]),
+        ("append", [THREADED]),
         ("merged", [FORK, FORK]),
     ],
 )

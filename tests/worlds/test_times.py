@@ -713,4 +713,4 @@ class Times(RuleBasedStateMachine):
 
 
 TestTimes = Times.TestCase
-TestTimes.settings = settings(max_examples=20, stateful_step_count=14, report_multiple_bugs=False)
+TestTimes.settings = settings(max_examples=14, stateful_step_count=14, report_multiple_bugs=False)

@@ -143,10 +143,9 @@ def test_a_signal_ends_a_sync_at_its_checkpoint_and_the_next_one_goes_on_there(
     assert rows(tmp_path) == list(range(6))
 
 
-@pytest.mark.spark
 def test_a_second_signal_ends_a_sync_at_once(tmp_path: Path) -> None:
     with api() as pages:
-        put(tmp_path, pages.address)
+        put(tmp_path, pages.address, start="never")
         with sync(tmp_path) as process:
             try:
                 assert pages.asked.wait(TIMEOUT)
