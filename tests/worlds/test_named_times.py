@@ -153,6 +153,16 @@ def a_table_is_restored_to_rows_without_a_column_right_before_a_merge(world: Tim
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def files_vanish_that_were_written_again_for_a_wider_column(world: Times) -> None:
+    mode = ("Counted", "append_dedup")
+    first = [(0, 0, 0, {"a": 2**40})]
+    world.begin(mode, 0, "part", "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=first, first=5)
+    world.declare("a", 1)
+    world.put([(0, 0, 0, {})])
+    world.sync_while_somebody_joins_files(1, ("tasks", 1), vacuum=True)
+    assert world.settled
+
+
 def others_append_all_the_while(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.put([(id, 1, 0, {}) for id in (3, 4, 0, 1)])
@@ -186,6 +196,7 @@ WORLDS = [
     a_history_loses_its_missing_files_while_somebody_joins_others,
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
+    files_vanish_that_were_written_again_for_a_wider_column,
     others_append_all_the_while,
     somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,
 ]

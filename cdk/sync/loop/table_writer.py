@@ -164,10 +164,11 @@ class TableWriting:
         before = table.saved or replace(saved, state=None)
         try:
             table.commit(before, files, overwrite=True, schema=layout.schema, receipt=Receipt())
-        except TableChanged:
+        except (TableChanged, FilesGone) as error:
             for file in files:
                 table.root.delete(file.path)
-            raise
+            # VACUUM has removed what no version named yet; the rows are in the files that are there.
+            raise TableChanged(error.message, detail=error.detail, path=error.path) from error
 
     def grow(
         self,
