@@ -20,6 +20,8 @@ CONTRACTS = {
     "streams/checkpoint/reader": "tests/contract/test_checkpoint_readers.py",
     "streams/checkpoint/windows": "tests/contract/test_checkpoint_readers.py",
     "engine/thread_pool": "tests/contract/test_executors.py",
+    "state/position_json": "tests/state/test_wire.py",
+    "sync/loop/table_fit": "tests/sync/loop/test_table_writer.py",
 }
 """The tests of a module that are not in the file that mirrors it."""
 
@@ -2113,7 +2115,7 @@ BUGS = [
 ]
 
 
-def tests_of(tree: Path, bug: Bug) -> list[str]:
+def catching_files(tree: Path, bug: Bug) -> list[str]:
     """The files whose tests are to catch a bug."""
     package, _, name = bug.file.rpartition("/")
     mirrored = [bug.tests] if bug.tests else [f"tests/{package}/test_{name}.py", CONTRACTS.get(bug.file, "")]
@@ -2139,7 +2141,7 @@ def failing(tree: Path, tests: Sequence[str]) -> str | None:
 
 def plant(tree: Path, bug: Bug) -> str | None:
     """Run the tests with the bug in `tree`; the test that catches it, and passes without it."""
-    file, tests = tree / "cdk" / f"{bug.file}.py", tests_of(tree, bug)
+    file, tests = tree / "cdk" / f"{bug.file}.py", catching_files(tree, bug)
     sound = file.read_text()
     if sound.count(bug.old) != 1:
         sys.exit(f"cdk/{bug.file}.py has changed: {bug.old!r} occurs {sound.count(bug.old)} times, expected once")

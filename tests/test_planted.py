@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.planted import BUGS, ROOT, Bug
+from tests.planted import BUGS, ROOT, Bug, catching_files
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.promise)
@@ -14,3 +14,4 @@ def test_every_bug_has_one_place_to_be_planted_in(bug: Bug) -> None:
     assert text.count(bug.old) == 1
     assert bug.new != bug.old
     assert ast.parse(text.replace(bug.old, bug.new))
+    assert catching_files(ROOT, bug)
