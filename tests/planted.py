@@ -2112,6 +2112,20 @@ BUGS = [
         '("there once more, or changed", after - before)',
         '("there once more, or changed", after - after)',
     ),
+    Bug(
+        "a column that is narrower again gets no wider values",
+        "lake/delta/restore_detection",
+        "return bool(common_type(kind, values) == kind)",
+        "return True",
+        "tests/worlds/test_named_times.py",
+    ),
+    Bug(
+        "a column that is gone gets no values",
+        "lake/delta/restore_detection",
+        "for column in before if column.name not in kinds]",
+        "for column in before if not kinds]",
+        "tests/worlds/test_named_times.py",
+    ),
 ]
 
 

@@ -153,6 +153,29 @@ def a_table_is_restored_to_rows_without_a_column_right_before_a_merge(world: Tim
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def a_table_is_restored_to_a_narrower_column_right_before_a_merge(world: Times) -> None:
+    begin(world, MERGED, [(0, 0, 0, {"b": True})])
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(0, 0, 0, {"b": {"a": 1}})])
+    world.sync_under_another_name(1)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.sync_while_somebody_restores(1, ("tasks", 0), 0)
+    assert not world.settled
+    world.sync(1)
+
+
+def a_table_is_restored_to_rows_without_a_column_right_before_an_append(world: Times) -> None:
+    """Others have added the column, so that the rows that it goes back to are of the same state."""
+    begin(world, APPENDED, THREE)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.somebody("add a column", 0)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(3, 1, 0, {"d": "x"})])
+    world.sync_while_somebody_restores(5, ("tasks", 0), 9)
+    assert not world.settled
+    world.sync(5)
+
+
 def files_vanish_that_were_written_again_for_a_wider_column(world: Times) -> None:
     mode = ("Counted", "append_dedup")
     first = [(0, 0, 0, {"a": 2**40})]
@@ -196,6 +219,8 @@ WORLDS = [
     a_history_loses_its_missing_files_while_somebody_joins_others,
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
+    a_table_is_restored_to_a_narrower_column_right_before_a_merge,
+    a_table_is_restored_to_rows_without_a_column_right_before_an_append,
     files_vanish_that_were_written_again_for_a_wider_column,
     others_append_all_the_while,
     somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,

@@ -8,10 +8,12 @@ that, it proves nothing; then the table's rows have to. Commits that only move r
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
+from cdk.lake.arrow.type_promotion import common_type
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.table_files import apply_commit, commit_at, logged_files, oldest, rows_of
 from cdk.lake.storage.folder import Folder
@@ -85,19 +87,30 @@ def check_not_restored(
         )
 
 
-def check_columns_stay(root: Folder, stream: str, before: Sequence[str], now: Collection[str]) -> None:
-    """Raise StateError: the table has lost columns, for which files were written and whose values nobody would see.
+def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Schema) -> None:
+    """Raise StateError: columns for which files were written are gone, or cannot hold the values of those files.
 
     A RESTORE to rows of the same state does that, as does an overwrite of somebody else's with another schema.
     """
-    if lost := [name for name in before if name not in now]:
+    kinds = {column.name: column.type for column in now}
+    changes = [f"{column.name} is gone" for column in before if column.name not in kinds]
+    changes += [
+        f"{column.name} was {column.type} and is {kinds[column.name]}"
+        for column in before
+        if column.name in kinds and not _holds(kinds[column.name], column.type)
+    ]
+    if changes:
         raise StateError(
-            f"the table has lost the columns {', '.join(lost)} while this run read: it was restored to an older "
-            "version, or somebody wrote it with another schema; nothing more is written. Run the sync again: it plans "
-            "with the columns that are there",
+            f"the table has lost columns or narrowed them while this run read ({'; '.join(changes)}): it was restored "
+            "to an older version, or somebody wrote it with another schema; nothing more is written. "
+            "Run the sync again: it plans with the columns that are there",
             path=str(root),
             stream=stream,
         )
+
+
+def _holds(kind: pa.DataType, values: pa.DataType) -> bool:
+    return bool(common_type(kind, values) == kind)
 
 
 def _is_restore(root: Folder, version: int) -> bool:

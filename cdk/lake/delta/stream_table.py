@@ -159,11 +159,11 @@ class StreamTable(PinnedTable):
 
     def reopen(self) -> None:
         """Move the handle to the newest version. Raises StateError: rows or columns that the run builds on are gone."""
-        before = self.schema.names
+        before = self.schema
         super().reopen()
         if self.seen_marker == self.state_version:  # else another run has overtaken this one, which weighs more
             self._check_not_restored()
-            check_columns_stay(self.root, self.stream, before, self.schema.names)
+            check_columns_stay(self.root, self.stream, before, self.schema)
 
     @property
     def states(self) -> list[int]:
