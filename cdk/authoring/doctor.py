@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import uuid4
@@ -28,7 +28,7 @@ from cdk.rest.http.messages import Response
 from cdk.rest.http.origin import origin
 from cdk.rest.tracing import Exchange, tracing
 from cdk.spark.cluster.java_home import java_home
-from cdk.spark.cluster.spark_versions import INSTALLED, VERSIONS, version_of
+from cdk.spark.cluster.spark_versions import VERSIONS, installed_version, version_of
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.streams.source import Source
@@ -67,15 +67,7 @@ def machine_findings(
     """What the machine has: versions, a Java for Spark, room for temporary files."""
     names = ("spark-cdk", "pyspark", "deltalake", "pyarrow")
     yield Finding("versions", "ok", ", ".join([f"Python {platform.python_version()}", *map(_versioned, names)]))
-    known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
-    if version_of(INSTALLED) in VERSIONS:
-        yield Finding("Spark", "ok", f"pyspark {INSTALLED}")
-    else:
-        yield Finding("Spark", "warning", f"pyspark {INSTALLED} is not tested with the kit", f"install one of {known}")
-    try:
-        yield Finding("Java", "ok", f"{java()}")
-    except ConfigError as error:
-        yield Finding("Java", "failed", error.message, "pip install 'spark-cdk[java]', or set JAVA_HOME")
+    yield from _spark_findings(java)
     yield disk_finding("disk", Path(tempfile.gettempdir()), free)
 
 
@@ -106,7 +98,27 @@ def disk_finding(name: str, path: Path, free: Callable[[Path], int]) -> Finding:
 
 
 def _versioned(package: str) -> str:
-    return f"{package} {version(package)}"
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"no {package}"
+
+
+def _spark_findings(java: Callable[[], object]) -> Iterator[Finding]:
+    known = ", ".join(f"{major}.{minor}" for major, minor in VERSIONS)
+    try:
+        spark = installed_version()
+    except ConfigError as error:
+        yield Finding("Spark", "warning", error.message, f"install one of pyspark {known}")
+        return
+    if version_of(spark) in VERSIONS:
+        yield Finding("Spark", "ok", f"pyspark {spark}")
+    else:
+        yield Finding("Spark", "warning", f"pyspark {spark} is not tested with the kit", f"install one of {known}")
+    try:
+        yield Finding("Java", "ok", f"{java()}")
+    except ConfigError as error:
+        yield Finding("Java", "failed", error.message, "pip install 'spark-cdk[java]', or set JAVA_HOME")
 
 
 def _checked(source: Source, settings: Pipeline) -> tuple[list[Exchange], Exception | None]:

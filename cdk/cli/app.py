@@ -52,12 +52,6 @@ def _with_rich() -> Mapping[str, click.Command]:
     return {"preview": preview}
 
 
-def _with_spark() -> Mapping[str, click.Command]:
-    from cdk.cli.authoring.doctor import doctor  # noqa: PLC0415 - a sync runs where pyspark is not installed
-
-    return {"doctor": doctor}
-
-
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PREVIEW = LazyCommand(
     "preview",
@@ -82,7 +76,6 @@ LAZY_COMMANDS = (
     LazyCommand(
         "doctor",
         "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
-        _with_spark,
     ),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import click
 
+from cdk.cli.authoring.doctor import doctor
 from cdk.cli.authoring.new import new
 from cdk.cli.authoring.schema import schema
 from cdk.cli.authoring.validate import validate
@@ -15,5 +16,5 @@ from cdk.cli.sync.plan import plan
 from cdk.cli.tables import tables
 
 COMMANDS: Mapping[str, click.Command] = {
-    str(command.name): command for command in (sync, plan, tables, state, new, record, prove, validate, schema)
+    str(command.name): command for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor)
 }

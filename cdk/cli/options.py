@@ -9,11 +9,12 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import click
 
+from cdk import sources, testing
 from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
 from cdk.base.values import canonical
 from cdk.rest.http.egress import Egress, limited
-from cdk.sources.discovery import find_source, open_manifest
+from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -73,7 +74,9 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
             return command(lambda: fixed, *args, **kwargs)
         check_one_connector(connector, manifest)
         if manifest is not None:
-            return command(partial(open_manifest, manifest, trusted=bool(trusted), components=code), *args, **kwargs)
+            return command(
+                partial(sources.manifest_source, manifest, trusted=bool(trusted), components=code), *args, **kwargs
+            )
         if connector is None:
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
         # What finds it can be sent to other processes.
@@ -131,10 +134,8 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
         path = _taken(kwargs, "cassette", Path)
         if path is None:
             return command(*args, **kwargs)
-        from cdk.testing.cassettes.replay import Cassette  # noqa: PLC0415 - takes 100 ms, and few ask for it
-
         try:
-            cassette = Cassette(path)
+            cassette = testing.Cassette(path)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         with cassette.playing(), NamedTemporaryFile("w", suffix=".json") as config:

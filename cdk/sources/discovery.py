@@ -48,13 +48,6 @@ def find_source(connector: str) -> Source:
     raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
 
 
-def open_manifest(path: Path, *, trusted: bool = False, components: Path | None = None) -> Source:
-    """The source of a manifest; see `manifest_source`. The language of manifests is imported only here."""
-    from cdk.sources.manifests import manifest_source  # noqa: PLC0415 - half of the time of a command
-
-    return manifest_source(path, trusted=trusted, components=components)
-
-
 def source_of(candidate: object, name: str) -> Source:
     """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
     match candidate:

@@ -8,6 +8,9 @@ import os
 
 import pytest
 
+UPDATE = "CDK_UPDATE_SNAPSHOTS"
+"""The environment variable that has snapshots written anew: `--update-snapshots` sets it, for workers of xdist, too."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options for connectors and for snapshots."""
@@ -25,8 +28,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Have the suite collected, besides the tests that were named."""
     if config.getoption("--update-snapshots"):
-        from cdk.testing.snapshots import UPDATE  # noqa: PLC0415 - see the module
-
         os.environ[UPDATE] = "1"
     if (name := config.getoption("--connector")) is not None:
         from cdk.testing.conformance import chosen  # noqa: PLC0415 - see the module

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
+from cdk import sources
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.process.concurrency import Learned
@@ -27,7 +28,7 @@ from cdk.protocol import (
 )
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
-from cdk.sources.discovery import find_source, open_manifest, source_of
+from cdk.sources.discovery import find_source, source_of
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
@@ -70,7 +71,7 @@ def connector(source: Connector) -> Source:
     """The source that a test names. Raises ConfigError: there is none. ManifestError: the manifest is wrong."""
     match source:
         case Path() | str() if str(source).endswith((".yaml", ".yml")):
-            return open_manifest(Path(source), trusted=True)
+            return sources.manifest_source(Path(source), trusted=True)
         case Path() | str():
             return find_source(str(source))
         case _:

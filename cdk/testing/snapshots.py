@@ -8,10 +8,8 @@ from pathlib import Path
 from cdk.base.values import JsonValue
 from cdk.rest import Request
 from cdk.testing.mock_api import MockApi
+from cdk.testing.plugin import UPDATE
 from cdk.testing.read_result import ReadResult
-
-UPDATE = "CDK_UPDATE_SNAPSHOTS"
-"""The environment variable that has snapshots written anew, as `pytest --update-snapshots` does."""
 
 
 def assert_snapshot(path: Path, run: ReadResult, api: MockApi | None = None) -> None:

@@ -1,5 +1,6 @@
 """What a doctor finds out about a machine and the places of a pipeline."""
 
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,3 +141,13 @@ def test_a_machine_without_java_is_told_how_to_get_one() -> None:
     found = {finding.name: finding for finding in machine_findings(java=missing, free=ample)}
 
     assert (found["Java"].status, "spark-cdk[java]" in found["Java"].fix) == ("failed", True)
+
+
+def test_a_machine_without_pyspark_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+    found = {finding.name: finding for finding in machine_findings(free=ample)}
+
+    assert list(found) == ["versions", "Spark", "disk"]
+    assert found["Spark"].status == "warning"
+    assert "spark.start: never" in found["Spark"].text

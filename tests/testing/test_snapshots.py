@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cdk.testing import MockApi, assert_snapshot, read
-from cdk.testing.snapshots import UPDATE
+from cdk.testing.plugin import UPDATE
 from tests.testing.blog import CONFIG, Blog, blog_api
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from cdk import sources
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
@@ -17,7 +18,6 @@ from cdk.engine.protocol_read import find_stream
 from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import StreamDescriptor
-from cdk.sources.discovery import open_manifest
 from cdk.sources.variables import PartialEnvironment, environment, with_variables
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
@@ -85,7 +85,7 @@ class FileChecks:
         return problems.all
 
     def _manifest(self, path: Path, problems: Problems) -> None:
-        source = open_manifest(path, trusted=self._trusted)
+        source = sources.manifest_source(path, trusted=self._trusted)
         # What reads the config is built with the one that there is.
         if self._config is not None:
             with problems.gathering():

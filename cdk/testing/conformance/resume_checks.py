@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cdk import sync
 from cdk.base.values import FieldValue, canonical
 from cdk.streams.stream import full_name
 from cdk.testing.conformance.faults import Together
@@ -76,10 +77,8 @@ def check_sync(subject: Subject) -> None:
     # A quarter of a second, which only this check takes.
     from deltalake import DeltaTable  # noqa: PLC0415
 
-    from cdk.sync import Pipeline, SyncRunner  # noqa: PLC0415
-
     with TemporaryDirectory() as folder, subject.streams() as streams:
-        pipeline = Pipeline.model_validate(
+        pipeline = sync.Pipeline.model_validate(
             {
                 "name": "conformance",
                 "source": {"connector": "conformance", "config": dict(subject.config)},
@@ -88,7 +87,7 @@ def check_sync(subject: Subject) -> None:
             }
         )
         with subject.world():
-            result = SyncRunner(pipeline, subject.source).run()
+            result = sync.SyncRunner(pipeline, subject.source).run()
         for report in result.streams:
             if report.failure is not None:
                 raise Nonconforming(

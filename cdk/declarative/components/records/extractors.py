@@ -1,7 +1,7 @@
 """Extractors: where the records lie in a response."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -145,26 +145,6 @@ class CombinedExtractor(AnyExtractor):
             first_match=self.mode == "first_match",
             skip_empty=self.skip_empty_records,
         )
-
-
-class ResponseToFileExtractor(AnyExtractor):
-    """The rows of a CSV file, which may be larger than memory, and packed with gzip. All values are texts or null.
-
-    Example:
-        type: ResponseToFileExtractor
-        preserve_na_values: true
-    """
-
-    streams: ClassVar[bool] = True
-    preserve_na_values: bool = Field(
-        False, description="Whether texts such as `NA`, `null` and `nan` stay as they are, instead of meaning null."
-    )
-
-    def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
-        """The extractor. It reads the body itself, whatever the decoder."""
-        from cdk.rest.records.csv_file import FileExtractor  # noqa: PLC0415 - brings the decoders of all formats
-
-        return FileExtractor(self.preserve_na_values)
 
 
 def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from cdk.declarative.components.records.extractors import (
     CombinedExtractor,
     DpathExtractor,
     RecordExpander,
-    ResponseToFileExtractor,
 )
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyExtractor
@@ -127,15 +126,6 @@ def test_extractors_of_a_body_that_is_read_once_are_refused() -> None:
         read(combined, {}, decoder=Jsonl())
     with pytest.raises(ValidationError, match="extractors"):
         CombinedExtractor.model_validate({"extractors": []})
-
-
-def test_a_file_is_rows_whatever_the_decoder() -> None:
-    ctx = BuildContext({}, Runtime())
-    answer = response(body=b"a,b\n1,NA\n")
-
-    for preserve, expected in ((False, None), (True, "NA")):
-        extractor = ResponseToFileExtractor(preserve_na_values=preserve).build(ctx, JsonDocument())
-        assert list(extractor.pages(answer)) == [[{"a": "1", "b": expected}]]
 
 
 def test_elements_that_are_no_objects_become_records_in_any_case() -> None:
