@@ -19,7 +19,7 @@ def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] 
     for preview in previews:
         begins = ", ".join(f"{where} {shown(value)}" for where, value in list(values(preview.state))[:3])
         where = f"goes on from {begins}" if begins else "from its start"
-        click.echo(mask(f"{preview.name}: {preview.sync_mode}, {preview.write_mode}, {where}"))
+        click.echo(mask(f"{preview.plan.name}: {preview.plan.sync_mode}, {preview.plan.write_mode}, {where}"))
         for slice in preview.slices:
             click.echo(mask(f"  {slice}"))
         if preview.more:
@@ -28,7 +28,7 @@ def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] 
             click.echo(to_json(record).decode())
         if preview.failure is not None:
             failed = True
-            click.echo(mask(f"{preview.name}: {preview.failure.message}"), err=True)
+            click.echo(mask(f"{preview.plan.name}: {preview.failure.message}"), err=True)
     for note in notes:
         click.echo(mask(note))
     click.echo("nothing was written")

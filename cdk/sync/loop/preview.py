@@ -1,8 +1,10 @@
-"""Previews: what a sync would read, its first slices or the figures of all, found without writing what lasts."""
+"""What a sync would read, its first slices or the figures of all, found without writing what lasts."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import TypeVar
 
 from cdk.base.run import RunScope
 from cdk.base.values import JsonValue, Record
@@ -25,26 +27,26 @@ from cdk.sync.tasks.messages import Failure, SliceResult
 _SLICES = 5
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What a sync would read of a stream."""
+@dataclass
+class StreamLook(ABC):
+    """A look at what a sync would read of a stream."""
 
-    name: str
-    sync_mode: str
-    write_mode: str
+    plan: StreamPlan
     state: JsonValue = None
     """Where it would resume; None at its start."""
-    slices: Sequence[str] = ()
-    """The first slices that it would read."""
-    more: bool = False
-    """Whether there are further slices."""
-    records: Sequence[Record] = field(default=(), repr=False)
-    """The first records that the table lacks."""
-    failure: Failure | None = None
+    failure: Failure | None = field(default=None, repr=False)
     """What went wrong."""
 
+    @abstractmethod
+    def fill(self, most: int) -> None:
+        """Look from `state` on, at up to `most` records or slices. Raises what a sync would."""
 
-def previews(
+
+Look = TypeVar("Look", bound=StreamLook)
+
+
+def look_ahead(
+    kind: Callable[[StreamPlan], Look],
     plans: Sequence[StreamPlan],
     pipeline: Pipeline,
     tables: OpenTables,
@@ -52,24 +54,24 @@ def previews(
     most: int,
     run: RunScope,
     check: Callable[[Stream], None],
-) -> Iterator[Preview]:
-    """A preview of each stream, with up to `most` records. With 0 the API is asked only for what planning needs.
+) -> Iterator[Look]:
+    """A look at each stream. What goes wrong is in that of its stream.
 
-    run: of which the reading is a part. check: raises ConfigError for a stream that workers cannot have.
+    run: of which looking is a part. check: raises ConfigError for a stream that workers cannot have.
     """
     for plan in plans:
-        preview = Preview(plan.name, plan.sync_mode, plan.write_mode)
+        look = kind(plan)
         try:
             check(plan.stream)
-            preview = replace(preview, state=state_at(plan, pipeline, tables))
+            look.state = _state_at(plan, pipeline, tables)
             with run.working():
-                preview = _read(preview, plan, most)
-            yield preview
+                look.fill(most)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
-            yield replace(preview, failure=Failure.of(error))
+            look.failure = Failure.of(error)
+        yield look
 
 
-def state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonValue:
+def _state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonValue:
     """The state from which a sync would go on. Opening a table that is there writes nothing.
 
     Raises what a sync would before it reads.
@@ -83,43 +85,48 @@ def state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonVa
     return state
 
 
-def _read(preview: Preview, plan: StreamPlan, most: int) -> Preview:
-    schedule = SliceSchedule(plan.stream, preview.state, single=False, check=lambda _: None)
-    first = list(islice(iter(schedule.next, None), _SLICES + 1))
-    records: list[Record] = []
-    for slice in chain(first, iter(schedule.next, None)):
-        if len(records) >= most:
-            break
-        for page in read_without_boundary_duplicates(plan.stream, slice):
-            records.extend(page.records[: most - len(records)])
-            if len(records) >= most:
-                break
-    return replace(
-        preview, slices=[str(slice) for slice in first[:_SLICES]], more=len(first) > _SLICES, records=records
-    )
+@dataclass
+class Preview(StreamLook):
+    """The first slices and records of a stream."""
+
+    slices: Sequence[str] = ()
+    """The first slices that it would read."""
+    more: bool = False
+    """Whether there are further slices."""
+    records: Sequence[Record] = field(default=(), repr=False)
+    """The first records that the table lacks."""
+
+    def fill(self, most: int) -> None:
+        """Read up to `most` records; with 0 the API is asked only for what planning needs."""
+        stream = self.plan.stream
+        schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
+        first = list(islice(iter(schedule.next, None), _SLICES + 1))
+        slices = chain(first, iter(schedule.next, None))
+        pages = (page for slice in slices for page in read_without_boundary_duplicates(stream, slice))
+        self.records = list(islice((record for page in pages for record in page.records), most))
+        self.slices, self.more = [str(slice) for slice in first[:_SLICES]], len(first) > _SLICES
 
 
 @dataclass
-class PlannedRead:
-    """The figures of one stream.
+class PlannedRead(StreamLook):
+    """The figures of a stream."""
 
-    state: where it would resume; None at its start. slices, partitions: how many there are, of the slices that were
-    counted. first, last: where the windows begin and end, if there are any. complete: whether all slices were counted.
-    sent: requests that planning took. least_requests: those that reading takes at least; None where nobody can tell.
-    afterwards: the state when all of that is read, and each window had a record at its very end.
-    """
-
-    plan: StreamPlan
-    state: JsonValue = None
     slices: int = 0
+    """How many there are, of those that were counted."""
     partitions: int = 0
+    """How many there are, of the slices that were counted."""
     first: object = None
+    """Where the windows begin, if there are any."""
     last: object = None
+    """Where they end."""
     complete: bool = False
+    """Whether all slices were counted."""
     sent: int = 0
+    """Requests that planning took."""
     least_requests: int | None = None
+    """Those that reading takes at least; None where nobody can tell."""
     afterwards: JsonValue = None
-    failure: Failure | None = field(default=None, repr=False)
+    """The state when all of that is read, and each window had a record at its very end."""
 
     @property
     def writes(self) -> str:
@@ -134,52 +141,31 @@ class PlannedRead:
         history = ", and a history keeps all" if plan.history is not None else ""
         return f"rows replace those with the same {key}{deleted}{history}"
 
+    def fill(self, most: int) -> None:
+        """Count up to `most` slices."""
+        with counting(HttpMetrics()) as http:
+            try:
+                self._count(most)
+            finally:
+                self.sent = http.requests
 
-def planned_reads(
-    plans: Sequence[StreamPlan],
-    pipeline: Pipeline,
-    tables: OpenTables,
-    *,
-    most: int,
-    run: RunScope,
-    check: Callable[[Stream], None],
-) -> Iterator[PlannedRead]:
-    """The figures of each stream, of up to `most` slices. What goes wrong is in those of its stream.
-
-    run: of which the planning is a part. check: raises ConfigError for a stream that workers cannot have.
-    """
-    for plan in plans:
-        planned = PlannedRead(plan)
-        try:
-            check(plan.stream)
-            planned.state = state_at(plan, pipeline, tables)
-            with run.working(), counting(HttpMetrics()) as http:
-                try:
-                    _count(planned, most)
-                finally:
-                    planned.sent = http.requests
-        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
-            planned.failure = Failure.of(error)
-        yield planned
-
-
-def _count(planned: PlannedRead, most: int) -> None:
-    """Plan slice after slice, each as if it was read to its end at once, with a record there."""
-    stream, partitions = planned.plan.stream, set[Partition]()
-    schedule = SliceSchedule(stream, planned.state, single=False, check=lambda _: None)
-    while not (ended := schedule.plan_end()) and planned.slices < most:
-        slice = schedule.next()
-        assert slice is not None
-        window = slice.window
-        edge = None if window is None or window.end is None else Edge(window.end)
-        schedule.add_result(slice, SliceResult(planned.slices, (Done(),), edge))
-        planned.slices += 1
-        partitions.add(slice.partition)
-        if window is not None:
-            planned.first = window.start if planned.first is None else planned.first
-            planned.last = window.end
-    planned.partitions, planned.complete = len(partitions), ended
-    if isinstance(stream, HttpStream | DeclaredStream):
-        planned.least_requests = planned.slices
-    if ended:
-        planned.afterwards = schedule.state()
+    def _count(self, most: int) -> None:
+        """Plan slice after slice, each as if it was read to its end at once, with a record there."""
+        stream, partitions = self.plan.stream, set[Partition]()
+        schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
+        while not (ended := schedule.plan_end()) and self.slices < most:
+            slice = schedule.next()
+            assert slice is not None
+            window = slice.window
+            edge = None if window is None or window.end is None else Edge(window.end)
+            schedule.add_result(slice, SliceResult(self.slices, (Done(),), edge))
+            self.slices += 1
+            partitions.add(slice.partition)
+            if window is not None:
+                self.first = window.start if self.first is None else self.first
+                self.last = window.end
+        self.partitions, self.complete = len(partitions), ended
+        if isinstance(stream, HttpStream | DeclaredStream):
+            self.least_requests = self.slices
+        if ended:
+            self.afterwards = schedule.state()

@@ -27,7 +27,7 @@ from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.preview import PlannedRead, Preview, planned_reads, previews
+from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
@@ -174,41 +174,25 @@ class SyncRunner:
 
         Raises ConfigError as `run` does; what goes wrong in a stream is in its preview.
         """
-        with self._one_run():
-            _, plans = self._planned
-            redundant = self._redundant
-            return previews(
-                [plan for plan in plans if plan.name not in redundant],
-                self._pipeline,
-                self._tables,
-                most=most,
-                run=current_run(),
-                check=self._workers.check,
-            )
+        return self._look(Preview, most)
 
     def plan(self, most: int) -> Iterator[PlannedRead]:
         """What a sync would read, stream by stream, counted to `most` slices of each; see `preview`."""
+        return self._look(PlannedRead, most)
+
+    def _look(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
         with self._one_run():
-            _, plans = self._planned
-            redundant = self._redundant
-            return planned_reads(
-                [plan for plan in plans if plan.name not in redundant],
-                self._pipeline,
-                self._tables,
-                most=most,
-                run=current_run(),
-                check=self._workers.check,
-            )
+            run, check = current_run(), self._workers.check
+            return look_ahead(kind, self._due, self._pipeline, self._tables, most=most, run=run, check=check)
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
         for name, report in self._redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
-        for plan in self._planned[1]:
-            removal = self._removal(plan)
-            if removal is not None and plan.name not in self._redundant:
+        for plan in self._due:
+            if (removal := self._removal(plan)) is not None:
                 yield f"{plan.name}: {removal.intended}"
-            if plan.follow_source is not None and plan.name not in self._redundant:
+            if plan.follow_source is not None:
                 yield f"{plan.name}: followed, a sync would read it only where its source has changed"
 
     @contextmanager
@@ -250,12 +234,16 @@ class SyncRunner:
         """The streams that need not be read."""
         return {} if self._windows is None else self._windows.redundant(self._planned[1], self._tables)
 
+    @property
+    def _due(self) -> list[StreamPlan]:
+        """The streams that a sync reads."""
+        return [plan for plan in self._planned[1] if plan.name not in self._redundant]
+
     def _run(self) -> None:
         target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
-        redundant = self._redundant
-        plans = [plan for plan in planned if plan.name not in redundant]
-        opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
+        plans = self._due
+        opened: dict[str, Running] = {name: NotRead(report) for name, report in self._redundant.items()}
 
         def report() -> list[StreamReport]:
             return [opened[plan.name].standing for plan in planned if plan.name in opened]

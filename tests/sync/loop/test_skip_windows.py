@@ -234,13 +234,13 @@ def test_a_preview_says_what_is_redundant_and_reads_the_rest(lake: Lake) -> None
     before = lake.files
     runner = lake.runner(Days({}), Hours({}))
 
-    assert [preview.name for preview in runner.preview(2)] == ["hours"]
+    assert [preview.plan.name for preview in runner.preview(2)] == ["hours"]
     assert list(runner.notes()) == [f"days: redundant, {YESTERDAY} was read before; a sync would not read it"]
     assert (Days.read, lake.files) == (1, before)
 
 
 def test_a_preview_before_the_first_sync_makes_nothing(lake: Lake, tmp_path: Path) -> None:
-    assert [preview.name for preview in lake.runner(Days({})).preview(0)] == ["days"]
+    assert [preview.plan.name for preview in lake.runner(Days({})).preview(0)] == ["days"]
     assert list(tmp_path.iterdir()) == []
 
 

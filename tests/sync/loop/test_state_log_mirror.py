@@ -263,7 +263,7 @@ def test_stream_options_still_count_in_a_preview(lake: Lake) -> None:
     (preview,) = SyncRunner(pipeline, Given([Declared(), Users()])).preview(1)
 
     assert preview.failure is None
-    assert (preview.name, preview.write_mode, len(preview.records)) == ("orders", "append_dedup", 1)
+    assert (preview.plan.name, preview.plan.write_mode, len(preview.records)) == ("orders", "append_dedup", 1)
 
 
 @pytest.mark.parametrize("provided", [True, False])
