@@ -23,7 +23,7 @@ from cdk.declarative.model.field_shapes import (
     fields_of,
     flat,
     kind_of,
-    models_in,
+    parts_of,
 )
 from cdk.declarative.syntax.legacy_syntax import former_types
 
@@ -220,12 +220,10 @@ def _plain_models(models: Iterable[type[BaseModel]]) -> list[type[BaseModel]]:
     plain_models: dict[str, type[BaseModel]] = {}
     waiting = list(models)
     while waiting:
-        for field in fields_of(waiting.pop()).values():
-            for model in models_in(field.shape):
-                plain = not issubclass(model, Component) or model.type_name() is None
-                if plain and model.__name__ not in plain_models:
-                    plain_models[model.__name__] = model
-                    waiting.append(model)
+        for model in parts_of(waiting.pop()):
+            if not issubclass(model, Component) and model.__name__ not in plain_models:
+                plain_models[model.__name__] = model
+                waiting.append(model)
     return list(plain_models.values())
 
 

@@ -2,10 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import orjson
-from pydantic import BaseModel
 
 from cdk.authoring.docstrings import component_docs
 from cdk.declarative.components import register
@@ -22,8 +21,9 @@ from cdk.declarative.model.field_shapes import (
     Shape,
     fields_of,
     kind_of,
-    models_in,
+    leaves,
     open_to_more,
+    parts_of,
     words,
 )
 
@@ -48,9 +48,8 @@ def _places() -> dict[str, str]:
     """The page of each component: that of its family, or of what uses it."""
     users: defaultdict[str, set[str]] = defaultdict(set)
     for name, kind in Component.registry.items():
-        for field in fields_of(kind).values():
-            for model in _named(field.shape):
-                users[kind_of(model)].add(name)
+        for model in parts_of(kind):
+            users[kind_of(model)].add(name)
 
     def place(name: str, seen: frozenset[str]) -> str | None:
         if (family := _family(Component.registry[name])) is not None:
@@ -59,20 +58,6 @@ def _places() -> dict[str, str]:
         return next((page for page in found if page is not None), None)
 
     return {name: place(name, frozenset()) or _SOURCE for name in Component.registry}
-
-
-def _named(shape: Shape) -> Iterator[type[BaseModel]]:
-    """The models that a shape names itself, through plain models too."""
-    match shape:
-        case ListOf(item=item) | MapOf(item=item):
-            yield from _named(item)
-        case Either(options=options):
-            for option in options:
-                yield from _named(option)
-        case Part():
-            yield from models_in(shape)
-        case _:
-            return
 
 
 def _family(kind: type[Component]) -> type[Component] | None:
@@ -135,7 +120,9 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
     match shape:
         case Either(options=options):
             return ", or ".join(_takes(one, page, places) for one in options if not isinstance(one, Nothing))
-        case ListOf(item=Part() | Family() | Either() as item, alone=alone) if any(models_in(item)):
+        case ListOf(item=Part() | Family() | Either() as item, alone=alone) if any(
+            isinstance(leaf, Part | Family) for leaf in leaves(item)
+        ):
             inner = _takes(item, page, places)
             return f"{inner}, or a list of them" if alone else f"a list: {inner}"
         case MapOf(item=Part() | Family() | Either() | ListOf() as item):
@@ -150,6 +137,11 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
             return " or ".join(f"`{value}`" for value in values)
         case _:
             return words(shape)
+
+
+def _linked(shape: Shape) -> bool:
+    """Whether there are components in it."""
+    return any(isinstance(leaf, Part | Family) for leaf in leaves(shape))
 
 
 def _link(name: str, target: str, page: str, *, anchor: bool) -> str:

@@ -158,20 +158,21 @@ def options_of(shape: Shape, kind: type[S]) -> list[S]:
     return [option for option in flat(shape) if isinstance(option, kind)]
 
 
-def models_in(shape: Shape) -> Iterator[type[BaseModel]]:
-    """The models that a shape names; those of a family are its members."""
+def leaves(shape: Shape) -> Iterator[Shape]:
+    """What a shape is in the end: each option, of lists and maps their elements."""
     match shape:
         case ListOf(item=item) | MapOf(item=item):
-            yield from models_in(item)
+            yield from leaves(item)
         case Either(options=options):
             for option in options:
-                yield from models_in(option)
-        case Part(model=model):
-            yield model
-        case Family(kind=kind):
-            yield from kind.members().values()
+                yield from leaves(option)
         case _:
-            return
+            yield shape
+
+
+def parts_of(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models that the fields of one name themselves, not through a family."""
+    return [leaf.model for field in fields_of(model).values() for leaf in leaves(field.shape) if isinstance(leaf, Part)]
 
 
 def _unresolved(annotation: object) -> bool:
