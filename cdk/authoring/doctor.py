@@ -52,7 +52,7 @@ class Finding:
     fix: str = ""
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The finding for programs."""
+        """The finding as a JSON object."""
         return {"name": self.name, "status": self.status, "text": self.text, "fix": self.fix}
 
 

@@ -38,7 +38,7 @@ class Problem:
         return f"{where}: {self.message}" if self.certain else f"{where}: warning: {self.message}"
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The problem for programs."""
+        """The problem as a JSON object, without whether it is certain."""
         return {
             "file": self.file,
             "line": self.line,

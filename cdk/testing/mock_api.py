@@ -46,29 +46,16 @@ class MockApi:
         self._routes: list[Route] = []
         self._login: _Login | None = None
 
-    def route(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, object] | None = None,
-        *,
-        body: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Route:
-        """Add a route for a method and a path (`/users`, `/users/*/posts`) or a whole URL without a query.
-
-        params, body, headers: parameters, fields of a JSON or form body, and headers that a request must have; it may
-        have others.
-        """
-        route = Route(method, path, params, body=body, headers=headers)
+    def add(self, route: Route) -> Route:
+        """Add a route of any method, and return it."""
         self._routes.append(route)
         return route
 
     def get(
         self, path: str, params: Mapping[str, object] | None = None, *, headers: Mapping[str, str] | None = None
     ) -> Route:
-        """Add a route for GET."""
-        return self.route("GET", path, params, headers=headers)
+        """Add a route for GET; see `Route`."""
+        return self.add(Route("GET", path, params, headers=headers))
 
     def post(
         self,
@@ -78,8 +65,8 @@ class MockApi:
         body: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Route:
-        """Add a route for POST."""
-        return self.route("POST", path, params, body=body, headers=headers)
+        """Add a route for POST; see `Route`."""
+        return self.add(Route("POST", path, params, body=body, headers=headers))
 
     def issues_tokens(self, path: str, *, uses: int) -> Route:
         """Add a route for POST that issues bearer tokens, `token-1` and so on, each good for `uses` requests.

@@ -34,7 +34,8 @@ class UnexpectedRequest(AssertionError):
 class Route:
     """Requests of one kind, and their responses in order; the last response repeats.
 
-    requests: those that came here.
+    path: `/users`, `/users/*/posts`, or a whole URL without a query. params, body, headers: parameters, fields of a
+    JSON or form body, and headers that a request must have; it may have others. requests: those that came here.
     """
 
     def __init__(

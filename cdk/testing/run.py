@@ -80,7 +80,7 @@ def connector(source: Connector) -> Source:
 
 @dataclass(frozen=True)
 class _Reading:
-    """How to read."""
+    """How a read goes, whatever is read."""
 
     mode: SyncMode | None
     concurrency: int

@@ -277,7 +277,7 @@ def test_a_followed_stream_does_not_travel() -> None:
 
 def test_other_methods_and_other_conditions_go_through() -> None:
     api, probe = MockApi(), HttpProbe()
-    api.route("POST", "/users").returns(json=[1], headers={"ETag": '"a"'})
+    api.post("/users").returns(json=[1], headers={"ETag": '"a"'})
     api.get("/users").returns(status=304)
     transport = ConditionalTransport(api, probe)
 

@@ -33,7 +33,6 @@ class Sent:
     body: str
 
     def __str__(self) -> str:
-        """The request, for people."""
         query = "&".join(f"{name}={value}" for name, value in self.params)
         return f"{self.method} {self.host}{self.path}{'?' if query else ''}{query}"
 

@@ -23,11 +23,11 @@ class Network:
 class Failing:
     """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
 
-    requests: how many came. secrets: those in their headers, such as access tokens; in parameters are page tokens, too.
+    healthy: None: none fails. requests: how many came. secrets: those in their headers, such as access tokens; in
+    parameters are page tokens, too.
     """
 
     def __init__(self, api: Transport, *, healthy: int | None, status: int = 500) -> None:
-        """healthy: None: none fails."""
         self._api, self._healthy, self._status = api, healthy, status
         self._counting = threading.Lock()
         self.requests = 0

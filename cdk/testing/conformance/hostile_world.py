@@ -1,5 +1,6 @@
 """HostileWorld: an API whose rows come before and during reads that break off, drawn at random by Hypothesis."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,7 +32,7 @@ class Round:
     slices: int = 1
 
 
-class HostileWorld:
+class HostileWorld(ABC):
     """Inherit it, say how an API serves rows, and have a test that no read and no resume ever loses one.
 
     Rows come with equal and growing values of the cursor, before a read and during it; pages have all sizes; the last
@@ -48,13 +49,13 @@ class HostileWorld:
     examples: ClassVar[int] = 50
     begin: ClassVar[str] = "2024-03-01T00:00:00+00:00"
 
+    @abstractmethod
     def row(self, number: int, moment: datetime) -> Record:
         """Return a row with this number for its key, and this moment in the field of the cursor."""
-        raise NotImplementedError
 
+    @abstractmethod
     def api(self, rows: Sequence[Record], page_size: int) -> Transport:
         """Return an API that serves these rows, as they are when a request comes, such as `MockApi` with `serves`."""
-        raise NotImplementedError
 
     def test_no_row_is_lost_in_any_world(self) -> None:
         # An import of cdk.testing does not need it.

@@ -5,7 +5,7 @@ import pytest
 from cdk.base.errors import ManifestError
 from cdk.declarative.components.requests.requesters import join
 from cdk.rest import Request
-from cdk.testing import MockApi
+from cdk.testing import MockApi, Route
 from tests.declarative.manifests import CURSOR, option, paginator, run
 
 
@@ -13,8 +13,8 @@ def asked(**parts: Any) -> Request:
     """The one request of a stream."""
     api = MockApi()
     for method in ("GET", "POST"):
-        api.route(method, "/*").returns(json={"data": []})
-        api.route(method, "/*/*").returns(json={"data": []})
+        api.add(Route(method, "/*")).returns(json={"data": []})
+        api.add(Route(method, "/*/*")).returns(json={"data": []})
     assert run(api, **parts).error is None
     (request,) = api.requests
     return request
