@@ -19,6 +19,7 @@ from cdk.streams.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., object])
 
 FindSource: TypeAlias = Callable[[], Source]
 """Gives the source a command works with, or raises ConfigError: called where errors are messages already."""
@@ -31,19 +32,26 @@ class _ConnectorOption(click.Option):
         return super().get_help_record(ctx) if ctx.obj is None else None
 
 
+def file_option(
+    name: str, text: str, *, required: bool = False, cls: type[click.Option] = click.Option
+) -> Callable[[F], F]:
+    """An option that takes the path of a file."""
+    return click.option(name, type=click.Path(path_type=Path), required=required, metavar="FILE", cls=cls, help=text)
+
+
+def number_option(*names: str, text: str, default: int | None = None, least: int = 1) -> Callable[[F], F]:
+    """An option that takes a number of `least` or more."""
+    kind, shown = click.IntRange(min=least), default is not None
+    return click.option(*names, type=kind, default=default, show_default=shown, metavar="N", help=text)
+
+
 connector_option = click.option(
     "--connector",
     metavar="NAME",
     cls=_ConnectorOption,
     help="Name of a connector, dotted name of a module, or path of a .py file.",
 )
-manifest_option = click.option(
-    "--manifest-path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    cls=_ConnectorOption,
-    help="A low-code connector: a YAML manifest.",
-)
+manifest_option = file_option("--manifest-path", "A low-code connector: a YAML manifest.", cls=_ConnectorOption)
 custom_code_option = click.option(
     "--allow-custom-code",
     is_flag=True,
@@ -58,13 +66,7 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
     @connector_option
     @manifest_option
     @custom_code_option
-    @click.option(
-        "--components-path",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        cls=_ConnectorOption,
-        help="The components.py of a manifest, where it lies elsewhere.",
-    )
+    @file_option("--components-path", "The components.py of a manifest, where it lies elsewhere.", cls=_ConnectorOption)
     @click.pass_context
     @wraps(command)
     def run(ctx: click.Context, /, *args: P.args, **kwargs: P.kwargs) -> int:
@@ -123,12 +125,7 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
 def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
     """Let requests of `command` be answered from `--cassette`, at the time of its recording."""
 
-    @click.option(
-        "--cassette",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Answer requests from a recording of `spark-cdk record`; send none.",
-    )
+    @file_option("--cassette", "Answer requests from a recording of `spark-cdk record`; send none.")
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         path = _taken(kwargs, "cassette", Path)
@@ -149,10 +146,6 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def _file_option(name: str, text: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
-    return click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)
-
-
 def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:  # noqa: ARG001
     """The duration that an option has, as files write it. Raises BadParameter: it is none."""
     try:
@@ -167,14 +160,9 @@ max_duration_option = click.option(
     callback=parse_duration,
     help="Read for so long, such as 10m; the next run goes on there.",
 )
-max_requests_option = click.option(
-    "--max-requests",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Send at most N requests; the next run goes on there.",
-)
-config_option = _file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
-catalog_option = _file_option("--catalog", "The streams to read, as JSON. Default: all.")
-state_option = _file_option("--state", "The state of an earlier read, or that read's whole output.")
+max_requests_option = number_option("--max-requests", text="Send at most N requests; the next run goes on there.")
+config_option = file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
+catalog_option = file_option("--catalog", "The streams to read, as JSON. Default: all.")
+state_option = file_option("--state", "The state of an earlier read, or that read's whole output.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 debug_option = click.option("--debug", is_flag=True, help="Say more in the log.")

@@ -11,7 +11,7 @@ import orjson
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.cli.config_file import config_name, read_config
-from cdk.cli.options import FindSource, config_option, with_egress, with_source
+from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.proving.badge import badge as drawn
@@ -26,32 +26,13 @@ _SHOWN = 5
 @click.command()
 @with_source
 @config_option
-@click.option(
-    "--cassette",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="What the source answers. Default: it is read, and recorded for this proof alone.",
-)
+@file_option("--cassette", "What the source answers. Default: it is read, and recorded for this proof alone.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Prove only this stream; may be repeated.")
-@click.option(
-    "--at-commits",
-    type=click.IntRange(min=0),
-    default=40,
-    show_default=True,
-    metavar="N",
-    help="Kill at N places around commits, evenly.",
-)
-@click.option(
-    "--at-random",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Kill at N random moments.",
-)
+@number_option("--at-commits", default=40, least=0, text="Kill at N places around commits, evenly.")
+@number_option("--at-random", default=10, least=0, text="Kill at N random moments.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which random moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
-@click.option("--badge", type=click.Path(path_type=Path), metavar="FILE", help="Write an SVG that says how it ended.")
+@file_option("--badge", "Write an SVG that says how it ended.")
 @with_egress
 def prove(
     find: FindSource,

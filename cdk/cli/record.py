@@ -7,7 +7,7 @@ import click
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.cli.config_file import config_name, read_config
-from cdk.cli.options import FindSource, config_option, with_egress, with_source
+from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette
 from cdk.testing.cassettes.drift import drift
@@ -21,24 +21,15 @@ _DRIFTED = 1
 @click.command()
 @with_source
 @config_option
-@click.option(
-    "--cassette", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The cassette, a YAML file."
-)
+@file_option("--cassette", "The cassette, a YAML file.", required=True)
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Record only this stream; may be repeated.")
-@click.option(
+@number_option(
     "--resumes",
-    type=click.IntRange(min=0),
     default=RESUMES,
-    show_default=True,
-    metavar="N",
-    help="Read each stream again from N of its states, so that interrupted reads replay, too.",
+    least=0,
+    text="Read each stream again from N of its states, so that interrupted reads replay, too.",
 )
-@click.option(
-    "--sample",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Keep N records of each page, where no page hangs on the others.",
-)
+@number_option("--sample", least=2, text="Keep N records of each page, where no page hangs on the others.")
 @click.option("--drift", "compare", is_flag=True, help="Compare the source with the cassette; write nothing.")
 @with_egress
 def record(

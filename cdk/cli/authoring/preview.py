@@ -19,6 +19,7 @@ from cdk.cli.options import (
     FindSource,
     config_option,
     json_option,
+    number_option,
     state_option,
     with_egress,
     with_source,
@@ -37,25 +38,9 @@ from cdk.streams.stream import Stream
 @click.argument("stream")
 @config_option
 @state_option
-@click.option(
-    "-n",
-    "--records",
-    "most",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="How many records to show; with --step of each page.",
-)
+@number_option("-n", "--records", "most", default=20, text="How many records to show; with --step of each page.")
 @click.option("--step", is_flag=True, help="Show a page, and ask before the next one is requested.")
-@click.option(
-    "--body",
-    "body",
-    type=click.IntRange(min=0),
-    default=300,
-    show_default=True,
-    metavar="N",
-    help="How many characters of each body to show.",
-)
+@number_option("--body", default=300, least=0, text="How many characters of each body to show.")
 @json_option
 @with_egress
 def preview(

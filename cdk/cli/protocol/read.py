@@ -22,6 +22,7 @@ from cdk.cli.options import (
     debug_option,
     max_duration_option,
     max_requests_option,
+    number_option,
     state_option,
     with_cassette,
     with_egress,
@@ -47,12 +48,8 @@ W = TypeVar("W")
 @config_option
 @catalog_option
 @state_option
-@click.option(
-    "--concurrency",
-    type=click.IntRange(min=1),
-    help="The most slices to read at once. Default: what the source says, else 10.",
-)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Read at most N records of each stream.")
+@number_option("--concurrency", text="The most slices to read at once. Default: what the source says, else 10.")
+@number_option("--limit", text="Read at most N records of each stream.")
 @max_duration_option
 @max_requests_option
 @with_cassette

@@ -19,6 +19,7 @@ from cdk.cli.options import (
     manifest_option,
     max_duration_option,
     max_requests_option,
+    number_option,
     with_cassette,
     with_egress,
 )
@@ -54,12 +55,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
     help="Write what the run did to FILE, as JSON, however it ends.",
 )
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
-@click.option(
-    "--preview",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Show what would be read, with the first N records of each stream; write nothing.",
-)
+@number_option("--preview", text="Show what would be read, with the first N records of each stream; write nothing.")
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
 @max_duration_option
 @max_requests_option
