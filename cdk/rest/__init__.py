@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.cached_transport import CachedTransport
     from cdk.rest.client import HttpClient
     from cdk.rest.conditional_requests import ConditionalStream
+    from cdk.rest.declared.resources import resource
+    from cdk.rest.declared.source import RestSource
     from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail, rate_limited, retry
     from cdk.rest.errors.http_error_handler import HttpErrorHandler
     from cdk.rest.errors.retry_policy import RetryPolicy
@@ -65,6 +67,7 @@ __all__ = [
     "Request",
     "RequestsTransport",
     "Response",
+    "RestSource",
     "Retriever",
     "RetryPolicy",
     "SinglePage",
@@ -77,6 +80,7 @@ __all__ = [
     "fail",
     "path",
     "rate_limited",
+    "resource",
     "retry",
     "retry_after",
 ]
@@ -91,6 +95,8 @@ if not TYPE_CHECKING:
             ".cached_transport": ("CachedTransport",),
             ".client": ("HttpClient",),
             ".conditional_requests": ("ConditionalStream",),
+            ".declared.resources": ("resource",),
+            ".declared.source": ("RestSource",),
             ".errors.error_handler": (
                 "IGNORE",
                 "SUCCESS",

@@ -1,0 +1,108 @@
+"""Placeholders: `{config.token}`, `{window.start}` or `{repos.name}` in a text, which the values of a request fill.
+
+Braces that are meant are doubled, as in format strings.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonValue, to_json
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class Placeholder(NamedTuple):
+    """What stands between braces."""
+
+    scope: str
+    """`config`, `window`, or the name of a resource."""
+    field: str
+
+    def __str__(self) -> str:
+        return f"{{{self.scope}.{self.field}}}"
+
+
+Values: TypeAlias = Callable[[Placeholder], JsonValue]
+
+
+def placeholders(template: object) -> Iterator[Placeholder]:
+    """Those of a text, or of the texts in an object or a list. Raises ConfigError: braces hold something else."""
+    match template:
+        case str():
+            yield from (part for part in _parts(template) if isinstance(part, Placeholder))
+        case Mapping():
+            for value in template.values():
+                yield from placeholders(value)
+        case list() | tuple():
+            for value in template:
+                yield from placeholders(value)
+        case _:
+            pass
+
+
+def filled(template: JsonValue, values: Values) -> JsonValue:
+    """`template` with values in place of placeholders. One that is the whole of a text leaves its value as it is."""
+    match template:
+        case str():
+            parts = _parts(template)
+            if len(parts) == 1 and isinstance(parts[0], Placeholder):
+                return values(parts[0])
+            return filled_text(template, values)
+        case Mapping():
+            return {name: filled(value, values) for name, value in template.items()}
+        case list() | tuple():
+            return [filled(value, values) for value in template]
+        case _:
+            return template
+
+
+def filled_text(template: str, values: Values) -> str:
+    """`template` as a text. Raises ConfigError: a value is null."""
+    return "".join(part if isinstance(part, str) else _text(part, values) for part in _parts(template))
+
+
+def filled_path(template: str, values: Values) -> str:
+    """`template` as a path of a URL, whose values are quoted; one that it begins with may be a path or a URL itself."""
+    first, *rest = _parts(template) or ("",)
+    head = first if isinstance(first, str) else _text(first, values)
+    return head + "".join(part if isinstance(part, str) else quote(_text(part, values), safe="") for part in rest)
+
+
+def _text(placeholder: Placeholder, values: Values) -> str:
+    value = values(placeholder)
+    if value is None:
+        raise ConfigError(f"{placeholder} is null, expected a value, for it is a part of a text or a path")
+    return value if isinstance(value, str) else to_json(value).decode()
+
+
+@lru_cache(maxsize=1024)
+def _parts(text: str) -> tuple[str | Placeholder, ...]:
+    """The texts and placeholders that a text consists of."""
+    parts: list[str | Placeholder] = []
+    at = 0
+    for braces in _BRACES.finditer(text):
+        literal, at = text[at : braces.start()], braces.end()
+        if braces[0] in {"{{", "}}"}:
+            literal += braces[0][0]
+        if literal:
+            parts.append(literal)
+        if braces[1] is not None:
+            scope, dot, field = braces[1].partition(".")
+            if not (scope and dot and field):
+                raise ConfigError(_UNFIT.format(braces[0]))
+            parts.append(Placeholder(scope, field))
+        elif len(braces[0]) == 1:
+            raise ConfigError(_UNFIT.format(braces[0]))
+    if at < len(text):
+        parts.append(text[at:])
+    return tuple(parts)
+
+
+_UNFIT = (
+    "found {}, expected {{config.NAME}}, {{window.start}}, {{window.end}} or {{RESOURCE.FIELD}}; "
+    "a brace that is meant is doubled"
+)

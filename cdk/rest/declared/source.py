@@ -1,0 +1,89 @@
+"""RestSource: a connector that is data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cdk.base.errors import ConfigError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.rest.declared.placeholders import Placeholder, placeholders
+from cdk.rest.declared.resources import Family, resource
+from cdk.rest.declared.settings import settings_of
+from cdk.rest.declared.stream import Api, ResourceStream
+from cdk.rest.errors.error_handler import ErrorHandler
+from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.limits.budget import Budget
+from cdk.rest.pagination.paginator import Paginator
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+
+
+class RestSource(Source):
+    """A connector whose streams are resources; a module has it as `source = RestSource(...)`.
+
+    url: what paths are appended to; it may have `{config.NAME}` in it.
+    auth: adds the credentials; its texts may have `{config.NAME}`, and what they name is secret.
+    params, headers, paginator, error_handler: of all resources that say nothing else. budget: which they share.
+    config: the JSON Schemas of what the config has, where one is not a text that must be there, or is named by a
+        function only; one with a default may be left out.
+
+    Raises ConfigError with all slips of the resources.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *resources: resource,
+        auth: Authenticator | None = None,
+        params: Mapping[str, JsonValue] | None = None,
+        headers: Mapping[str, str] | None = None,
+        paginator: Paginator | None = None,
+        error_handler: ErrorHandler | None = None,
+        budget: Budget | None = None,
+        config: Mapping[str, JsonSchema] | None = None,
+        name: str = "",
+    ) -> None:
+        self.name = name
+        family = Family(
+            [
+                replace(
+                    each,
+                    params={**(params or {}), **each.params},
+                    headers={**(headers or {}), **each.headers},
+                    paginator=each.paginator or paginator,
+                    error_handler=each.error_handler or error_handler,
+                )
+                for each in resources
+            ]
+        )
+        self._api = Api(url, auth, budget, family)
+        secret = {each.field for each in _only_config([*settings_of(auth)], "auth")}
+        names = [each.field for each in _only_config([*placeholders(url)], "url")]
+        for each in family.members.values():
+            named = [*each.requested(), *placeholders(each.add_fields)]
+            names += [placeholder.field for placeholder in named if placeholder.scope == "config"]
+        self.config_schema = _schema(dict.fromkeys([*names, *sorted(secret)]), secret, config or {})
+
+    def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
+        return [ResourceStream(each, self._api, config) for each in self._api.family.members.values()]
+
+
+def _only_config(named: Sequence[Placeholder], where: str) -> Sequence[Placeholder]:
+    for each in named:
+        if each.scope != "config":
+            raise ConfigError(f"{where}: found {each}, expected {{config.NAME}}{did_you_mean(each.scope, ['config'])}")
+    return named
+
+
+def _schema(names: Mapping[str, None], secret: set[str], declared: Mapping[str, JsonSchema]) -> JsonSchema:
+    properties: dict[str, JsonObject] = {}
+    for name in {**names, **declared}:
+        derived: JsonObject = {"type": "string", **({"airbyte_secret": True} if name in secret else {})}
+        properties[name] = {**derived, **declared.get(name, {})}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "required": [name for name, schema in properties.items() if "default" not in schema],
+        "additionalProperties": True,
+        "properties": properties,
+    }

@@ -1,0 +1,134 @@
+"""ResourceStream: the HttpStream that a resource is read with."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cdk.base.errors import FatalError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonValue, Record
+from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_path, filled_text
+from cdk.rest.declared.resources import Config, Family, field_of, resource
+from cdk.rest.declared.settings import with_settings
+from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http_stream import HttpStream
+from cdk.rest.limits.budget import Budget
+from cdk.state.slice import Partition, Slice
+from cdk.streams.cursor import Cursor
+from cdk.streams.partitions import parent_partitions
+from cdk.streams.stream import Page, Token
+
+
+@dataclass(frozen=True)
+class Api:
+    """What resources share. url, auth: with placeholders of the config."""
+
+    url: str
+    auth: Authenticator | None
+    budget: Budget | None
+    family: Family
+
+
+class ResourceStream(HttpStream):
+    """A resource as a stream."""
+
+    def __init__(self, declared: resource, api: Api, config: Config) -> None:
+        super().__init__(config)
+        self._declared, self._url, self._auth, self.budget = declared, api.url, api.auth, api.budget
+        family = api.family
+        parent, self._links = family.parent(declared), family.links(declared)
+        self._parent = None if parent is None else ResourceStream(parent, api, config)
+        # Its children read it, each for itself, and perhaps somebody reads it for its own sake.
+        self.use_cache = any(family.parent(other) is declared for other in family.members.values())
+        self.name, self.primary_key, self.schema = declared.name, declared.primary_key, declared.schema
+        self.http_method = "GET" if declared.body_json is None else "POST"
+        where = declared.records_path
+        self.records_path = (where,) if isinstance(where, str) else tuple(where)
+        self.paginator = declared.paginator or self.paginator
+        self.error_handler = declared.error_handler or self.error_handler
+        cursor = declared.cursor
+        self.cursor = cursor if cursor is None or isinstance(cursor, Cursor) else cursor(config)
+
+    @property
+    def url_base(self) -> str:
+        return filled_text(self._url, self._of_config)
+
+    def path(self, slice: Slice) -> str:
+        return filled_path(self._declared.path, self._values(slice))
+
+    def params(self, slice: Slice) -> Mapping[str, JsonValue]:
+        values = self._values(slice)
+        return {name: filled(value, values) for name, value in self._declared.params.items()}
+
+    def headers(self, slice: Slice) -> Mapping[str, str]:
+        values = self._values(slice)
+        return {name: filled_text(value, values) for name, value in self._declared.headers.items()}
+
+    def body_json(self, slice: Slice) -> JsonValue:
+        return filled(self._declared.body_json, self._values(slice))
+
+    def authenticator(self) -> Authenticator | None:
+        return None if self._auth is None else with_settings(self._auth, self._of_config)
+
+    def partitions(self) -> Iterable[Partition]:
+        return super().partitions() if self._parent is None else parent_partitions(self._parent, **self._links)
+
+    def read_page(self, slice: Slice, token: Token | None) -> Page:
+        # Here, not in `parse`: a paginator that counts must see the page as it came.
+        page, values = super().read_page(slice, token), self._values(slice)
+        records: Sequence[Record] = page.records
+        if self._declared.record_filter:
+            records = [record for record in records if self._passes(record)]
+        if self._declared.add_fields:
+            added = {name: filled(value, values) for name, value in self._declared.add_fields.items()}
+            records = [self._with(record, added) for record in records]
+        return page._replace(records=records)
+
+    def _passes(self, record: Record) -> bool:
+        for name, value in self._declared.record_filter.items():
+            allowed = value if isinstance(value, list | tuple) else [value]
+            if name not in record and None not in allowed:
+                raise FatalError(
+                    f"record_filter: found no field {name!r} in a record, expected one in each, or null among its "
+                    f"values{did_you_mean(name, record)}",
+                    stream=self.name,
+                )
+            if record.get(name) not in allowed:
+                return False
+        return True
+
+    def _with(self, record: Record, added: Mapping[str, JsonValue]) -> Record:
+        for name in added:
+            if name in record and record[name] != added[name]:
+                raise FatalError(
+                    f"add_fields: records have a field {name!r} of their own; call the added one otherwise",
+                    stream=self.name,
+                )
+        return {**record, **added}
+
+    def _of_config(self, placeholder: Placeholder) -> JsonValue:
+        value: JsonValue = self.config.get(placeholder.field)
+        return value
+
+    def _values(self, slice: Slice) -> Values:
+        def value_of(placeholder: Placeholder) -> JsonValue:
+            scope, name = placeholder
+            match scope:
+                case "config":
+                    return self._of_config(placeholder)
+                case "window":
+                    assert slice.window is not None
+                    bound: JsonValue = getattr(slice.window, name)
+                    return bound
+                case _ if (own := field_of(placeholder)) in slice.partition:
+                    value: JsonValue = slice.partition[own]
+                case _ if name in slice.extra:
+                    value = slice.extra[name]
+                case _:
+                    raise FatalError(
+                        f"{placeholder}: found no such field in a record of {scope!r}, expected one in each"
+                        f"{did_you_mean(name, slice.extra)}",
+                        stream=self.name,
+                    )
+            return value
+
+        return value_of

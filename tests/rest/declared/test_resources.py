@@ -1,0 +1,85 @@
+import pytest
+
+from cdk import ConfigError, CountCursor
+from cdk.rest import Bearer, RestSource, resource
+
+REPOS = resource("repos", "/repos")
+
+
+@pytest.mark.parametrize(
+    ("resources", "slips"),
+    [
+        ([REPOS, resource("repos", "/more")], ["repos: two resources have this name"]),
+        ([resource("config", "/config")], ["config: a resource cannot have this name"]),
+        (
+            [REPOS, resource("issues", "/{repo.id}/issues", add_fields={"owner": "{confg.owner}"})],
+            [
+                "issues: {repo.id}: there is no such resource; did you mean 'repos'?",
+                "issues: {confg.owner}: there is no such resource; did you mean 'config'?",
+            ],
+        ),
+        (
+            [resource("a", "/a", params={"since": "{window.start}"})],
+            ["a: {window.start}: the resource has no cursor; give it one"],
+        ),
+        (
+            [resource("a", "/a", params={"since": "{window.begin}"}, cursor=CountCursor("version"))],
+            ["a: {window.begin}: a window has no such field; there is 'end', 'start'"],
+        ),
+        (
+            [resource("a", "/{b.id}"), resource("b", "/{a.id}"), resource("c", "/{id}")],
+            [
+                "a: is read for its own records, by way of b: name it elsewhere no more",
+                "b: is read for its own records, by way of a: name it elsewhere no more",
+                "c: found {id}, expected {config.NAME}",
+            ],
+        ),
+        (
+            [REPOS, resource("users", "/users"), resource("stars", "/{repos.id}/{users.id}")],
+            ["stars: is read for the records of repos and users, neither of which is above the other"],
+        ),
+        (
+            [REPOS, resource("issues", "/issues", add_fields={"repo": "{repos.id}"})],
+            ["issues: {repos.id}: the request names no field of repos; name one there"],
+        ),
+        (
+            [REPOS, resource("issues", "/{repos.id}"), resource("notes", "/{issues.id}", params={"r": "{repos.name}"})],
+            ["notes: {repos.name}: expected a field of issues; add it to its records with `add_fields`"],
+        ),
+    ],
+)
+def test_each_slip_has_its_resource_and_a_way_out(resources: list[resource], slips: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        RestSource("https://api.test", *resources)
+
+    lines = str(error.value).splitlines()
+    assert len(lines) == len(slips)
+    assert all(line.startswith(slip) for line, slip in zip(lines, slips, strict=True)), lines
+
+
+def test_urls_and_credentials_know_the_config_alone() -> None:
+    with pytest.raises(
+        ConfigError, match=r"url: found \{conf.url\}, expected \{config.NAME\}; did you mean 'config'\?"
+    ):
+        RestSource("{conf.url}", REPOS)
+    with pytest.raises(ConfigError, match=r"auth: found \{repos.token\}, expected \{config.NAME\}"):
+        RestSource("https://api.test", REPOS, auth=Bearer("{repos.token}"))
+
+
+def test_the_spec_has_what_is_named_and_marks_what_credentials_name() -> None:
+    cursor = lambda config: CountCursor("version", start=config["first"])  # noqa: E731 - as an author writes it
+    source = RestSource(
+        "{config.url}",
+        resource("repos", "/{config.owner}/repos", params={"size": "{config.size}"}, cursor=cursor),
+        auth=Bearer("{config.token}"),
+        config={"size": {"type": "integer", "default": 10}, "first": {"type": "integer"}},
+    )
+
+    assert source.config_schema["required"] == ["url", "owner", "token", "first"]
+    assert source.config_schema["properties"] == {
+        "url": {"type": "string"},
+        "owner": {"type": "string"},
+        "size": {"type": "integer", "default": 10},
+        "token": {"type": "string", "airbyte_secret": True},
+        "first": {"type": "integer"},
+    }

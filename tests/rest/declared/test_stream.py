@@ -1,0 +1,144 @@
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from pyspark import cloudpickle
+
+from cdk import CountCursor, FatalError, Json, Record
+from cdk.rest import ApiKey, Offset, PageNumber, RestSource, resource
+from cdk.testing import MockApi, read
+
+CONFIG = {"url": "https://api.test/v1", "token": "s3cret", "kind": "big"}
+OWNERS = resource("owners", "/owners", records_path=["data", "owners"], primary_key="name")
+REPOS = resource(
+    "repos",
+    "/owners/{owners.name}/repos",
+    primary_key=["owner", "id"],
+    paginator=Offset(2),
+    add_fields={"owner": "{owners.name}", "since": "{owners.since}"},
+)
+ISSUES = resource(
+    "issues",
+    "/repos/{repos.id}/issues",
+    params={"owner": "{owners.name}", "after": "{window.start}", "before": "{window.end}", "kind": "{config.kind}"},
+    cursor=lambda config: CountCursor("version", start=len(config["kind"])),
+)
+SOURCE = RestSource("{config.url}", OWNERS, REPOS, ISSUES, auth=ApiKey("{config.token}", name="key"), params={"v": 2})
+
+
+def forge() -> MockApi:
+    """An API of two owners with two repositories each; ids of repositories are unique in their owner alone."""
+    api, key = MockApi(), {"key": "s3cret"}
+    owners = [{"name": "a/b", "since": 2001}, {"name": "c", "since": None}]
+    api.get("/v1/owners", params={"v": 2}, headers=key).returns(json={"data": {"owners": owners}})
+    for owner in ("a%2Fb", "c"):
+        api.get(f"/v1/owners/{owner}/repos", params={"offset": 0}, headers=key).returns(json=[{"id": 1}, {"id": 2}])
+        api.get(f"/v1/owners/{owner}/repos", params={"offset": 2}, headers=key).returns(json=[])
+    api.get("/v1/repos/*/issues", headers=key).returns(json=[{"version": 3}, {"version": 8}])
+    return api
+
+
+def records(source: RestSource, api: MockApi, stream: str, config: Mapping[str, Json] = CONFIG) -> Sequence[Record]:
+    result = read(source, stream, config=config, transport=api)
+    assert result.error is None, result.error
+    return result.records
+
+
+def test_a_resource_is_read_for_each_record_of_another_and_has_its_fields() -> None:
+    assert records(SOURCE, forge(), "repos") == [
+        {"id": 1, "owner": "a/b", "since": 2001},
+        {"id": 2, "owner": "a/b", "since": 2001},
+        {"id": 1, "owner": "c"},
+        {"id": 2, "owner": "c"},
+    ]
+
+
+def test_parents_of_parents_may_be_named_and_windows_and_the_config() -> None:
+    api = forge()
+    result = read(SOURCE, "issues", config=CONFIG, transport=api)
+
+    sent = [request for request in api.requests if "issues" in request.url]
+    assert [(request.url[-8:-7], request.params["owner"]) for request in sent] == [
+        (id, owner) for owner in ("a/b", "c") for id in "12"
+    ]
+    # A window of numbers has no end, and what is null is left out.
+    assert {request.full_url.partition("&")[2] for request in sent} == {
+        "owner=a%2Fb&after=3&kind=big",
+        "owner=c&after=3&kind=big",
+    }
+    assert len(result.records) == 8
+    again = read(SOURCE, "issues", config=CONFIG, transport=(api := forge()), state=result.state_messages)
+    assert (again.error, again.records) == (None, [{"version": 8}] * 4)
+    assert {request.params["after"] for request in api.requests if "issues" in request.url} == {8}
+
+
+def test_parents_are_requested_once_in_a_run_whoever_needs_them() -> None:
+    api = forge()
+    result = read(SOURCE, config=CONFIG, transport=api)
+
+    assert result.error is None
+    assert len([request for request in api.requests if request.url.endswith("/owners")]) == 1
+    assert len(api.requests) == 1 + 4 + 4
+
+
+def test_what_a_filter_drops_ends_no_pages() -> None:
+    rows: list[Record] = [
+        {"id": 1, "kind": None},
+        {"id": 2, "kind": "x"},
+        {"id": 3, "kind": "x"},
+        {"id": 4},
+        {"id": 5, "kind": "y"},
+    ]
+    api = MockApi()
+    api.get("/rows").serves(rows, size=2)
+    rest = resource("rows", "/rows", paginator=PageNumber(size=2), record_filter={"kind": ["y", None]})
+
+    assert [record["id"] for record in records(RestSource("https://api.test", rest), api, "rows")] == [1, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"record_filter": {"hiden": False}}, r"record_filter: found no field 'hiden' .* did you mean 'hidden'\?"),
+        ({"add_fields": {"id": "{config.id}"}}, r"add_fields: records have a field 'id' of their own"),
+    ],
+)
+def test_mappings_that_do_not_fit_the_records_are_refused(options: Mapping[str, Json], error: str) -> None:
+    api = MockApi()
+    api.get("/rows").returns(json=[{"id": 1, "hidden": False}])
+    source = RestSource("https://api.test", resource("rows", "/rows", **options))
+
+    with pytest.raises(FatalError, match=error):
+        raise read(source, "rows", config={"id": "2"}, transport=api).error or AssertionError
+
+
+def test_a_parent_without_the_field_is_an_error_with_the_nearest_one() -> None:
+    source = RestSource("{config.url}", OWNERS, resource("repos", "/owners/{owners.nam}/repos"), auth=None)
+    api = MockApi()
+    api.get("/v1/owners").returns(json={"data": {"owners": [{"name": "a"}]}})
+
+    error = read(source, "repos", config=CONFIG, transport=api).error
+
+    assert "found no field 'nam' in a record of 'owners'" in str(error)
+    assert "did you mean 'name'?" in str(error)
+
+
+def test_a_body_is_posted() -> None:
+    api = MockApi()
+    query = "{{ users(kind: {config.kind}) {{ id }} }}"
+    api.post("/graphql", body={"query": "{ users(kind: big) { id } }", "size": 3}).returns(json={"users": [{"id": 1}]})
+    users = resource(
+        "users", "", records_path="users", body_json={"query": query, "size": 3}, headers={"X-Kind": "{config.kind}"}
+    )
+
+    assert records(RestSource("https://api.test/graphql", users), api, "users") == [{"id": 1}]
+    assert api.requests[0].headers["X-Kind"] == "big"
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
+def test_streams_travel_with_their_parents(dumps: Callable[[object], bytes]) -> None:
+    repos = {stream.name: stream for stream in SOURCE.open(CONFIG)}["repos"]
+    there = pickle.loads(dumps(repos))  # noqa: S301 - our own bytes
+
+    assert there.key_paths == [["owner"], ["id"]]
+    assert read(there, transport=forge()).records == records(SOURCE, forge(), "repos")
