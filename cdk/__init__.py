@@ -36,13 +36,7 @@ from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
 from cdk.streams.paged import PagedStream
-from cdk.streams.partitions import (
-    following_partitions,
-    list_partitions,
-    parent_partitions,
-    product,
-    records_of,
-)
+from cdk.streams.partitions import following_partitions, list_partitions, parent_partitions, product, records_of
 from cdk.streams.source import Source
 from cdk.streams.state_mixin import IncrementalMixin, StateMixin
 from cdk.streams.stream import Item, Page, Stream

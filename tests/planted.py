@@ -178,10 +178,7 @@ BUGS = [
     ),
     Bug("complaints make it read less", "base/process/concurrency", "self._go(self.level // 2, reading)\n", "pass\n"),
     Bug(
-        "a level that brought a complaint is shunned",
-        "base/process/concurrency",
-        "self._since <= self._shun",
-        "False",
+        "a level that brought a complaint is shunned", "base/process/concurrency", "self._since <= self._shun", "False"
     ),
     Bug(
         "a further try is a complaint",
@@ -284,12 +281,7 @@ BUGS = [
         "if False:",
         "tests/spark/datasource/test_filter_pushdown.py",
     ),
-    Bug(
-        "a token is given to all tasks",
-        "rest/auth/tokens",
-        "if key not in self._states:",
-        "if True:",
-    ),
+    Bug("a token is given to all tasks", "rest/auth/tokens", "if key not in self._states:", "if True:"),
     Bug(
         "a refused token is let go of",
         "rest/auth/tokens",
@@ -723,12 +715,7 @@ BUGS = [
     ),
     Bug("a file has so many levels", "base/yaml_file", "    if depth > _DEEPEST:", "    if False:"),
     Bug("a file has so many values", "base/yaml_file", "    if size > _MOST_VALUES:", "    if False:"),
-    Bug(
-        "merges of merges do not grow",
-        "base/yaml_file",
-        "        node.value = list({",
-        "        list({",
-    ),
+    Bug("merges of merges do not grow", "base/yaml_file", "        node.value = list({", "        list({"),
     Bug(
         "a UUID is no quoted text",
         "lake/arrow/coerce",
@@ -801,12 +788,7 @@ BUGS = [
         "            pass",
         "tests/sync/loop/test_stream_sync.py",
     ),
-    Bug(
-        "an id of another type is noticed",
-        "streams/checkpoint/partitioned",
-        "yield other\n",
-        "yield value\n",
-    ),
+    Bug("an id of another type is noticed", "streams/checkpoint/partitioned", "yield other\n", "yield value\n"),
     Bug(
         "what comes after a gone slice is read",
         "sync/loop/stream_sync",
@@ -869,12 +851,7 @@ BUGS = [
         "            if False:\n",
         "tests/engine/test_read.py",
     ),
-    Bug(
-        "tables remember how often a record came",
-        "state/position_json",
-        '("counts", edge.counts), ',
-        "",
-    ),
+    Bug("tables remember how often a record came", "state/position_json", '("counts", edge.counts), ', ""),
     Bug(
         "a commit names only files that are there",
         "lake/parquet/table_files",
@@ -1750,12 +1727,7 @@ BUGS = [
         "            elif len(batch.schema) > len(self._schema):\n                self._schema = batch.schema\n",
         "",
     ),
-    Bug(
-        "what is declared is not inferred again",
-        "engine/first_pages",
-        "if name not in properties}",
-        "}",
-    ),
+    Bug("what is declared is not inferred again", "engine/first_pages", "if name not in properties}", "}"),
     Bug(
         "a start is one value however it is written",
         "streams/read_slice",
@@ -2000,12 +1972,7 @@ BUGS = [
         "if False:",
         "tests/streams/test_state_check.py",
     ),
-    Bug(
-        "a very short secret leaves words alone",
-        "base/secret_masking",
-        "_SHORTEST_PART = 4",
-        "_SHORTEST_PART = 0",
-    ),
+    Bug("a very short secret leaves words alone", "base/secret_masking", "_SHORTEST_PART = 4", "_SHORTEST_PART = 0"),
     Bug(
         "a sync keeps the digits of fractions",
         "base/records/exact_json",

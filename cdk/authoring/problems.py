@@ -39,13 +39,7 @@ class Problem:
 
     def to_json(self) -> Mapping[str, JsonValue]:
         """The problem as a JSON object, without whether it is certain."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "path": self.path,
-            "message": self.message,
-        }
+        return {"file": self.file, "line": self.line, "column": self.column, "path": self.path, "message": self.message}
 
 
 class Problems:

@@ -160,13 +160,7 @@ def json_kind(value: object) -> str:
     return _KINDS.get(type(value), "a number")
 
 
-_KINDS: Mapping[type, str] = {
-    type(None): "null",
-    bool: "a boolean",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
+_KINDS: Mapping[type, str] = {type(None): "null", bool: "a boolean", str: "a string", list: "a list", dict: "an object"}
 
 
 class NotJson(FatalError, TypeError):

@@ -103,9 +103,7 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
     """Let requests of `command` go only where `--egress` says."""
 
     @click.option(
-        "--egress",
-        metavar="LIST",
-        help="Where requests may go: `public`, hosts, or both. Default: anywhere.",
+        "--egress", metavar="LIST", help="Where requests may go: `public`, hosts, or both. Default: anywhere."
     )
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -170,11 +170,7 @@ class _StreamRun:
     """One stream on its way out: counts what has been written since its last state."""
 
     def __init__(
-        self,
-        stream: Stream,
-        descriptor: StreamDescriptor,
-        manager: ConnectorStateManager,
-        out: "_Out",
+        self, stream: Stream, descriptor: StreamDescriptor, manager: ConnectorStateManager, out: "_Out"
     ) -> None:
         self._stream, self._descriptor, self._manager = stream, descriptor, manager
         self._write, self._clock, self._watch, self._leaks = out.write, out.clock, out.watch, out.leaks

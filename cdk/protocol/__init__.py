@@ -9,16 +9,8 @@ from cdk.protocol.catalog import (
     StreamDescriptor,
     SyncMode,
 )
-from cdk.protocol.control import (
-    AirbyteControlConnectorConfigMessage,
-    AirbyteControlMessage,
-    OrchestratorType,
-)
-from cdk.protocol.lines import (
-    message_line,
-    record_lines,
-    state_line,
-)
+from cdk.protocol.control import AirbyteControlConnectorConfigMessage, AirbyteControlMessage, OrchestratorType
+from cdk.protocol.lines import message_line, record_lines, state_line
 from cdk.protocol.messages import (
     AirbyteLogMessage,
     AirbyteMessage,
@@ -28,22 +20,8 @@ from cdk.protocol.messages import (
     Level,
     Type,
 )
-from cdk.protocol.reports import (
-    Mask,
-    error_line,
-    error_text,
-    failure_type,
-    log_line,
-    milliseconds,
-    status_line,
-)
-from cdk.protocol.spec import (
-    AdvancedAuth,
-    AirbyteConnectionStatus,
-    AuthFlowType,
-    CheckStatus,
-    ConnectorSpecification,
-)
+from cdk.protocol.reports import Mask, error_line, error_text, failure_type, log_line, milliseconds, status_line
+from cdk.protocol.spec import AdvancedAuth, AirbyteConnectionStatus, AuthFlowType, CheckStatus, ConnectorSpecification
 from cdk.protocol.state import (
     AirbyteGlobalState,
     AirbyteStateMessage,

@@ -92,13 +92,7 @@ class CachedTransport:
     holds.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        *,
-        folder: str | Path | None = None,
-        max_bytes: int = MAX_BYTES,
-    ) -> None:
+    def __init__(self, transport: Transport, *, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self._transport, self._max_bytes = transport, max_bytes
         self._responses = None if folder is None else CachedResponses(folder, max_bytes)
 

@@ -24,15 +24,7 @@ from cdk.state.source_state.validators import Validators
 from cdk.streams.stream import Page
 
 PASSING = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "traceparent",
-        "tracestate",
-        "user-agent",
-        "x-correlation-id",
-        "x-request-id",
-    }
+    {"accept-encoding", "connection", "traceparent", "tracestate", "user-agent", "x-correlation-id", "x-request-id"}
 )
 """Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
 

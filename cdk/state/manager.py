@@ -113,8 +113,7 @@ class ConnectorStateManager:
         descriptor = StreamDescriptor(name=stream_name, namespace=namespace)
         blob = self._blobs.get(descriptor) or {}
         return AirbyteStateMessage(
-            type=AirbyteStateType.STREAM,
-            stream=AirbyteStreamState(stream_descriptor=descriptor, stream_state=blob),
+            type=AirbyteStateType.STREAM, stream=AirbyteStreamState(stream_descriptor=descriptor, stream_state=blob)
         )
 
 

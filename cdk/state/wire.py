@@ -164,11 +164,7 @@ def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact:
     """The peer's concurrent form. A range that was closed is written as one; half-read ones travel in our key."""
     most_recent = position.cursor.get(cursor_field)
     resume = position.resume
-    first = {
-        "start": start,
-        "end": resume.through if resume else most_recent,
-        "most_recent_cursor_value": most_recent,
-    }
+    first = {"start": start, "end": resume.through if resume else most_recent, "most_recent_cursor_value": most_recent}
     slices = [first]
     for item in resume.open if resume else ():
         if item.position == Done():

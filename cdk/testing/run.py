@@ -19,13 +19,7 @@ from cdk.base.values import FieldValue, from_json
 from cdk.engine.checkpoint_throttle import LONGEST
 from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
-from cdk.protocol import (
-    AirbyteStateMessage,
-    AirbyteStream,
-    ConfiguredAirbyteCatalog,
-    ConfiguredAirbyteStream,
-    SyncMode,
-)
+from cdk.protocol import AirbyteStateMessage, AirbyteStream, ConfiguredAirbyteCatalog, ConfiguredAirbyteStream, SyncMode
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, source_of
@@ -156,9 +150,7 @@ def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirb
         streams=[
             ConfiguredAirbyteStream(
                 stream=AirbyteStream(
-                    name=stream.name,
-                    namespace=stream.namespace,
-                    json_schema=dict(stream.json_schema()),
+                    name=stream.name, namespace=stream.namespace, json_schema=dict(stream.json_schema())
                 ),
                 sync_mode=mode or (SyncMode.INCREMENTAL if stream.incremental else SyncMode.FULL_REFRESH),
             )

@@ -117,11 +117,7 @@ class Objects(KintoStream):
 
     def params(self, slice: Slice) -> Mapping[str, Json]:
         assert slice.window is not None
-        return {
-            "_since": slice.window.start,
-            "_sort": "last_modified,id",
-            "_limit": self.config.get("page_size", 1000),
-        }
+        return {"_since": slice.window.start, "_sort": "last_modified,id", "_limit": self.config.get("page_size", 1000)}
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
         # With `Backoff` a busy server asks for a pause, on answers that are no errors too. It is taken at once, as the

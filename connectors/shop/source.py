@@ -12,7 +12,5 @@ class Shop(Source):
     config_schema = {  # noqa: RUF012 - never changed
         "type": "object",
         "required": ["base_url"],
-        "properties": {
-            "base_url": {"type": "string", "title": "Address", "examples": ["http://127.0.0.1:8000"]},
-        },
+        "properties": {"base_url": {"type": "string", "title": "Address", "examples": ["http://127.0.0.1:8000"]}},
     }

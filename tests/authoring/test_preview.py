@@ -10,11 +10,7 @@ from cdk.testing import MockApi
 from tests.declarative.manifests import paginator, source
 from tests.samples import Comments, Users
 
-CURSOR = {
-    "type": "CursorPagination",
-    "cursor_value": "{{ response.next }}",
-    "stop_condition": "{{ response.last }}",
-}
+CURSOR = {"type": "CursorPagination", "cursor_value": "{{ response.next }}", "stop_condition": "{{ response.last }}"}
 FILTER = {"record_filter": {"type": "RecordFilter", "condition": "{{ record.id < 3 }}"}}
 
 

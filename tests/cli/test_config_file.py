@@ -12,10 +12,7 @@ class Strict(Source):
     config_schema: JsonSchema = {  # noqa: RUF012 - read only
         "type": "object",
         "required": ["host", "key"],
-        "properties": {
-            "host": {"type": "string"},
-            "key": {"type": "string", "minLength": 8, "airbyte_secret": True},
-        },
+        "properties": {"host": {"type": "string"}, "key": {"type": "string", "minLength": 8, "airbyte_secret": True}},
     }
 
 

@@ -62,13 +62,11 @@ RULES = {
     "config_migrations": [
         {
             "type": "ConfigMigration",
-            "transformations": [
-                {"type": "ConfigRemapField", "field_path": ["region"], "map": {"Europe": "eu"}},
-            ],
+            "transformations": [{"type": "ConfigRemapField", "field_path": ["region"], "map": {"Europe": "eu"}}],
         }
     ],
     "transformations": [
-        {"type": "ConfigAddFields", "fields": [{"path": ["host"], "value": "{{ config.region }}.test"}]},
+        {"type": "ConfigAddFields", "fields": [{"path": ["host"], "value": "{{ config.region }}.test"}]}
     ],
 }
 ADD_A_LETTER = {"type": "ConfigAddFields", "fields": [{"path": ["region"], "value": "{{ config.region }}x"}]}

@@ -38,10 +38,7 @@ def test_a_connector_is_proved_on_its_cassette_alone(cli: CommandLine, tmp_path:
     assert proven.code == 0, proven.stderr
     proof = json.loads(proven.lines[0])
     assert proof["rows"] == {"products": 60, "visits": 21}
-    assert [kill["point"].partition(":")[0] for kill in proof["kills"]] == [
-        "before_state_blob",
-        "random",
-    ]
+    assert [kill["point"].partition(":")[0] for kill in proof["kills"]] == ["before_state_blob", "random"]
     assert all(kill["receipts"] > 1 for kill in proof["kills"])
     assert "2 kills, 81 rows" in ET.parse(tmp_path / "badge.svg").getroot().attrib["aria-label"]  # noqa: S314 - our own
 

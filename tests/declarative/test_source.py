@@ -185,12 +185,7 @@ def test_a_stream_that_does_not_answer_is_named() -> None:
 
 
 def test_a_parent_without_records_leaves_nothing_to_check() -> None:
-    parent = {
-        "type": "ParentStreamConfig",
-        "stream": stream("teams"),
-        "parent_key": "id",
-        "partition_field": "team",
-    }
+    parent = {"type": "ParentStreamConfig", "stream": stream("teams"), "parent_key": "id", "partition_field": "team"}
     child = stream("users")
     child["retriever"]["partition_router"] = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [parent]}
     api = MockApi()

@@ -114,11 +114,7 @@ def crash_and_resume() -> Drawing:
     return picture
 
 
-PICTURES = {
-    "data-flow": data_flow,
-    "life-of-a-slice": life_of_a_slice,
-    "crash-and-resume": crash_and_resume,
-}
+PICTURES = {"data-flow": data_flow, "life-of-a-slice": life_of_a_slice, "crash-and-resume": crash_and_resume}
 
 
 def main() -> None:

@@ -228,15 +228,7 @@ class Behind(StateMixin):
 def test_records_that_change_no_state_are_counted_by_the_last_one_said_once_more() -> None:
     reached = {"version": 1}
 
-    assert lines_of([Behind()]).story == [
-        "STARTED",
-        "RUNNING",
-        1,
-        (reached, 1.0),
-        1,
-        (reached, 1.0),
-        "COMPLETE",
-    ]
+    assert lines_of([Behind()]).story == ["STARTED", "RUNNING", 1, (reached, 1.0), 1, (reached, 1.0), "COMPLETE"]
 
 
 def test_a_failing_stream_keeps_its_state_and_does_not_stop_the_next() -> None:

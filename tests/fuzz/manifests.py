@@ -110,8 +110,7 @@ def _all() -> dict[str, dict[str, Json]]:
         "incremental": manifest(stream("events", incremental_sync=CURSOR, paginator=BY_OFFSET)),
         "counting": manifest(
             stream(
-                "counts",
-                incremental_sync={"type": "IncrementingCountCursor", "cursor_field": "id", "start_value": "0"},
+                "counts", incremental_sync={"type": "IncrementingCountCursor", "cursor_field": "id", "start_value": "0"}
             )
         ),
         "lists": manifest(

@@ -181,10 +181,7 @@ def extracted(row: Values) -> Outcome:
 
 
 def filtered(row: Values) -> Outcome:
-    names = {
-        **slice_with({"last_seen": "06-10-21"}, created_at="06-07-21"),
-        "next_page_token": {"last_seen_id": 14},
-    }
+    names = {**slice_with({"last_seen": "06-10-21"}, created_at="06-07-21"), "next_page_token": {"last_seen_id": 14}}
     made = component("RecordFilter", condition=row["filter_template"], **{"$parameters": {"created_at": "06-07-21"}})
     keep = made.build(context({"response_override": "stop_if_you_see_me"}))
     return keep(row["records"], names), row["expected_records"]

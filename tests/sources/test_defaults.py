@@ -107,10 +107,7 @@ def test_objects_and_elements_of_lists_that_are_there_get_theirs() -> None:
 
     assert filled(
         {"one": inner, "many": {"type": "array", "items": inner}}, {"one": {}, "many": [{}, {"size": 1}]}
-    ) == {
-        "one": {"size": 5},
-        "many": [{"size": 5}, {"size": 1}],
-    }
+    ) == {"one": {"size": 5}, "many": [{"size": 5}, {"size": 1}]}
 
 
 def test_a_missing_object_is_made_only_of_defaults_that_suffice() -> None:

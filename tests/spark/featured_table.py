@@ -37,10 +37,7 @@ def _map(kind: Any, ids: Iterator[int]) -> None:
     match kind:
         case {"fields": fields}:
             for one in fields:
-                one["metadata"] = {
-                    "delta.columnMapping.id": next(ids),
-                    "delta.columnMapping.physicalName": one["name"],
-                }
+                one["metadata"] = {"delta.columnMapping.id": next(ids), "delta.columnMapping.physicalName": one["name"]}
                 _map(one["type"], ids)
         case {"elementType": element}:
             _map(element, ids)
@@ -64,8 +61,7 @@ FEATURES: Mapping[str, Given] = {
         ["generatedColumns"], fields={"size": {"metadata": {"delta.generationExpression": "id * 2"}}}
     ),
     "identity columns": Given(
-        ["identityColumns"],
-        fields={"size": {"metadata": {"delta.identity.start": 1, "delta.identity.step": 1}}},
+        ["identityColumns"], fields={"size": {"metadata": {"delta.identity.start": 1, "delta.identity.step": 1}}}
     ),
     "column defaults": Given(["allowColumnDefaults"], fields={"size": {"metadata": {"CURRENT_DEFAULT": "7"}}}),
     "a change feed": Given(["changeDataFeed"], properties={"delta.enableChangeDataFeed": "true"}),
@@ -117,10 +113,7 @@ def give(root: Path, given: Given) -> None:
         column.update(given.fields.get(column["name"], {}))
     if given.properties.get("delta.columnMapping.mode") == "name":
         _map(schema, count(1))
-    protocol: dict[str, Json] = {
-        "minReaderVersion": 3 if given.reader else 1,
-        "minWriterVersion": given.version,
-    }
+    protocol: dict[str, Json] = {"minReaderVersion": 3 if given.reader else 1, "minWriterVersion": given.version}
     if given.version == 7:
         protocol["writerFeatures"] = list(given.writer)
     if given.reader:

@@ -138,10 +138,7 @@ class _Troubled:
 def _serve() -> None:
     import logging  # noqa: PLC0415
 
-    from moto.moto_server.werkzeug_app import (  # noqa: PLC0415 - dear to import
-        DomainDispatcherApplication,
-        create_backend_app,
-    )
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: PLC0415 - dear to import
     from werkzeug.serving import make_server  # noqa: PLC0415
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)

@@ -252,11 +252,7 @@ def test_what_has_not_changed_is_not_read_and_nothing_is_committed(
 
 @pytest.mark.parametrize(
     ("mode", "rows", "total"),
-    [
-        ("overwrite", [(1, 3)], 1),
-        ("append", [(1, 2), (1, 3), (2, 5)], 1),
-        ("append_dedup", [(1, 3), (2, 5)], 2),
-    ],
+    [("overwrite", [(1, 3)], 1), ("append", [(1, 2), (1, 3), (2, 5)], 1), ("append_dedup", [(1, 3), (2, 5)], 2)],
 )
 def test_what_has_changed_is_read_with_its_new_validator_in_one_commit(
     lake: Lake, api: Api, mode: str, rows: list[tuple[int, int]], total: int
@@ -358,8 +354,7 @@ def test_several_slices_are_refused_before_any_is_read_where_the_rows_of_some_wo
 
 
 @pytest.mark.parametrize(
-    ("mode", "rows"),
-    [("append", [(1, 2), (2, 5), (3, 1), (3, 4)]), ("append_dedup", [(1, 2), (2, 5), (3, 4)])],
+    ("mode", "rows"), [("append", [(1, 2), (2, 5), (3, 1), (3, 4)]), ("append_dedup", [(1, 2), (2, 5), (3, 4)])]
 )
 def test_of_several_slices_those_that_have_changed_are_read(
     lake: Lake, api: Api, mode: str, rows: list[tuple[int, int]]
@@ -455,11 +450,7 @@ def test_a_table_that_was_restored_goes_on_from_its_own_validator(lake: Lake, ap
 
 @pytest.mark.parametrize(
     "later",
-    [
-        {"options": {"write_mode": "append"}},
-        {"options": {"schema": "discard"}},
-        {"options": {"primary_key": "price"}},
-    ],
+    [{"options": {"write_mode": "append"}}, {"options": {"schema": "discard"}}, {"options": {"primary_key": "price"}}],
 )
 def test_what_decides_about_the_rows_makes_a_read_when_it_changes(
     lake: Lake, api: Api, later: Mapping[str, Any]

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk import BadState, Checkpoint, Done, Json, Partition, Position, Start, StreamState
-from cdk.protocol import (
-    AirbyteGlobalState,
-    AirbyteStateMessage,
-    AirbyteStateType,
-    AirbyteStreamState,
-    StreamDescriptor,
-)
+from cdk.protocol import AirbyteGlobalState, AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import WHOLE
 from tests.samples import Orders, Plain, Users

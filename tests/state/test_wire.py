@@ -42,9 +42,7 @@ ONE, TWO = Partition.of(pid=1), Partition.of(pid="1")
 
 
 @pytest.mark.parametrize(
-    "blob",
-    [None, {}, [], {"__ab_no_cursor_state_message": True}, {"__ab_full_refresh_state_message": True}],
-    ids=str,
+    "blob", [None, {}, [], {"__ab_no_cursor_state_message": True}, {"__ab_full_refresh_state_message": True}], ids=str
 )
 def test_a_stream_that_was_never_read_has_no_positions(blob: Json) -> None:
     assert decode(blob) == StreamState()

@@ -110,11 +110,7 @@ def test_the_edge_is_the_greatest_value_so_far() -> None:
 def test_an_ordered_cursor_says_where_a_cut_read_goes_on() -> None:
     stream = Scripted(lambda _: iter([Page([{"seq": 1}], None), Page([{"seq": 2}], None)]), Events.cursor)
 
-    assert [p.position for p in read_slice(stream, Slice())] == [
-        Checkpoint({"seq": 1}),
-        Checkpoint({"seq": 2}),
-        Done(),
-    ]
+    assert [p.position for p in read_slice(stream, Slice())] == [Checkpoint({"seq": 1}), Checkpoint({"seq": 2}), Done()]
 
 
 @pytest.mark.parametrize("start", [5, "5", "05"])

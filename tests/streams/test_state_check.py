@@ -68,9 +68,7 @@ def test_a_state_that_can_be_gone_on_from_is_no_reason_to_warn(blob: Json, caplo
     ],
 )
 def test_partitions_by_another_field_are_warned_of(
-    known: list[Json],
-    warnings: int,
-    caplog: pytest.LogCaptureFixture,
+    known: list[Json], warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     cursor = {"updated_at": "2024-01-02T00:00:00Z"}
     state = of({"states": [{"partition": fields, "cursor": cursor} for fields in known]})

@@ -6,10 +6,7 @@ from cdk.testing import MockApi
 
 URL = "https://api.blog.test"
 CONFIG = {"secret": "s3cret-of-the-app"}
-USER: JsonSchema = {
-    "type": "object",
-    "properties": {"id": {"type": "integer"}, "name": {"type": ["string", "null"]}},
-}
+USER: JsonSchema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": ["string", "null"]}}}
 POST: JsonSchema = {
     "type": "object",
     "properties": {"id": {"type": "integer"}, "written_at": {"type": "string", "format": "date-time"}},

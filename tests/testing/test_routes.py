@@ -11,8 +11,7 @@ FORM = Request("POST", "https://api.test/token", body=b"grant_type=refresh_token
 
 
 @pytest.mark.parametrize(
-    ("newest", "best"),
-    [("/users", "/users"), ("/*", "/users"), ("https://api.test/users", "https://api.test/users")],
+    ("newest", "best"), [("/users", "/users"), ("/*", "/users"), ("https://api.test/users", "https://api.test/users")]
 )
 def test_a_route_without_stars_and_one_of_a_whole_url_come_first(newest: str, best: str) -> None:
     api = MockApi()

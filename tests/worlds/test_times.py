@@ -57,11 +57,7 @@ PLACES = ("New York", "a/b%20c=ü", "x", None)
 IDS = st.sampled_from([0, 1, 2, 3, 4, 0, 1, None, MISSING, "A7", 1.5])
 VALUES = st.sampled_from([None, 1, 2**40, 0.5, "x", True, {"a": 1}])
 FIELDS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2)
-RECORDS = st.lists(
-    st.tuples(IDS, st.sampled_from([0, 1, 24]), st.integers(0, 2), FIELDS),
-    min_size=1,
-    max_size=5,
-)
+RECORDS = st.lists(st.tuples(IDS, st.sampled_from([0, 1, 24]), st.integers(0, 2), FIELDS), min_size=1, max_size=5)
 MOMENTS = st.sampled_from(
     [("tasks", 0), ("request", 0), ("tasks", 1), ("request", 1), ("tasks", 0), ("request", 3), ("tasks", 3)]
 )
@@ -214,11 +210,7 @@ class Times(RuleBasedStateMachine):
             self.options["history"] = True
         self.removal = more.rpartition(" ")[2] if dedup and self.whole and more not in {"", "history"} else ""
         if self.removal:
-            self.options["remove_stale"] = {
-                "removal": self.removal,
-                "fail_safe_threshold": 100,
-                "allow_empty": True,
-            }
+            self.options["remove_stale"] = {"removal": self.removal, "fail_safe_threshold": 100, "allow_empty": True}
         self._put(records)
         if first:
             self.sync(first)

@@ -42,9 +42,7 @@ class ProtocolEvents(Events):
             logger.warning("the config has changed; %s: keep the CONTROL message's", why)
         content = AirbyteControlConnectorConfigMessage(config=dict(config))
         control = AirbyteControlMessage(
-            type=OrchestratorType.CONNECTOR_CONFIG,
-            emitted_at=milliseconds(system_clock()),
-            connector_config=content,
+            type=OrchestratorType.CONNECTOR_CONFIG, emitted_at=milliseconds(system_clock()), connector_config=content
         )
         self._output.say(AirbyteMessage(type=Type.CONTROL, control=control))
 

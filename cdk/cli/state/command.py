@@ -12,13 +12,7 @@ from cdk.cli.options import json_option
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
-from cdk.cli.state.options import (
-    PipelineFile,
-    for_streams,
-    pipeline_argument,
-    print_json,
-    translate_errors,
-)
+from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, print_json, translate_errors
 from cdk.lake.admin.diff import moves, shown, values
 from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation

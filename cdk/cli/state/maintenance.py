@@ -6,14 +6,7 @@ import click
 
 from cdk.base.times.clock import system_clock
 from cdk.cli.options import json_option
-from cdk.cli.state.options import (
-    PipelineFile,
-    dry_option,
-    for_streams,
-    pipeline_argument,
-    print_json,
-    translate_errors,
-)
+from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, print_json, translate_errors
 from cdk.lake.admin.verify import audits, findings, orphan_files
 
 _DAYS = 7

@@ -21,15 +21,7 @@ from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import (
-    Incremental,
-    Pages,
-    PageStrategy,
-    Requester,
-    Router,
-    Select,
-    Transform,
-)
+from cdk.declarative.model.plug_points import Incremental, Pages, PageStrategy, Requester, Router, Select, Transform
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as NativeDecoder

@@ -16,14 +16,7 @@ from cdk.compat.airbyte import (
     schemas,
     streams,
 )
-from cdk.compat.airbyte.http import (
-    auth,
-    error_handlers,
-    http_client,
-    pagination,
-    requesters,
-    single_use_tokens,
-)
+from cdk.compat.airbyte.http import auth, error_handlers, http_client, pagination, requesters, single_use_tokens
 
 _ROOTS = {
     "cdk": "airbyte_cdk",
@@ -123,10 +116,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamSlicer": "declarative.stream_slicers declarative.stream_slicers.stream_slicer",
         "SubstreamPartitionRouter": f"cdk {_ROUTERS} {_ROUTERS}.substream_partition_router",
     },
-    paths: {
-        "get": "dpath dpath.util",
-        "values": "dpath dpath.util",
-    },
+    paths: {"get": "dpath dpath.util", "values": "dpath dpath.util"},
     plain_types: {
         "Config": "declarative.types cdk.sources.types",
         "ConnectionDefinition": "declarative.types cdk.sources.types",
@@ -185,9 +175,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "TransformConfig": "cdk.sources.utils.transform",
         "TypeTransformer": "cdk.sources.utils.transform",
     },
-    single_use_tokens: {
-        "DeclarativeSingleUseRefreshTokenOauth2Authenticator": "declarative.auth.oauth",
-    },
+    single_use_tokens: {"DeclarativeSingleUseRefreshTokenOauth2Authenticator": "declarative.auth.oauth"},
     streams: {
         "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
         "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",

@@ -14,14 +14,7 @@ from deltalake import DeltaTable
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RECEIPT, Receipt
-from cdk.lake.parquet.table_files import (
-    LoggedFile,
-    apply_commit,
-    commit_at,
-    oldest,
-    rows_of,
-    total_rows,
-)
+from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, oldest, rows_of, total_rows
 from cdk.lake.storage.folder import Folder
 
 _LISTED = 5

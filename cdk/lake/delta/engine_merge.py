@@ -16,16 +16,7 @@ from cdk.base.errors import FatalError
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import ADDITIONAL, META, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
-from cdk.lake.parquet.dedup import (
-    APART,
-    DELETED,
-    FILE,
-    NUMBER,
-    ROW,
-    STALE,
-    latest_rows,
-    pairs,
-)
+from cdk.lake.parquet.dedup import APART, DELETED, FILE, NUMBER, ROW, STALE, latest_rows, pairs
 from cdk.lake.parquet.keyless_rows import HIDDEN
 from cdk.lake.parquet.merge import Merge, Merged
 from cdk.lake.parquet.table_rows import rows_of
@@ -108,11 +99,7 @@ def engine_comparison(
             apart=sum(part.num_rows - part[APART].null_count for part in read),
             spare=() if merge.staged else tuple(file.path for file in staged),
         ),
-        expected={
-            "inserted": counts[INSERT],
-            "updated": counts[UPSERT],
-            "deleted": met.num_rows - counts[UPSERT],
-        },
+        expected={"inserted": counts[INSERT], "updated": counts[UPSERT], "deleted": met.num_rows - counts[UPSERT]},
     )
 
 

@@ -344,11 +344,7 @@ class AppendDedup(WriteMode):
                 self._history.add(columns)
 
 
-MODES: Mapping[str, type[WriteMode]] = {
-    "append": Append,
-    "overwrite": Overwrite,
-    "append_dedup": AppendDedup,
-}
+MODES: Mapping[str, type[WriteMode]] = {"append": Append, "overwrite": Overwrite, "append_dedup": AppendDedup}
 _UNKNOWN = Traits(Use.APPEND, "What becomes of rows that are there follows from the write mode of the next sync")
 
 

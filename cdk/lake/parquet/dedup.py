@@ -112,10 +112,7 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
     # Nulls come last in either order: a row without a cursor is older than one with.
     if rows[APART].null_count < rows.num_rows:
         names.append(APART)
-    order = [
-        *((name, "ascending") for name in names),
-        *((name, "descending") for name in (CURSOR, RAW_ID)),
-    ]
+    order = [*((name, "ascending") for name in names), *((name, "descending") for name in (CURSOR, RAW_ID))]
     rows = rows.take(pc.sort_indices(rows, sort_keys=order)).combine_chunks()
     latest = rows.filter(_first_of_each(rows, names)).drop_columns([RAW_ID])
     return latest.append_column(NUMBER, pa.array(range(latest.num_rows), pa.int64()))

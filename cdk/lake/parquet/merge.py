@@ -25,17 +25,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.arrow.columns import OWN_COLUMNS
-from cdk.lake.parquet.dedup import (
-    APART,
-    DELETED,
-    FILE,
-    NUMBER,
-    ROW,
-    Identity,
-    keyed,
-    latest_rows,
-    superseded,
-)
+from cdk.lake.parquet.dedup import APART, DELETED, FILE, NUMBER, ROW, Identity, keyed, latest_rows, superseded
 from cdk.lake.parquet.keyless_rows import HIDDEN, NULL
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.rewrite import TableLayout, flat

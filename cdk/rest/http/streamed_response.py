@@ -32,14 +32,7 @@ class StreamedResponse(Response):
     _joined: bytes | None
 
     def __init__(
-        self,
-        status: int,
-        headers: Headers,
-        pieces: Pieces,
-        url: str,
-        request: Request,
-        *,
-        max_bytes: int = MAX_BYTES,
+        self, status: int, headers: Headers, pieces: Pieces, url: str, request: Request, *, max_bytes: int = MAX_BYTES
     ) -> None:
         # The values are frozen, and `body` is none of them.
         fields = {"status": status, "headers": headers, "url": url, "request": request, "_decoded": None}

@@ -22,11 +22,7 @@ class CursorToken:
     """
 
     def __init__(
-        self,
-        *names: str,
-        header: str | None = None,
-        param: str | None = None,
-        more: Sequence[str] | None = None,
+        self, *names: str, header: str | None = None, param: str | None = None, more: Sequence[str] | None = None
     ) -> None:
         if bool(names) == (header is not None):
             raise ValueError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')

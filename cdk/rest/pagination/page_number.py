@@ -87,12 +87,7 @@ class Offset(Counting):
     """
 
     def __init__(
-        self,
-        size: int,
-        *,
-        param: str = "offset",
-        size_param: str | None = "limit",
-        more: Sequence[str] | None = None,
+        self, size: int, *, param: str = "offset", size_param: str | None = "limit", more: Sequence[str] | None = None
     ) -> None:
         self._size, self._param, self._more = size, param, more
         self._size_params = _size_params(size, size_param)

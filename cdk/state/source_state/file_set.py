@@ -179,11 +179,7 @@ def _by_moment(file: SourceFile) -> _Key:
     return (file.modified, file.path)
 
 
-_KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {
-    "name": _by_name,
-    "natural": _by_number,
-    "modified": _by_moment,
-}
+_KEYS: Mapping[Order, Callable[[SourceFile], _Key]] = {"name": _by_name, "natural": _by_number, "modified": _by_moment}
 
 
 def _json(file: SourceFile) -> dict[str, object]:

@@ -165,8 +165,5 @@ class HttpSnapshot:
     def probe(self) -> HttpProbe:
         """A probe that knows this, for one piece of work."""
         return HttpProbe(
-            self.known,
-            max_validator_age=self.max_validator_age,
-            uncacheable=self.uncacheable,
-            clock=lambda: self.now,
+            self.known, max_validator_age=self.max_validator_age, uncacheable=self.uncacheable, clock=lambda: self.now
         )

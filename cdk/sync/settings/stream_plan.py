@@ -9,13 +9,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.schema_evolution import Policy
-from cdk.lake.delta.write_modes import (
-    FULL_REFRESH_DEFAULT,
-    INCREMENTAL_DEFAULT,
-    Traits,
-    WriteModeName,
-    traits_of,
-)
+from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, INCREMENTAL_DEFAULT, Traits, WriteModeName, traits_of
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_folders import HISTORY
 from cdk.streams.stream import Stream, full_name

@@ -69,13 +69,7 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
     params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in _query(request.full_url)]
     headers = [(name, mask(value)) for name, value in request.headers.items() if not request.hides(name)]
     return _sent(
-        request.method,
-        request.full_url,
-        mask=mask,
-        params=params,
-        headers=headers,
-        body=request.body,
-        ignored=ignored,
+        request.method, request.full_url, mask=mask, params=params, headers=headers, body=request.body, ignored=ignored
     )
 
 

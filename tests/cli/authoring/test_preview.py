@@ -135,9 +135,7 @@ def test_a_preview_resumes_from_a_state(cli: CommandLine, users: str, tmp_path: 
     assert [record["id"] for record in json.loads("\n".join(ran.lines))["records"]] == [4, 5]
 
 
-def test_the_program_of_one_connector_has_it_too(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_program_of_one_connector_has_it_too(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, type] = {}
     exec(f"{USERS}\nfrom cdk import Source\nclass One(Source): stream_classes = [Users]", names)  # noqa: S102 - a program
 

@@ -155,22 +155,13 @@ def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
     config, manifest = answer["files"]
     assert (config["kind"], manifest["kind"]) == ("config", "manifest")
     assert config["errors"] == [
-        {
-            "file": "config.json",
-            "line": 1,
-            "column": None,
-            "path": "key",
-            "message": "found nothing, expected a value",
-        }
+        {"file": "config.json", "line": 1, "column": None, "path": "key", "message": "found nothing, expected a value"}
     ]
 
 
 @pytest.mark.parametrize(
     ("argv", "text"),
-    [
-        (("missing.json",), "missing.json: cannot be read"),
-        (("config.json",), "say of which connector"),
-    ],
+    [(("missing.json",), "missing.json: cannot be read"), (("config.json",), "say of which connector")],
 )
 def test_what_cannot_be_checked_is_a_mistake(
     cli: CommandLine, tmp_path: Path, argv: tuple[str, ...], text: str

@@ -201,7 +201,7 @@ def test_a_dry_run_changes_nothing_and_a_running_sync_keeps_changes_out(
     assert refused.code == 75
     assert "another sync of the pipeline 'shop' is running, by process" in refused.stderr
     assert sorted(path for path in (folder / "tables").rglob("*") if path.suffix != ".lock") == [
-        *(path for path in sorted([*before, folder / "tables" / "_cdk"])),
+        *(path for path in sorted([*before, folder / "tables" / "_cdk"]))
     ]
     assert (state(verb, *rest).code, orders.ids) == (0, [0] if "--tables" in rest else [0, 1, 2])
     assert sorted((folder / "tables").rglob("*")) != before
@@ -407,12 +407,7 @@ def test_rollback_of_tables_brings_rows_and_state_back_in_one_commit(state: Comm
     ran = state("rollback", "2", "--tables")
 
     assert ran.code == 0
-    assert (orders.saved.state, orders.saved.records, orders.ids, orders.version) == (
-        {"updated_at": FEB},
-        2,
-        [0, 1],
-        4,
-    )
+    assert (orders.saved.state, orders.saved.records, orders.ids, orders.version) == ({"updated_at": FEB}, 2, [0, 1], 4)
     assert orders.note["what"] == "rollback to state 2, rows of version 2"
     # A sync of another machine, which the lock does not keep out, is refused.
     with pytest.raises(Exception, match="another run moved this stream's state"):
@@ -470,10 +465,7 @@ def test_an_exported_state_is_read_by_airbyte_and_by_import(state: CommandLine, 
     state("reset")
 
     assert exported == [
-        {
-            "type": "STREAM",
-            "stream": {"stream_descriptor": {"name": "orders"}, "stream_state": {"updated_at": MAR}},
-        }
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "orders"}, "stream_state": {"updated_at": MAR}}}
     ]
     assert state("import", "exact.json", "--replace").code == 0
     assert orders.saved.state == {"updated_at": MAR, "_cdk": {"edge": edge}}
@@ -504,10 +496,7 @@ def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folde
         ({"updated_at": FEB}, {"updated_at": FEB}),
         (
             {"partitions": [{"context": {"shop": "a"}, "replication_key_value": FEB}]},
-            {
-                "use_global_cursor": False,
-                "states": [{"partition": {"shop": "a"}, "cursor": {"updated_at": FEB}}],
-            },
+            {"use_global_cursor": False, "states": [{"partition": {"shop": "a"}, "cursor": {"updated_at": FEB}}]},
         ),
     ],
 )
@@ -717,10 +706,7 @@ def test_gc_removes_the_keys_that_a_killed_merge_has_left(state: CommandLine, or
     assert state("gc").lines == ["0 files, 0 bytes removed"]
     ran = state("gc", "--days", "0")
 
-    assert ran.lines[-2:] == [
-        f"orders: {keys}, 4 bytes, keys of a merge that was killed",
-        "1 files, 4 bytes removed",
-    ]
+    assert ran.lines[-2:] == [f"orders: {keys}, 4 bytes, keys of a merge that was killed", "1 files, 4 bytes removed"]
     assert not keys.exists()
 
 

@@ -58,12 +58,7 @@ def test_a_preview_shows_records_and_what_goes_wrong_without_secrets(cli: Comman
     ran = cli("sync", "pipeline.yaml", "--preview", "2")
 
     assert ran.code == 1
-    assert ran.lines[:4] == [
-        "users: full_refresh, overwrite, from its start",
-        "  whole stream",
-        '{"id":0}',
-        '{"id":1}',
-    ]
+    assert ran.lines[:4] == ["users: full_refresh, overwrite, from its start", "  whole stream", '{"id":0}', '{"id":1}']
     assert ran.stderr == "events: the source refused ****\n"
     assert not (folder / "tables").exists()
 

@@ -19,9 +19,7 @@ Row = tuple[str, str, bool]
 @pytest.fixture
 def pipeline(tmp_path: Path, config: dict[str, Json]) -> Pipeline:
     return Pipeline(
-        name="kinto",
-        source=SourceOptions(connector="kinto", config=config),
-        target=TargetOptions(path=str(tmp_path)),
+        name="kinto", source=SourceOptions(connector="kinto", config=config), target=TargetOptions(path=str(tmp_path))
     )
 
 

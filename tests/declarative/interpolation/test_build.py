@@ -16,10 +16,7 @@ TREE = {"items": [{"n": 1, "of": [1, 2]}, {"n": 2, "of": []}]}
         ("{% for i in tree.missing %}x{% else %}y{% endfor %}", "y"),
         ("{% for key, value in tree.items() %}{{ key }}{% endfor %}", "items"),
         ("{% for i in tree['items'] if i.n > 1 %}n{{ i.n }}{% endfor %}", "n2"),
-        (
-            "{% set s = namespace(t=0) %}{% for i in tree['items'] %}{% set s.t = s.t + i.n %}{% endfor %}{{ s.t }}",
-            3,
-        ),
+        ("{% set s = namespace(t=0) %}{% for i in tree['items'] %}{% set s.t = s.t + i.n %}{% endfor %}{{ s.t }}", 3),
         ("{% macro m(x) %}[{{ x }}]{% endmacro %}{{ m(5) }}", [5]),
         ("{% raw %}{{ x }}{% endraw %}", "{{ x }}"),
     ],

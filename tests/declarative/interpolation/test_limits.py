@@ -113,11 +113,7 @@ CALLS = st.tuples(
 
 
 @settings(max_examples=30, deadline=None)
-@drawn(
-    subject=st.sampled_from(SUBJECTS),
-    steps=st.lists(CALLS, min_size=1, max_size=3),
-    statement=st.booleans(),
-)
+@drawn(subject=st.sampled_from(SUBJECTS), steps=st.lists(CALLS, min_size=1, max_size=3), statement=st.booleans())
 def test_whatever_is_called_gives_something_of_limited_size_or_an_error(
     subject: str, steps: list[tuple[str, str, str, bool]], *, statement: bool
 ) -> None:

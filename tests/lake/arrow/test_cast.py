@@ -65,10 +65,7 @@ def moved(values: list[Json], old: pa.DataType, new: pa.DataType) -> list[Json]:
             pa.struct([("at", pa.list_(MOMENT)), ("d", DATE), ("n", BIG_INTEGER), ("f", DOUBLE), ("x", BOOL)]),
             TEXT,
             [{"at": [AT], "d": date(1, 1, 1), "n": Decimal(10**37), "f": math.nan, "x": None}, None],
-            [
-                f'{{"at":["2024-01-02T03:04:05.000006Z"],"d":"0001-01-01","n":{10**37},"f":"NaN","x":null}}',
-                None,
-            ],
+            [f'{{"at":["2024-01-02T03:04:05.000006Z"],"d":"0001-01-01","n":{10**37},"f":"NaN","x":null}}', None],
         ),
     ],
 )

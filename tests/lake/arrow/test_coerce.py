@@ -69,10 +69,7 @@ def test_a_value_that_fits_has_no_note(value: Json, kind: ColumnType, held: Json
     ],
 )
 def test_a_value_that_does_not_fit_is_null_and_noted(value: Json, kind: ColumnType, reason: str, original: str) -> None:
-    assert fitted(value, kind) == (
-        None,
-        [{"field": "a", "change": "NULLED", "reason": reason, "original": original}],
-    )
+    assert fitted(value, kind) == (None, [{"field": "a", "change": "NULLED", "reason": reason, "original": original}])
 
 
 @pytest.mark.parametrize(

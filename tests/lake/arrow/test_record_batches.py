@@ -42,10 +42,7 @@ SCHEMA: Json = {
         "lists": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
         "object": {
             "type": "object",
-            "properties": {
-                "a": {"type": "integer"},
-                "b": {"type": "object", "properties": {"c": {"type": "string"}}},
-            },
+            "properties": {"a": {"type": "integer"}, "b": {"type": "object", "properties": {"c": {"type": "string"}}}},
         },
         "objects": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "number"}}}},
         "_airbyte_meta": {"type": "object", "properties": {"a": {"type": "integer"}}},

@@ -13,16 +13,7 @@ from cdk.base.run import RunScope
 from cdk.rest import HttpClient, HttpErrorHandler, OAuth2, Request, RetryPolicy
 from cdk.rest.auth.oauth2 import StoredTokens
 from cdk.rest.auth.token_owner import collecting, issue_all
-from cdk.rest.auth.tokens import (
-    IssuedToken,
-    SliceProgress,
-    TokenEnded,
-    holding,
-    reading,
-    run_tokens,
-    seal,
-    unseal,
-)
+from cdk.rest.auth.tokens import IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens, seal, unseal
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time
 
@@ -93,14 +84,7 @@ def test_one_owner_of_a_refresh_token_that_works_once_whatever_is_asked_for_with
 
 @pytest.mark.parametrize(
     ("age", "seconds", "tokens"),
-    [
-        (0, 60, 1),
-        (3000, 60, 1),
-        (3200, 600, 2),
-        (1700, 7200, 1),
-        (2000, 7200, 2),
-        (3600, 1, 2),
-    ],
+    [(0, 60, 1), (3000, 60, 1), (3200, 600, 2), (1700, 7200, 1), (2000, 7200, 2), (3600, 1, 2)],
 )
 def test_a_token_is_for_a_task_or_for_half_of_its_life(age: float, seconds: float, tokens: int) -> None:
     world = World()

@@ -9,17 +9,7 @@ from hypothesis import strategies as st
 
 from cdk import CountCursor, Json, Record
 from cdk.base.values import canonical
-from cdk.rest import (
-    CursorToken,
-    LinkHeader,
-    Offset,
-    PageNumber,
-    Paginator,
-    Request,
-    Response,
-    RestSource,
-    resource,
-)
+from cdk.rest import CursorToken, LinkHeader, Offset, PageNumber, Paginator, Request, Response, RestSource, resource
 from cdk.testing import MockApi, read
 from cdk.testing.conformance.faults import Failing
 from tests.rest.api import response

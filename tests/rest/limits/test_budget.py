@@ -48,13 +48,7 @@ def test_a_window_moves_instead_of_starting_again() -> None:
 @pytest.mark.parametrize("reset", ["epoch", "seconds"])
 def test_a_spent_limit_waits_for_its_reset(reset: ResetUnit) -> None:
     time = Time()
-    budget = Budget(
-        remaining_header="X-Left",
-        reset_header="X-Reset",
-        reset=reset,
-        clock=time.clock,
-        sleep=time.sleep,
-    )
+    budget = Budget(remaining_header="X-Left", reset_header="X-Reset", reset=reset, clock=time.clock, sleep=time.sleep)
     value = str(NOON.timestamp() + 30) if reset == "epoch" else "30"
 
     budget.observe(response(headers={"X-Left": "1", "X-Reset": value}))

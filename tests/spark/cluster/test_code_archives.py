@@ -94,8 +94,7 @@ def test_a_file_is_sent_with_what_it_imports_from_beside_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "files",
-    [{"a.py": "import json\nimport os\n"}, {"site-packages/a.py": "import b", "site-packages/b.py": ""}],
+    "files", [{"a.py": "import json\nimport os\n"}, {"site-packages/a.py": "import b", "site-packages/b.py": ""}]
 )
 def test_a_file_that_needs_none_of_its_neighbours_travels_alone(tmp_path: Path, files: Mapping[str, str]) -> None:
     assert neighbours(written(tmp_path, files) / next(iter(files))) is None

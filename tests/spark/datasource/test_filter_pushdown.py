@@ -43,7 +43,7 @@ class Log(Stream):
     """A source that takes its windows at their word; `after`: without the moment it is asked to start at."""
 
     schema = {  # noqa: RUF012
-        "properties": {"at": {"type": "string", "format": "date-time"}, "n": {"type": "integer"}},
+        "properties": {"at": {"type": "string", "format": "date-time"}, "n": {"type": "integer"}}
     }
     pattern = "%Y-%m-%dT%H:%M:%SZ"
     after = False
@@ -77,7 +77,7 @@ class Numbers(Log):
 
 class Towns(Stream):
     schema = {  # noqa: RUF012
-        "properties": {"town": {"type": "string"}, "n": {"type": "integer"}},
+        "properties": {"town": {"type": "string"}, "n": {"type": "integer"}}
     }
 
     def partitions(self) -> Iterable[Partition]:

@@ -35,10 +35,7 @@ def test_the_names_that_people_know_are_understood() -> None:
     ("block", "words"),
     [
         ({"force_reurn": True}, "stateful_ingestion.force_reurn: unknown key; did you mean 'force_rerun'?"),
-        (
-            {"fail_safe_threshold": 101},
-            "stateful_ingestion.fail_safe_threshold: found 101, expected 100 or less",
-        ),
+        ({"fail_safe_threshold": 101}, "stateful_ingestion.fail_safe_threshold: found 101, expected 100 or less"),
         ({"fail_safe_threshold": -1}, "stateful_ingestion.fail_safe_threshold: found -1"),
         (
             {"settle": "soon"},

@@ -276,12 +276,7 @@ def test_only_the_newest_intervals_are_remembered() -> None:
 
 @pytest.mark.parametrize(
     ("start", "end"),
-    [
-        (MAY, MAY),
-        (MAY + DAY, MAY),
-        (MAY.replace(tzinfo=None), MAY + DAY),
-        (MAY, (MAY + DAY).replace(tzinfo=None)),
-    ],
+    [(MAY, MAY), (MAY + DAY, MAY), (MAY.replace(tzinfo=None), MAY + DAY), (MAY, (MAY + DAY).replace(tzinfo=None))],
 )
 def test_a_request_that_is_none_is_refused(start: datetime, end: datetime) -> None:
     with World().handler() as handler, pytest.raises(ConfigError, match="expected a"):

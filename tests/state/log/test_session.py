@@ -50,11 +50,7 @@ def store() -> MemoryStore:
 
 
 Write = Literal["commit", "none"]
-SEES: Mapping[str, Mapping[str, int]] = {
-    "latest": {USERS: 3, ORDERS: 10},
-    "ignore": {},
-    "at:2": {USERS: 2, ORDERS: 10},
-}
+SEES: Mapping[str, Mapping[str, int]] = {"latest": {USERS: 3, ORDERS: 10}, "ignore": {}, "at:2": {USERS: 2, ORDERS: 10}}
 
 
 @pytest.mark.parametrize("write", ["commit", "none"])
@@ -258,8 +254,7 @@ def test_a_damaged_value_is_found_before_anything_is_read(store: MemoryStore) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "error"),
-    [({1: 2}, BadState), ("s3cr3t-word", StateError), ("x" * 5000, StateTooLarge)],
+    ("value", "error"), [({1: 2}, BadState), ("s3cr3t-word", StateError), ("x" * 5000, StateTooLarge)]
 )
 def test_what_cannot_be_stored_is_refused_when_it_is_proposed(store: MemoryStore, value: Json, error: type) -> None:
     log = StateLog(store, KEY, secrets=["s3cr3t-word"], max_checkpoint_state_size=4096)

@@ -104,10 +104,7 @@ def test_a_package_that_cannot_be_imported_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "module", "said"),
-    [
-        ("sqlite:///x.db", "sqlalchemy", r"spark-cdk\[sql\]"),
-        ("s3://bucket/x", "obstore", r"spark-cdk\[object\]"),
-    ],
+    [("sqlite:///x.db", "sqlalchemy", r"spark-cdk\[sql\]"), ("s3://bucket/x", "obstore", r"spark-cdk\[object\]")],
 )
 def test_a_missing_extra_is_named(settings: str, module: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in sys.modules if n.startswith(("cdk.state.stores.sql", "cdk.state.stores.cloud"))]:

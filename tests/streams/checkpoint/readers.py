@@ -3,12 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from cdk import (
-    CheckpointReader,
-    DatetimeCursor,
-    Partition,
-    Slice,
-)
+from cdk import CheckpointReader, DatetimeCursor, Partition, Slice
 
 NOW = datetime(2024, 1, 10, tzinfo=UTC)
 DAYS = DatetimeCursor("day", start="2024-01-01", step=timedelta(days=1), formats=["%Y-%m-%d"])

@@ -34,11 +34,7 @@ from tests.streams.checkpoint.readers import DAYS, NOW, A, B, C, day, slices, st
 
 @pytest.mark.parametrize(
     ("position", "found"),
-    [
-        (Done(), "its end"),
-        (Checkpoint({"page": 3}), "'page'"),
-        (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'"),
-    ],
+    [(Done(), "its end"), (Checkpoint({"page": 3}), "'page'"), (Checkpoint({"date": day(4), "n": 1}), "'date', 'n'")],
 )
 def test_the_state_of_another_kind_of_stream_is_read_from_the_start_and_named(position: Position, found: str) -> None:
     reader = PartitionCheckpointReader([WHOLE], windows_of, StreamState({WHOLE: position}))

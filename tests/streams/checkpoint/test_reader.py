@@ -1,12 +1,6 @@
 """The reader of pages: one slice, from where it stopped."""
 
-from cdk import (
-    Checkpoint,
-    Done,
-    PageCheckpointReader,
-    Slice,
-    Start,
-)
+from cdk import Checkpoint, Done, PageCheckpointReader, Slice, Start
 from cdk.state.slice import WHOLE
 from tests.streams.checkpoint.readers import A, slices
 

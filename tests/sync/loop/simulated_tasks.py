@@ -43,10 +43,7 @@ class SimulatedTasks:
     """
 
     def __init__(
-        self,
-        clock: Clock | None = None,
-        chances: Chances | None = None,
-        dies: Callable[[int], bool] = lambda _: False,
+        self, clock: Clock | None = None, chances: Chances | None = None, dies: Callable[[int], bool] = lambda _: False
     ) -> None:
         self.clock, self._chances, self._dies = clock or Clock(), chances or Chances(), dies
         self._running: list[tuple[int, Call, list[EndedTask]]] = []

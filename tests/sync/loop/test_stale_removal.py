@@ -494,14 +494,7 @@ def test_the_report_of_a_run_has_what_was_removed(lake: Lake) -> None:
     runner = lake.runner(Users(range(8)))
     (stream,) = runner.run().to_json()["streams"]
 
-    assert stream["stale"] == {
-        "removal": "soft",
-        "previous": 10,
-        "current": 8,
-        "gone": 2,
-        "removed": 2,
-        "kept": None,
-    }
+    assert stream["stale"] == {"removal": "soft", "previous": 10, "current": 8, "gone": 2, "removed": 2, "kept": None}
 
 
 @pytest.mark.parametrize(

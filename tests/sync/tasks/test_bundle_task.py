@@ -372,12 +372,7 @@ def test_records_that_an_earlier_run_had_are_counted_and_not_written(tmp_path: P
     assert again.files == {}
 
 
-@given(
-    st.sampled_from(STREAMS),
-    st.integers(0, 30),
-    st.sampled_from([1, 3]),
-    st.sampled_from([1, 2**20]),
-)
+@given(st.sampled_from(STREAMS), st.integers(0, 30), st.sampled_from([1, 3]), st.sampled_from([1, 2**20]))
 @settings(max_examples=60, deadline=None)
 def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
     tmp_path_factory: pytest.TempPathFactory, stream: Stream, ticks: int, threads: int, held: int

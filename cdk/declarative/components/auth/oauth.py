@@ -69,8 +69,7 @@ class OAuthAuthenticator(AnyAuthenticator):
     )
     refresh_request_body: JsonObject | None = Field(None, description="More fields of the request for a token.")
     refresh_request_headers: JsonObject | None = Field(
-        None,
-        description="Headers of that request. With an Authorization, client id and secret are not sent as fields.",
+        None, description="Headers of that request. With an Authorization, client id and secret are not sent as fields."
     )
     send_refresh_request_as_query_params: bool = Field(
         False, description="Whether the fields of that request go into the query, not into the body."

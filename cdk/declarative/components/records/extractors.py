@@ -66,8 +66,7 @@ class RecordExpander(Component):
         [], description="Path in the record to a value that is true if the list in it is cut short."
     )
     truncated_list_retriever: Annotated[AnyRetriever | None, Default("SimpleRetriever", "CustomRetriever")] = Field(
-        None,
-        description="Reads the whole list when it is cut short; `stream_slice['parent_record']` is the record.",
+        None, description="Reads the whole list when it is cut short; `stream_slice['parent_record']` is the record."
     )
 
     def build(self, ctx: BuildContext) -> Callable[[records.Records], Iterator[records.Records]]:

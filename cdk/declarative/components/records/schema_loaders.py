@@ -261,11 +261,7 @@ _SCHEMAS: dict[str, JsonObject] = {
         "airbyte_type": "timestamp_without_timezone",
     },
     "timestamp_with_timezone": {"type": ["null", "string"], "format": "date-time"},
-    "time_without_timezone": {
-        "type": ["null", "string"],
-        "format": "time",
-        "airbyte_type": "time_without_timezone",
-    },
+    "time_without_timezone": {"type": ["null", "string"], "format": "time", "airbyte_type": "time_without_timezone"},
     "time_with_timezone": {"type": ["null", "string"], "format": "time", "airbyte_type": "time_with_timezone"},
     "integer": {"type": ["null", "integer"]},
     "number": {"type": ["null", "number"]},

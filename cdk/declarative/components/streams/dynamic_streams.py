@@ -219,9 +219,7 @@ class DynamicDeclarativeStream(Component):
         copies = self.components_resolver.build(ctx)
         for blob in copies(self.stream_template):
             document = propagate(
-                {"type": "DeclarativeStream", **blob},
-                inherited=self.parameters,
-                parent_wins=self.use_parent_parameters,
+                {"type": "DeclarativeStream", **blob}, inherited=self.parameters, parent_wins=self.use_parent_parameters
             )
             try:
                 stream = Component.registry[str(document["type"])].model_validate(document)

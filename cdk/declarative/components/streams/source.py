@@ -226,10 +226,7 @@ class DeclarativeSource(Component):
         return self
 
     def built(
-        self,
-        ctx: BuildContext,
-        names: Sequence[str] = (),
-        of_config: Callable[[ManifestError], bool] = lambda _: False,
+        self, ctx: BuildContext, names: Sequence[str] = (), of_config: Callable[[ManifestError], bool] = lambda _: False
     ) -> Iterator[DeclaredStream]:
         """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
 

@@ -189,12 +189,7 @@ def test_streams_share_a_token_that_they_get_in_the_same_way() -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    [
-        {"refresh_token": None},
-        {"client_id": None},
-        {"token_refresh_endpoint": None},
-        {"use_profile_assertion": True},
-    ],
+    [{"refresh_token": None}, {"client_id": None}, {"token_refresh_endpoint": None}, {"use_profile_assertion": True}],
 )
 def test_what_is_missing_for_a_token_is_said(missing: Json) -> None:
     with pytest.raises(ManifestError):

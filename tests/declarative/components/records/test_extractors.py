@@ -7,11 +7,7 @@ import cdk.declarative.components.records.decoders
 import cdk.declarative.components.requests.requesters
 import cdk.declarative.components.streams.retrievers  # noqa: F401 - the components that the tests name
 from cdk.base.errors import DecodeError, ManifestError
-from cdk.declarative.components.records.extractors import (
-    CombinedExtractor,
-    DpathExtractor,
-    RecordExpander,
-)
+from cdk.declarative.components.records.extractors import CombinedExtractor, DpathExtractor, RecordExpander
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import AnyExtractor
 from cdk.rest import Decoder, JsonDocument

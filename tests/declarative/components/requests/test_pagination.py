@@ -157,11 +157,7 @@ def test_a_parameter_that_the_next_url_has_already_is_sent_once() -> None:
 
 @pytest.mark.parametrize(
     ("place", "sent"),
-    [
-        ("header", {"page": "1", "limit": "2"}),
-        ("body_json", b'{"page":1,"limit":2}'),
-        ("body_data", b"page=1&limit=2"),
-    ],
+    [("header", {"page": "1", "limit": "2"}), ("body_json", b'{"page":1,"limit":2}'), ("body_data", b"page=1&limit=2")],
 )
 def test_tokens_and_sizes_go_where_they_are_told(place: str, sent: Any) -> None:
     api = MockApi()

@@ -110,8 +110,7 @@ def test_values_share_the_objects_of_a_json_body() -> None:
     nested = [{"type": "RequestOption", "inject_into": "body_json", "field_path": ["filter", name]} for name in "ab"]
 
     made = asked(
-        requester={"http_method": "POST", "request_body_json": {"filter": {"c": 1}}},
-        partition_router=regions(*nested),
+        requester={"http_method": "POST", "request_body_json": {"filter": {"c": 1}}}, partition_router=regions(*nested)
     )
 
     assert made.body == b'{"filter":{"c":1,"a":"eu","b":"eu"}}'

@@ -60,8 +60,7 @@ def test_a_moment_is_kept_between_two_others(moment: dict[str, Json], found: str
 
 
 @pytest.mark.parametrize(
-    ("pattern", "since", "until"),
-    [("%s", "1704067200", "1704844800"), ("%ms", "1704067200000", "1704844800000")],
+    ("pattern", "since", "until"), [("%s", "1704067200", "1704844800"), ("%ms", "1704067200000", "1704844800000")]
 )
 def test_epochs_are_texts_in_requests_and_states(pattern: str, since: str, until: str) -> None:
     cursor = {**CURSOR, "datetime_format": pattern, "end_datetime": "2024-01-10"}
@@ -74,12 +73,7 @@ def test_epochs_are_texts_in_requests_and_states(pattern: str, since: str, until
 
 
 def test_steps_and_lookbacks_may_be_expressions() -> None:
-    found = windows(
-        {"on": "2024-01-08"},
-        step="P{{ 10 }}D",
-        cursor_granularity="P1D",
-        lookback_window="P{{ 1 + 2 }}D",
-    )
+    found = windows({"on": "2024-01-08"}, step="P{{ 10 }}D", cursor_granularity="P1D", lookback_window="P{{ 1 + 2 }}D")
 
     assert [query["since"] for query in found] == ["2024-01-05", "2024-01-15", "2024-01-25"]
 

@@ -54,10 +54,7 @@ SHOWN = {"request_parameters": {"q": "{{ stream_partition.q }}"}}
 def test_expressions_see_the_partition_under_its_inner_name(text: str) -> None:
     shown = {"request_parameters": {"p": text, "no": "{{ stream_slice._window }}"}}
 
-    assert asked(api(), listed("q", "a", "b", asks=False), requester=shown) == [
-        {"p": "a"},
-        {"p": "b"},
-    ]
+    assert asked(api(), listed("q", "a", "b", asks=False), requester=shown) == [{"p": "a"}, {"p": "b"}]
 
 
 def test_a_list_is_read_in_its_order() -> None:

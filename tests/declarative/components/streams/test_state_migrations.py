@@ -65,11 +65,7 @@ def listed(name: str) -> dict[str, Any]:
 
 CUSTOM = {"type": "CustomPartitionRouter", "class_name": "components.Mine"}
 PARENT = {"stream": stream("/parents", None), "parent_key": "id", "partition_field": "pid"}
-UNION = {
-    "type": "UnionPartitionRouter",
-    "partition_field": "uid",
-    "partition_routers": [listed("a"), listed("b")],
-}
+UNION = {"type": "UnionPartitionRouter", "partition_field": "uid", "partition_routers": [listed("a"), listed("b")]}
 
 
 def migrated(stream_parts: Json, blob: Json) -> Json:

@@ -29,12 +29,7 @@ def endless(piece: bytes, count: int) -> Response:
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (b'[1, "x", {"a": 1}]', [1, "x", {"a": 1}]),
-        (b'{"a": 1}', [{"a": 1}]),
-        (b"[]", []),
-    ],
+    ("body", "expected"), [(b'[1, "x", {"a": 1}]', [1, "x", {"a": 1}]), (b'{"a": 1}', [{"a": 1}]), (b"[]", [])]
 )
 def test_json_gives_the_elements_of_a_list_and_anything_else_as_one(body: bytes, expected: list[Any]) -> None:
     assert read(JsonDocument(), body) == expected
@@ -274,12 +269,7 @@ def test_brackets_in_texts_are_not_nesting(piece: int) -> None:
 
 @pytest.mark.parametrize(
     ("decoder", "head"),
-    [
-        (Jsonl(), b"1\n"),
-        (CsvRows(), b"a,b\n"),
-        (TextLines(), b""),
-        (JsonItems("d"), b'{"d": [1, 2, 3'),
-    ],
+    [(Jsonl(), b"1\n"), (CsvRows(), b"a,b\n"), (TextLines(), b""), (JsonItems("d"), b'{"d": [1, 2, 3')],
 )
 def test_leaving_a_body_half_read_lets_go_of_it(decoder: Decoder, head: bytes) -> None:
     closed = []
