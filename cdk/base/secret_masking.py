@@ -100,6 +100,18 @@ class Secrets:
         text = self._compiled().sub(HIDDEN, text) if self._values else text
         return _LOGIN.sub(HIDDEN, text) if "://" in text else text
 
+    def mask_json(self, value: object) -> JsonValue:
+        """`value` with every string in it masked, names too; what JSON does not have, such as a date, as its text."""
+        match value:
+            case bool() | int() | float() | None:
+                return value
+            case Mapping():
+                return {self.mask(str(name)): self.mask_json(inner) for name, inner in value.items()}
+            case list() | tuple():
+                return [self.mask_json(inner) for inner in value]
+            case _:
+                return self.mask(str(value))
+
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:
             # The longest first: a secret that contains another must not leave its rest behind.

@@ -77,6 +77,10 @@ LAZY_COMMANDS = (
         "doctor",
         "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
     ),
+    LazyCommand(
+        "mcp",
+        "Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.",
+    ),
 )
 
 

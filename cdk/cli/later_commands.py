@@ -8,6 +8,7 @@ from cdk.cli.authoring.doctor import doctor
 from cdk.cli.authoring.new import new
 from cdk.cli.authoring.schema import schema
 from cdk.cli.authoring.validate import validate
+from cdk.cli.mcp.command import mcp
 from cdk.cli.prove import prove
 from cdk.cli.record import record
 from cdk.cli.state.command import state
@@ -16,5 +17,6 @@ from cdk.cli.sync.plan import plan
 from cdk.cli.tables import tables
 
 COMMANDS: Mapping[str, click.Command] = {
-    str(command.name): command for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor)
+    str(command.name): command
+    for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor, mcp)
 }

@@ -2,6 +2,7 @@
 
 import sys
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def prove(
     """
     secrets = Secrets()
     try:
-        subject = _subject(find, config, cassette, names, secrets)
+        subject = subject_of(find, config, cassette, names, secrets)
         with click.progressbar(length=at_commits + at_random, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
             proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
@@ -62,20 +63,29 @@ def prove(
     if badge is not None:
         badge.write_text(drawn(proof))
     if as_json:
-        click.echo(orjson.dumps({"proven": proof.proven, **asdict(proof)}))
+        click.echo(orjson.dumps(proof_json(proof)))
     else:
         click.echo(secrets.mask("\n".join(_lines(proof))))
     return 0 if proof.proven else 1
 
 
-def _subject(
-    find: FindSource, config: Path | None, cassette: Path | None, names: tuple[str, ...], secrets: Secrets
+def subject_of(
+    find: FindSource, config: Path | None, cassette: Path | None, names: Sequence[str], secrets: Secrets
 ) -> Subject:
+    """What is proved. cassette: None: the source is read, and recorded. names: of streams; all without.
+
+    Raises ConfigError, and what reading the source does.
+    """
     source = find()
     played = None if cassette is None else Cassette(cassette)
     settings = played.config if played is not None and config is None else read_config(config, secrets)
     prepared_config(settings, source, config_name(config), secrets)
     return Subject(find, settings, played or Cassette(record(source, settings, streams=names)), names)
+
+
+def proof_json(proof: Proof) -> Mapping[str, object]:
+    """What `--json` prints."""
+    return {"proven": proof.proven, **asdict(proof)}
 
 
 def _lines(proof: Proof) -> list[str]:

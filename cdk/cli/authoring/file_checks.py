@@ -8,6 +8,7 @@ from cdk import sources
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
 from cdk.cli.input_files import read_document, read_documents
@@ -50,6 +51,11 @@ def kind_of_file(path: Path) -> str:
         value = read_document(path)
     else:
         _, value = next(iter(read_documents(path)))
+    return kind_of(value)
+
+
+def kind_of(value: JsonValue) -> str:
+    """What a file is in which this stands; a config where nothing tells."""
     match value:
         case {"type": "DeclarativeSource"} | {"version": _, "check": _}:
             return "manifest"
@@ -66,9 +72,8 @@ def kind_of_file(path: Path) -> str:
 class FileChecks:
     """Checks files. source: gives the connector of configs, catalogs and states; None: only their form is checked."""
 
-    def __init__(self, source: FindSource | None, config: Path | None, *, trusted: bool) -> None:
-        self._find, self._config, self._trusted = source, config, trusted
-        self.secrets = Secrets()
+    def __init__(self, source: FindSource | None, config: Path | None, secrets: Secrets, *, trusted: bool) -> None:
+        self._find, self._config, self.secrets, self._trusted = source, config, secrets, trusted
 
     def problems(self, path: Path, kind: str) -> list[Problem]:
         """The problems of a file of a kind."""

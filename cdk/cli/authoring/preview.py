@@ -1,7 +1,7 @@
 """`spark-cdk preview STREAM`: the first records of a stream, and how they came about."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -11,7 +11,7 @@ from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue, Record, to_json
+from cdk.base.values import Json, JsonValue, Record, to_json
 from cdk.cli.authoring.records_table import print_records
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import load_config
@@ -62,17 +62,51 @@ def preview(
         raise click.UsageError("'--step' is for people and '--json' for programs: give one")
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets):
-        source = find()
-        source.events = SyncEvents(secrets, config)
-        streams = source.open(load_config(config, source, secrets))
-        chosen = _chosen(streams, stream)
-        manager = ConnectorStateManager(load_state(state, {each.name for each in streams}))
-        with closing(preview_pages(chosen, manager.restore(chosen))) as pages:
-            shown = _Json(secrets, body) if as_json else _Text(secrets, body, most, step=step)
-            return _show(stream, _learning(pages, secrets), shown, None if step else most)
+        if as_json:
+            answer = preview_json(find, stream, secrets, config=config, state=state, most=most, body=body)
+            click.echo(to_json(answer, str, indent=True).decode())
+            return 1 if any(page["error"] is not None for page in answer["pages"]) else 0
+        with _pages(find, stream, secrets, config, state) as pages:
+            return _show(stream, pages, _Text(secrets, body, most, step=step), None if step else most)
 
 
-def _chosen(streams: Sequence[Stream], name: str) -> Stream:
+def preview_json(
+    find: FindSource,
+    stream: str,
+    secrets: Secrets,
+    *,
+    config: Path | None = None,
+    state: Path | None = None,
+    most: int = 20,
+    body: int = 300,
+    most_pages: int | None = None,
+) -> Json:
+    """What `--json` prints: up to `most` records, and up to `body` characters of each body. Raises ConfigError.
+
+    most_pages: how many are read where filters leave few records of each.
+    """
+    shown = _Answer(secrets, body)
+    with _pages(find, stream, secrets, config, state) as pages:
+        _show(stream, pages, shown, most, most_pages)
+    return shown.answer
+
+
+@contextmanager
+def _pages(
+    find: FindSource, stream: str, secrets: Secrets, config: Path | None, state: Path | None
+) -> Iterator[Iterator[PreviewPage]]:
+    """The pages of a stream; `secrets` knows what each of them holds."""
+    source = find()
+    source.events = SyncEvents(secrets, config)
+    streams = source.open(load_config(config, source, secrets))
+    chosen = chosen_stream(streams, stream)
+    manager = ConnectorStateManager(load_state(state, {each.name for each in streams}))
+    with closing(preview_pages(chosen, manager.restore(chosen))) as pages:
+        yield _learning(pages, secrets)
+
+
+def chosen_stream(streams: Sequence[Stream], name: str) -> Stream:
+    """The stream of this name. Raises ConfigError: there is none, with the nearest."""
     for stream in streams:
         if stream.name == name:
             return stream
@@ -85,27 +119,30 @@ def _learning(pages: Iterator[PreviewPage], secrets: Secrets) -> Iterator[Previe
         yield page
 
 
-def _show(stream: str, pages: Iterator[PreviewPage], shown: "_Json | _Text", most: int | None) -> int:
+def _show(
+    stream: str, pages: Iterator[PreviewPage], shown: "_Answer | _Text", most: int | None, most_pages: int | None = None
+) -> int:
     """Show pages until there are `most` records, until nobody wants the next one, or to the end; 1: it has failed."""
     records: list[Record] = []
-    for page in pages:
+    for number, page in enumerate(pages, 1):
         records += map(dict, page.records)
         shown.page(stream, page)
         if page.error is not None:
             shown.end(stream, records[:most], complete=False)
             return 1
-        if (most is not None and len(records) >= most) or not shown.goes_on():
+        if (most is not None and len(records) >= most) or number == most_pages or not shown.goes_on():
             shown.end(stream, records[:most], complete=False)
             return 0
     shown.end(stream, records, complete=True)
     return 0
 
 
-class _Json:
-    """One JSON document at the end."""
+class _Answer:
+    """One JSON document at the end: `answer`."""
 
     def __init__(self, secrets: Secrets, body: int) -> None:
         self._secrets, self._body = secrets, body
+        self.answer: Json = {}
         self._pages: list[Mapping[str, JsonValue]] = []
 
     def page(self, _: str, page: PreviewPage) -> None:
@@ -119,7 +156,7 @@ class _Json:
                 "extracted": None if note is None else note.extracted,
                 "selected": None if note is None else note.selected,
                 "records": len(page.records),
-                "next": _masked(page.next if note is None else note.following, self._secrets),
+                "next": self._secrets.mask_json(page.next if note is None else note.following),
                 "why": "" if note is None else self._secrets.mask(note.why),
                 "warning": self._secrets.mask(page.warning),
                 "error": None if page.error is None else self._secrets.mask(error_text(page.error)),
@@ -130,14 +167,13 @@ class _Json:
         return True
 
     def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
-        answer = {
+        self.answer = {
             "format": "spark-cdk-preview/1",
             "stream": stream,
             "complete": complete,
             "pages": self._pages,
-            "records": [_masked(record, self._secrets) for record in records],
+            "records": [self._secrets.mask_json(record) for record in records],
         }
-        click.echo(to_json(answer, str, indent=True).decode())
 
 
 class _Text:
@@ -223,18 +259,3 @@ def _following(page: PreviewPage) -> Iterator[str]:
             yield f"an interrupted read goes on at {to_json(page.next, str).decode()}"
         case None:
             pass
-
-
-def _masked(value: object, secrets: Secrets) -> JsonValue:
-    """A JSON value in the strings of which no secret is."""
-    match value:
-        case str():
-            return secrets.mask(value)
-        case Mapping():
-            return {secrets.mask(str(name)): _masked(inner, secrets) for name, inner in value.items()}
-        case list() | tuple():
-            return [_masked(inner, secrets) for inner in value]
-        case bool() | int() | float() | None:
-            return value
-        case _:
-            return secrets.mask(str(value))

@@ -1,13 +1,16 @@
 """`spark-cdk validate FILE...`: what is wrong with files, all at once, each with its line."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from cdk import sources
 from cdk.authoring.problems import Problem
 from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
 from cdk.cli.authoring.file_checks import KINDS, FileChecks, FindSource, kind_of_file
 from cdk.cli.command_errors import plain_errors
@@ -45,27 +48,58 @@ def validate(
     Nothing is requested and nothing written. The exit code is 1 where there is a mistake.
     """
     check_one_connector(connector, manifest_path)
-    files = list(dict.fromkeys(file))
-    kinds = {path: kind or _kind(path) for path in files}
-    manifests = [manifest_path] if manifest_path else [path for path in files if kinds[path] == "manifest"]
     find: FindSource | None = None
     if connector is not None:
-        find = lambda: find_source(connector)  # noqa: E731
-    elif len(manifests) == 1:
-        find = lambda: sources.manifest_source(manifests[0], trusted=allow_custom_code)  # noqa: E731
-    configs = [config] if config else [path for path in files if kinds[path] == "config"]
-    checks = FileChecks(find, configs[0] if len(configs) == 1 else None, trusted=allow_custom_code)
-    with plain_errors(checks.secrets):
-        problems_of = {path: checks.problems(path, kinds[path]) for path in files}
+        find = partial(find_source, connector)
+    elif manifest_path is not None:
+        find = partial(sources.manifest_source, manifest_path, trusted=allow_custom_code)
+    secrets = Secrets()
+    with plain_errors(secrets):
+        checked = check_files(file, find, secrets, kind=kind, config=config, trusted=allow_custom_code)
     if as_json:
-        click.echo(to_json(_answer(problems_of, kinds), indent=True).decode())
+        click.echo(to_json(validate_json(checked), indent=True).decode())
     else:
-        for path, problems in problems_of.items():
-            for problem in problems:
+        for each in checked:
+            for problem in each.problems:
                 click.echo(str(problem))
-            if not problems:
-                click.echo(f"{path}: a {kinds[path]} without mistakes")
-    return 1 if any(problem.certain for problems in problems_of.values() for problem in problems) else 0
+            if not each.problems:
+                click.echo(f"{each.file}: a {each.kind} without mistakes")
+    return 0 if all(each.valid for each in checked) else 1
+
+
+class CheckedFile(NamedTuple):
+    """A file, what it is, and what is wrong with it."""
+
+    file: Path
+    kind: str
+    problems: Sequence[Problem]
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing is certainly wrong."""
+        return not any(problem.certain for problem in self.problems)
+
+
+def check_files(
+    files: Sequence[Path],
+    find: FindSource | None,
+    secrets: Secrets,
+    *,
+    kind: str | None = None,
+    config: Path | None = None,
+    trusted: bool = False,
+) -> Sequence[CheckedFile]:
+    """Look for mistakes in each file; the one manifest, and the one config, among them are those of the others.
+
+    find: gives the connector that none of the files is. trusted: Python code that a manifest names may run.
+    """
+    kinds = {path: kind or _kind(path) for path in files}
+    manifests = [path for path in kinds if kinds[path] == "manifest"]
+    if find is None and len(manifests) == 1:
+        find = partial(sources.manifest_source, manifests[0], trusted=trusted)
+    configs = [config] if config else [path for path in kinds if kinds[path] == "config"]
+    checks = FileChecks(find, configs[0] if len(configs) == 1 else None, secrets, trusted=trusted)
+    return [CheckedFile(path, kinds[path], checks.problems(path, kinds[path])) for path in kinds]
 
 
 def _kind(file: Path) -> str:
@@ -76,17 +110,18 @@ def _kind(file: Path) -> str:
         return "manifest" if file.suffix in {".yaml", ".yml"} else "config"
 
 
-def _answer(problems_of: Mapping[Path, Sequence[Problem]], kinds: Mapping[Path, str]) -> Mapping[str, object]:
+def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:
+    """What `--json` prints."""
     return {
         "format": "spark-cdk-validate/1",
-        "valid": not any(problem.certain for problems in problems_of.values() for problem in problems),
+        "valid": all(each.valid for each in checked),
         "files": [
             {
-                "file": str(file),
-                "kind": kinds[file],
-                "errors": [problem.to_json() for problem in problems if problem.certain],
-                "warnings": [problem.to_json() for problem in problems if not problem.certain],
+                "file": str(each.file),
+                "kind": each.kind,
+                "errors": [problem.to_json() for problem in each.problems if problem.certain],
+                "warnings": [problem.to_json() for problem in each.problems if not problem.certain],
             }
-            for file, problems in problems_of.items()
+            for each in checked
         ],
     }

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 import orjson
 
+from cdk.base.values import Json
 from cdk.cli.options import json_option
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
@@ -35,13 +36,12 @@ _COMMITS = 20
 @translate_errors
 def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, *, as_json: bool) -> int:
     """Show where each stream of a PIPELINE file stands."""
-    admin, chosen = pipeline.admin(), partition_of(partition)
-    tables = pipeline.tables(names) if chosen is None else [pipeline.table(names)]
-    statuses = [admin.standing(table) for table in tables]
+    chosen = partition_of(partition)
+    statuses = statuses_of(pipeline, names) if chosen is None else statuses_of(pipeline, [pipeline.table(names).name])
     if chosen is not None:
         statuses = [replace(s, saved=narrowed(s.saved, chosen)) if s.saved else s for s in statuses]
     if as_json:
-        print_json("spark-cdk-state-show/1", pipeline.name, streams=[_status_json(status) for status in statuses])
+        print_json("spark-cdk-state-show/1", pipeline.name, streams=[*map(status_json, statuses)])
         return 0
     for status in statuses:
         for line in _status_lines(status):
@@ -97,7 +97,14 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
     return 0
 
 
-def _status_json(status: StreamStatus) -> Mapping[str, object]:
+def statuses_of(pipeline: PipelineFile, names: Sequence[str] = ()) -> list[StreamStatus]:
+    """The states of the streams that are named, of all without names. Raises ConfigError and TransientError."""
+    admin = pipeline.admin()
+    return [admin.standing(table) for table in pipeline.tables(names)]
+
+
+def status_json(status: StreamStatus) -> Mapping[str, Json]:
+    """What `state show --json` prints of a stream."""
     saved = status.saved
     return {
         "stream": status.stream,

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, to_json
+from cdk.base.values import Json, JsonValue, to_json
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import custom_code_option, json_option, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
@@ -16,6 +16,7 @@ from cdk.lake.admin.diff import shown, values
 from cdk.protocol import Mask
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.preview import PlannedRead
+from cdk.sync.settings.pipeline_file import Pipeline
 
 _CURSORS = 3
 
@@ -35,24 +36,37 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
     """
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets):
-        settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code)
-        source.events = SyncEvents(secrets, config_file(pipeline))
-        runner = SyncRunner(settings, source, learn=secrets.add)
-        planned: list[PlannedRead] = []
-        for each in runner.plan(most):
-            planned.append(each)
-            if not as_json:
-                for line in _lines(each):
-                    click.echo(secrets.mask(line))
-        notes = [secrets.mask(note) for note in runner.notes()]
         if as_json:
-            listed = [_as_json(each, secrets.mask) for each in planned]
-            answer = {"format": "spark-cdk-plan/1", "pipeline": settings.name, "target": settings.target.path}
-            click.echo(to_json({**answer, "streams": listed, "notes": notes}, str, indent=True).decode())
-        else:
-            for line in (*notes, "nothing was written"):
-                click.echo(line)
-    return 1 if any(each.failure is not None for each in planned) else 0
+            answer = plan_json(pipeline, secrets, most=most, trusted=allow_custom_code)
+            click.echo(to_json(answer, str, indent=True).decode())
+            return 1 if any(each["error"] is not None for each in answer["streams"]) else 0
+        _, runner = _runner(pipeline, secrets, trusted=allow_custom_code)
+        failed = False
+        for each in runner.plan(most):
+            failed |= each.failure is not None
+            for line in _lines(each):
+                click.echo(secrets.mask(line))
+        for line in (*map(secrets.mask, runner.notes()), "nothing was written"):
+            click.echo(line)
+    return 1 if failed else 0
+
+
+def plan_json(pipeline: Path, secrets: Secrets, *, most: int = 10_000, trusted: bool = False) -> Json:
+    """What `--json` prints. trusted: Python code that a manifest names may run. Raises ConfigError."""
+    settings, runner = _runner(pipeline, secrets, trusted=trusted)
+    return {
+        "format": "spark-cdk-plan/1",
+        "pipeline": settings.name,
+        "target": settings.target.path,
+        "streams": [_as_json(each, secrets.mask) for each in runner.plan(most)],
+        "notes": [secrets.mask(note) for note in runner.notes()],
+    }
+
+
+def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, SyncRunner]:
+    settings, source = file_pipeline(pipeline, secrets, trusted=trusted)
+    source.events = SyncEvents(secrets, config_file(pipeline))
+    return settings, SyncRunner(settings, source, learn=secrets.add)
 
 
 def _lines(planned: PlannedRead) -> Iterator[str]:

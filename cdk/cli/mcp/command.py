@@ -1,0 +1,30 @@
+"""`spark-cdk mcp`: serve the tools on standard input and output."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from cdk.cli.options import with_egress
+
+
+@click.command()
+@click.option(
+    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
+)
+@with_egress
+def mcp(*, allow_custom_code: bool) -> int:
+    """Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.
+
+    It speaks on standard input and output, takes no path outside of this folder, and shows no secret.
+    """
+    try:
+        from cdk.cli.mcp.server import server  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
+            raise
+        raise click.ClickException("the package `mcp` is missing: pip install 'spark-cdk[mcp]'") from None
+    # Else the package prints each error, and what the kit logs, past the mask.
+    logging.getLogger().addHandler(logging.NullHandler())
+    server(Path.cwd(), trusted=allow_custom_code).run("stdio")
+    return 0

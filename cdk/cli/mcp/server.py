@@ -1,0 +1,224 @@
+"""The MCP server, and its tools: each calls what the command of its name calls, and shows no secret."""
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, TypeAlias, TypeVar
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from cdk.authoring.new_connector import Language, new_connector
+from cdk.base.errors import CdkError, ConfigError, ConnectorExit
+from cdk.base.run import one_run
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import Json, JsonValue
+from cdk.cli.authoring.preview import chosen_stream, preview_json
+from cdk.cli.authoring.validate import check_files, validate_json
+from cdk.cli.config_file import load_config
+from cdk.cli.mcp import answers
+from cdk.cli.mcp.workspace import Workspace
+from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.prove import proof_json, subject_of
+from cdk.cli.state.command import status_json, statuses_of
+from cdk.cli.state.options import PipelineFile
+from cdk.cli.sync.pipeline_from_file import file_pipeline
+from cdk.cli.sync.plan import plan_json
+from cdk.engine.first_pages import shown_schema
+from cdk.lake.admin.diff import shown, values
+from cdk.rest.http.redact import surely_secret
+from cdk.testing.proving.proof import prove
+
+Answer = TypeVar("Answer", bound=answers.Answer)
+
+Connector: TypeAlias = Annotated[
+    str, Field(description="Path of a manifest (.yaml) or of a connector in Python (.py).")
+]
+Config: TypeAlias = Annotated[str, Field(description="Path of the config (.json, .yaml); empty: an empty config.")]
+Pipeline: TypeAlias = Annotated[str, Field(description="Path of the pipeline file (.yaml).")]
+Stream: TypeAlias = Annotated[str, Field(description="Name of the stream.")]
+
+_LOOP = """\
+Builds connectors from APIs to Delta tables. The loop: `new` writes a folder; edit the manifest.yaml in it, as its
+schemas/manifest.schema.json describes the language; `validate` until there is no mistake; `preview` a stream to see
+requests, responses and records; `infer` the fields that its schema lacks; `prove` that killed syncs lose nothing;
+`plan` a pipeline; `state` after a sync. Paths are relative to the folder of the server. Secrets are shown as ****:
+do not ask for them; have the user write them into a config, or into a file .env and name them there as ${NAME}.
+"""
+
+_MOST_PAGES, _MOST_POSITIONS = 20, 20
+_LOOKS, _CALLS = ToolAnnotations(read_only_hint=True), ToolAnnotations(read_only_hint=True, open_world_hint=True)
+
+
+def server(root: Path, *, trusted: bool) -> MCPServer:
+    """The server of a folder, the working directory. trusted: connectors in Python may run."""
+    mcp = MCPServer("spark-cdk", instructions=_LOOP)
+    tools = Tools(Workspace(root, trusted=trusted))
+    mcp.add_tool(tools.new, annotations=ToolAnnotations(destructive_hint=False))
+    looking: Sequence[Callable[..., answers.Answer]] = (tools.validate, tools.plan, tools.state)
+    calling: Sequence[Callable[..., answers.Answer]] = (tools.preview, tools.infer, tools.prove)
+    for tool in looking:
+        mcp.add_tool(tool, annotations=_LOOKS)
+    for tool in calling:
+        mcp.add_tool(tool, annotations=_CALLS)
+    return mcp
+
+
+class Tools:
+    """The tools. One runs at a time: what a connector logs is heard by the one that reads it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._one = workspace, Lock()
+
+    def new(self, name: str, language: Language = "yaml", folder: str = "") -> answers.NewConnector:
+        """Write a connector to begin with into a folder (default: its name): manifest or Python, tests, pipeline."""
+        with self._answering():
+            target = self._workspace.path(folder or name)
+            files = [str(target / path) for path in new_connector(name, language, target)]
+            following = f"replace the API in {target} by the one that is meant, then `validate`"
+            return answers.NewConnector(folder=str(target), files=files, next=following)
+
+    def validate(self, files: list[str], connector: str = "") -> answers.Validated:
+        """Look for mistakes in manifests, configs, pipelines, catalogs and states; requests nothing.
+
+        connector: of the configs, catalogs and states, where its manifest is not among the files.
+        """
+        with self._answering() as secrets:
+            find = self._workspace.connector(connector, secrets) if connector else None
+            paths = [self._workspace.file(file, secrets) for file in files]
+            checked = validate_json(check_files(paths, find, secrets, trusted=self._workspace.trusted))
+            following = (
+                "`preview` a stream" if checked["valid"] else "mend each error where it says, then `validate` again"
+            )
+            return _answer(answers.Validated, checked, secrets, following)
+
+    def preview(
+        self,
+        connector: Connector,
+        stream: Stream,
+        config: Config = "",
+        records: Annotated[int, Field(ge=1, le=50)] = 5,
+        body: Annotated[int, Field(ge=0, le=2000, description="Characters of each body to show.")] = 500,
+    ) -> answers.Previewed:
+        """Read the first records of a stream: requests, responses, what was extracted, and why there is a next page.
+
+        Writes nothing.
+        """
+        with self._answering() as secrets:
+            find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
+            read = preview_json(find, stream, secrets, config=file, most=records, body=body, most_pages=_MOST_PAGES)
+            if any(page["error"] is not None for page in read["pages"]):
+                following = "mend what the last page's `error` says; its requests show what was sent"
+            elif not read["records"]:
+                following = "there is no record: compare `path` and the responses with the extractor"
+            else:
+                following = "compare the records with the responses; then `infer`, and `prove`"
+            return _answer(answers.Previewed, read, secrets, following)
+
+    def infer(self, connector: Connector, stream: Stream, config: Config = "") -> answers.Inferred:
+        """Read the first pages of a stream, and tell its schema with the fields that it does not declare."""
+        with self._answering() as secrets, one_run():
+            source, file = self._workspace.connector(connector, secrets)(), self._workspace.optional(config, secrets)
+            source.events = SyncEvents(secrets, file)
+            chosen = chosen_stream(source.open(load_config(file, source, secrets)), stream)
+            schema, declared = shown_schema(chosen), chosen.json_schema()
+            undeclared = [name for name in _properties(schema) if name not in _properties(declared)]
+            following = "write the undeclared fields into the schema, then `validate`" if undeclared else "`prove`"
+            answer = {"stream": stream, "undeclared": undeclared, "json_schema": schema}
+            return _answer(answers.Inferred, answer, secrets, following)
+
+    def plan(self, pipeline: Pipeline) -> answers.Planned:
+        """Show what a sync of a pipeline would read and write, in figures; writes nothing."""
+        with self._answering() as secrets:
+            file = self._workspace.file(pipeline, secrets)
+            planned = plan_json(file, secrets, trusted=self._workspace.trusted)
+            failed = any(each["error"] is not None for each in planned["streams"])
+            following = "mend the errors of the streams" if failed else f"the user may run `spark-cdk sync {file}`"
+            return _answer(answers.Planned, planned, secrets, following)
+
+    def prove(
+        self,
+        connector: Connector,
+        config: Config = "",
+        cassette: Annotated[str, Field(description="Path of a recording, to send no request; empty: read once.")] = "",
+        streams: Annotated[list[str], Field(description="Names; empty: all.")] = [],  # noqa: B006 - only read
+        kills: Annotated[int, Field(ge=0, le=40, description="How many syncs to kill.")] = 8,
+    ) -> answers.Proven:
+        """Kill syncs of a connector, resume each, and compare with one that nobody killed. Takes seconds a kill."""
+        with self._answering() as secrets:
+            find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
+            played = self._workspace.path(cassette) if cassette else None
+            subject = subject_of(find, file, played, streams, secrets)
+            proof = prove(subject, at_commits=kills - kills // 4, at_random=kills // 4)
+            following = (
+                "`plan` a pipeline" if proof.proven else "the `problems` say which rows; see where the state is ahead"
+            )
+            return _answer(answers.Proven, proof_json(proof), secrets, following)
+
+    def state(self, pipeline: Pipeline, streams: list[str] = []) -> answers.States:  # noqa: B006 - only read
+        """Show where the streams of a pipeline stand after its syncs: all, or those that are named."""
+        with self._answering() as secrets:
+            path = self._workspace.file(pipeline, secrets)
+            file = PipelineFile(path, trusted=self._workspace.trusted)
+            # What it cannot read of the connector, the state can do without: but not its secrets.
+            with suppress(ConfigError):
+                file_pipeline(path, secrets, trusted=self._workspace.trusted)
+            statuses = [*map(status_json, statuses_of(file, streams))]
+            following = "the next sync goes on there" if statuses else "no sync has committed anything yet"
+            answer = {"pipeline": file.name, "streams": [_with_positions(status) for status in statuses]}
+            return _answer(answers.States, answer, secrets, following)
+
+    @contextmanager
+    def _answering(self) -> Iterator[Secrets]:
+        """Secrets to hide, and errors as the assistant may see them."""
+        secrets = Secrets()
+        with self._one:
+            try:
+                yield secrets
+            except CdkError as error:
+                text = f"{error.stream}: {error}" if error.stream else str(error)
+            except SystemExit as error:
+                text = str(ConnectorExit(error))
+            except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                text = f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
+            else:
+                return
+            raise ToolError(secrets.mask(text))
+
+
+def _answer(model: type[Answer], answer: Mapping[str, object], secrets: Secrets, following: str) -> Answer:
+    masked = _hidden(secrets.mask_json(answer))
+    assert isinstance(masked, Mapping)
+    return model.model_validate({**masked, "next": following})
+
+
+def _hidden(value: JsonValue) -> JsonValue:
+    """`value` without texts and numbers whose names say that they are secret."""
+    match value:
+        case Mapping():
+            return {
+                name: HIDDEN if surely_secret(name) and isinstance(inner, str | int | float) else _hidden(inner)
+                for name, inner in value.items()
+            }
+        case list():
+            return [_hidden(inner) for inner in value]
+        case _:
+            return value
+
+
+def _properties(schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _with_positions(status: Mapping[str, Json]) -> Mapping[str, object]:
+    """The state of a stream, of the positions only the first: there may be a million."""
+    listed = values(status["state"])
+    positions = [f"{where}: {shown(value)}" for where, value in islice(listed, _MOST_POSITIONS)]
+    return {**status, "positions": positions, "further": sum(1 for _ in listed)}

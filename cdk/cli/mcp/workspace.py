@@ -1,0 +1,105 @@
+"""The folder of a server: which files its tools may open, which code may run, and which secrets the files hold."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from cdk import sources
+from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue
+from cdk.base.yaml_file import YamlFile
+from cdk.cli.authoring.file_checks import kind_of
+from cdk.cli.input_files import read_document
+from cdk.rest.http.redact import looks_secret, surely_secret
+from cdk.sources.discovery import find_source
+from cdk.sources.variables import SecretEnvironment, environment, with_variables
+from cdk.streams.source import Source
+
+_MANIFESTS = {".yaml", ".yml"}
+_SHORTEST = 4
+"""Shorter texts would be found in every other word."""
+
+
+class Workspace:
+    """What the tools may touch. root: the working directory, which no path leaves, by a symbolic link neither.
+
+    trusted: connectors in Python, and code that manifests name, may run.
+    """
+
+    def __init__(self, root: Path, *, trusted: bool) -> None:
+        self._root, self.trusted = root.resolve(), trusted
+
+    def path(self, text: str) -> Path:
+        """A path in the folder, relative to it. Raises ConfigError: it leads out of it."""
+        resolved = (self._root / Path(text).expanduser()).resolve()
+        if not resolved.is_relative_to(self._root):
+            raise ConfigError("is outside of the folder of this server; name a file in it", path=text)
+        return resolved.relative_to(self._root)
+
+    def file(self, text: str, secrets: Secrets) -> Path:
+        """A file in the folder, as are those that it names; `secrets` gets what they hold. Raises ConfigError."""
+        path = self.path(text)
+        value = _value(path)
+        kind = kind_of(value)
+        with suppress(ConfigError):
+            value = with_variables(value, SecretEnvironment(environment(path.parent), secrets), lambda _: "")
+        secrets.add(*_secrets_in(value, surely_secret if kind in {"manifest", "pipeline"} else looks_secret))
+        match value:
+            case {"source": Mapping() as source, "target": _}:
+                self._source(source, path.parent, secrets)
+            case _:
+                pass
+        return path
+
+    def optional(self, text: str, secrets: Secrets) -> Path | None:
+        """As `file`; None for no text."""
+        return self.file(text, secrets) if text else None
+
+    def connector(self, text: str, secrets: Secrets) -> Callable[[], Source]:
+        """What gives the connector of a path or a name. Raises ConfigError: it is outside, or code that may not run."""
+        if Path(text).suffix in _MANIFESTS:
+            return partial(sources.manifest_source, self.file(text, secrets), trusted=self.trusted)
+        if not self.trusted:
+            how = "start the server with --allow-custom-code, or name a manifest (.yaml)"
+            raise ConfigError(f"{text}: a connector in Python is code, which this server does not run: {how}")
+        return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
+
+    def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets) -> None:
+        """Look at what a pipeline reads, as at what a tool is given."""
+        match source.get("config"):
+            case str() as file:
+                self.file(str(folder / Path(file).expanduser()), secrets)
+            case config:
+                secrets.add(*_secrets_in(config, looks_secret))
+        match source:
+            case {"manifest": str() as manifest}:
+                self.file(str(folder / manifest), secrets)
+            case {"connector": str() as connector}:
+                self.connector(str(folder / connector) if connector.endswith(".py") else connector, secrets)
+            case _:
+                pass
+
+
+def _value(path: Path) -> JsonValue:
+    """What is in a file, however it is called; None where that cannot be read, of which whoever needs it says more."""
+    for read in (read_document, lambda path: YamlFile.load(path).value):
+        with suppress(ConfigError):
+            return read(path)
+    return None
+
+
+def _secrets_in(value: JsonValue, looks: Callable[[str], bool]) -> Iterator[str]:
+    """The texts whose names look like a secret's, at any depth; not those that an expression gives."""
+    match value:
+        case Mapping():
+            for name, inner in value.items():
+                if isinstance(inner, str) and looks(name) and len(inner) >= _SHORTEST and "{{" not in inner:
+                    yield inner
+                yield from _secrets_in(inner, looks)
+        case list():
+            for inner in value:
+                yield from _secrets_in(inner, looks)
+        case _:
+            pass
