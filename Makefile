@@ -104,15 +104,22 @@ peer-tables: $(VENV)/.installed-dev  ## the tables of airbyte-cdk's unit tests t
 	@test -d $(PEER_TABLES)/unit_tests || { echo "no unit_tests in $(PEER_TABLES): name a copy of the repository with PEER_TABLES=..." >&2; exit 1; }
 	PEER_TABLES=$(abspath $(PEER_TABLES)) $(BIN)/pytest tests/peers/test_tables.py $(ARGS)
 
-# DataHub has an environment of its own.
+# Each has an environment of its own; that of dlt is the bench's, too.
 DATAHUB = 1.7.0.17
-test-peers: $(VENV)/.installed-dev $(VENV)/peers/.datahub-$(DATAHUB)  ## the same runs through DataHub and through this kit
+DLT = 1.31
+test-peers: $(VENV)/.installed-dev $(VENV)/peers/.datahub-$(DATAHUB) $(VENV)/dlt/.dlt-$(DLT)  ## the same runs through DataHub, dlt and this kit
 	$(BIN)/pytest tests/peers $(ARGS)
 
 $(VENV)/peers/.datahub-$(DATAHUB):
 	@echo "installing DataHub into $(VENV)/peers (once; a minute) ..."
 	@$(BIN)/python -m venv $(VENV)/peers
 	@$(VENV)/peers/bin/python -m pip -qq --disable-pip-version-check install acryl-datahub==$(DATAHUB)
+	@touch $@
+
+$(VENV)/dlt/.dlt-$(DLT):
+	@echo "installing dlt into $(VENV)/dlt (once) ..."
+	@$(BIN)/python -m venv $(VENV)/dlt
+	@$(VENV)/dlt/bin/python -m pip -qq --disable-pip-version-check install 'dlt[duckdb,parquet]==$(DLT)'
 	@touch $@
 
 SPARKS ?=

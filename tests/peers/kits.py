@@ -29,6 +29,7 @@ from tests.state.handlers.sinks import Catalog
 
 PEERS = Path(__file__).parents[2] / ".venv" / "peers"
 PYTHON = PEERS / "bin" / "python"
+DLT = PEERS.with_name("dlt")
 PROGRAM = Path(__file__).with_name("datahub_run.py")
 SLOT = "entities:tables"
 
