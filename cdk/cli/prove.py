@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import orjson
 
-from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
+from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.sources.config import prepared_config
@@ -53,13 +53,11 @@ def prove(
     are removed. The exit code is 1 where a row is lost or there twice, a receipt does not add up, or a sync fails.
     """
     secrets = Secrets()
-    try:
+    with plain_errors(secrets):
         subject = subject_of(find, config, cassette, names, secrets)
         with click.progressbar(length=at_commits + at_random, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
             proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
-    except CdkError as error:
-        raise click.ClickException(secrets.mask(str(error))) from None
     if badge is not None:
         badge.write_text(drawn(proof))
     if as_json:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
+from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.sources.config import prepared_config
@@ -47,15 +47,13 @@ def record(
     With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded.
     """
     secrets = Secrets()
-    try:
+    with plain_errors(secrets):
         source, settings = find(), read_config(config, secrets)
         prepared_config(settings, source, config_name(config), secrets)
         before = Cassette(cassette).recording if compare else None
         recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
         if before is None:
             save(cassette, recording)
-    except CdkError as error:
-        raise click.ClickException(secrets.mask(str(error))) from None
     if before is None:
         size = sum(len(each.content) for each in recording.interactions)
         click.echo(f"{cassette}: {len(recording.interactions)} responses of {size:,} bytes")

@@ -13,14 +13,13 @@ if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.testing.conformance.finding import Nonconforming
     from cdk.testing.conformance.hostile_world import HostileWorld
     from cdk.testing.conformance.suite import ConnectorSuite
-    from cdk.testing.differences import state_differences
     from cdk.testing.mock_api import MockApi
     from cdk.testing.read_result import ReadResult
     from cdk.testing.routes import Route, UnexpectedRequest
     from cdk.testing.run import read
     from cdk.testing.simulation import MockClock, simulated
     from cdk.testing.snapshots import assert_snapshot
-    from cdk.testing.states import at, done, each, state
+    from cdk.testing.states import at, done, each, state, state_differences
 
 __all__ = [
     "Cassette",
@@ -52,14 +51,13 @@ if not TYPE_CHECKING:
             ".conformance.finding": ("Nonconforming",),
             ".conformance.hostile_world": ("HostileWorld",),
             ".conformance.suite": ("ConnectorSuite",),
-            ".differences": ("state_differences",),
             ".mock_api": ("MockApi",),
             ".read_result": ("ReadResult",),
             ".routes": ("Route", "UnexpectedRequest"),
             ".run": ("read",),
             ".simulation": ("MockClock", "simulated"),
             ".snapshots": ("assert_snapshot",),
-            ".states": ("at", "done", "each", "state"),
+            ".states": ("at", "done", "each", "state", "state_differences"),
             "cdk.protocol": ("SyncMode",),
         },
     )

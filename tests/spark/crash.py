@@ -23,7 +23,7 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.tasks.workers import Workers
-from cdk.testing.proving.verified import verify
+from cdk.testing.proving.proof import verify
 from tests.samples import DAY0, Orders, Users, moment, pages
 from tests.sync.loop.simulated_tasks import SimulatedCluster
 

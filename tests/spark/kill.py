@@ -44,7 +44,7 @@ from cdk.spark.cluster import warm_daemon
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers, beside_the_driver
-from cdk.testing.proving.verified import verify
+from cdk.testing.proving.proof import verify
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop

@@ -3,7 +3,7 @@ import pytest
 from cdk import Checkpoint, Done, Json, Partition, Stream
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
-from cdk.testing import at, done, each, read, state
+from cdk.testing import at, done, each, read, state, state_differences
 from tests.samples import Comments, Events, Notes, Orders, ShopOrders, Users, moment
 
 
@@ -72,3 +72,15 @@ def test_a_state_may_be_in_any_form_of_the_wire() -> None:
 
     assert read(Orders(), state=state(orders={"updated_at": moment(90)})).records[0]["id"] == 15
     assert state(orders=shared)[0].model_dump()["stream"]["stream_state"] == shared
+
+
+def test_each_value_that_differs_has_a_line_of_its_own() -> None:
+    before = state(users=at(page=2), posts=each(({"user": 1}, {"written_at": "a"}), ({"user": 2}, {"written_at": "b"})))
+    after = state(users=at(page=3), posts=each(({"user": 1}, {"written_at": "a"}), ({"user": 3}, {"written_at": "b"})))
+
+    assert state_differences(before, before) == []
+    assert state_differences(before, after) == [
+        "users page: 2 -> 3",
+        'posts {"user":2} written_at: "b" -> nothing',
+        'posts {"user":3} written_at: nothing -> "b"',
+    ]

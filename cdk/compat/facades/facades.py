@@ -39,8 +39,9 @@ N = TypeVar("N")
 class Facade(Generic[N]):
     """A part of the kit as custom code uses it."""
 
-    def __init__(self, native: N) -> None:
-        self.native = native
+    def __init__(self, native: N, fields: tuple[str, str] = ("", "")) -> None:
+        """fields: what the start and the end of a slice's window are called, where a part wants to know."""
+        self.native, self._fields = native, fields
 
 
 def _response(facade: requests.Response) -> Response:
@@ -107,10 +108,6 @@ class ExtractorFacade(Facade[Extractor], RecordExtractor):
 class TransformationFacade(Facade[Transform], RecordTransformation):
     """A transformation of the manifest."""
 
-    def __init__(self, native: Transform, fields: tuple[str, str]) -> None:
-        super().__init__(native)
-        self._fields = fields
-
     def transform(
         self,
         record: JsonObject,
@@ -123,10 +120,6 @@ class TransformationFacade(Facade[Transform], RecordTransformation):
 
 class FilterFacade(Facade[Select], RecordFilter):
     """A record filter of the manifest."""
-
-    def __init__(self, native: Select, fields: tuple[str, str]) -> None:
-        super().__init__(native)
-        self._fields = fields
 
     def filter_records(
         self,
@@ -256,10 +249,6 @@ class PaginatorFacade(Facade[Pages], _DraftFacade):
 class PartitionRouterFacade(Facade[Router], _DraftFacade, PartitionRouter):
     """A partition router of the manifest."""
 
-    def __init__(self, native: Router, fields: tuple[str, str]) -> None:
-        super().__init__(native)
-        self._fields = fields
-
     def stream_slices(self) -> Iterator[StreamSlice]:
         for partition in without_states(self.native.partitions({})):
             yield slice_facade(Slice(partition))
@@ -284,14 +273,11 @@ class RequestOptionsFacade(_DraftFacade):
         return draft
 
 
-class RequesterFacade(_DraftFacade):
+class RequesterFacade(Facade[Requester], _DraftFacade):
     """The parts of a request that a requester of the manifest drafts."""
 
-    def __init__(self, requester: Requester, fields: tuple[str, str]) -> None:
-        self._requester, self._fields = requester, fields
-
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
-        return self._requester.draft(names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields))
+        return self.native.draft(names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields))
 
 
 class SchemaLoaderFacade(Facade[Callable[[], JsonSchema]], SchemaLoader):

@@ -11,8 +11,7 @@ from cdk.rest import JsonDocument
 from cdk.rest.records.csv_file import FileExtractor
 from cdk.rest.records.decoders import Jsonl
 from cdk.rest.records.expand import Expander, Truncation
-from cdk.rest.records.extractor import CountedRecords, Extractor, FieldExtractor
-from cdk.rest.records.extractor_group import ExtractorGroup
+from cdk.rest.records.extractor import CountedRecords, Extractor, ExtractorGroup, FieldExtractor
 from tests.rest.api import response
 
 

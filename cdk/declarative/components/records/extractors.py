@@ -13,7 +13,6 @@ from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, Stream
 from cdk.rest import Decoder
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
-from cdk.rest.records import extractor_group
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import records_in
 
@@ -139,7 +138,7 @@ class CombinedExtractor(AnyExtractor):
                 f"{ctx.where(self, 'extractors')}: a {type(decoder).__name__} gives a body once, and each "
                 "extractor reads it; use one extractor, or a decoder that holds the body, such as JsonDecoder"
             )
-        return extractor_group.ExtractorGroup(
+        return records.ExtractorGroup(
             [extractor.build(ctx, decoder) for extractor in self.extractors],
             first_match=self.mode == "first_match",
             skip_empty=self.skip_empty_records,
