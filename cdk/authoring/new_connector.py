@@ -2,11 +2,14 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.report import report
 from cdk.authoring.manifest_schema import manifest_schema
 from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.base.errors import ConfigError
@@ -21,15 +24,19 @@ _DOT = re.compile(r"(?<![^/])dot_")
 _HOLE = re.compile(r"@([a-zA-Z]+)@")
 
 
-def new_connector(name: str, language: Language, folder: Path) -> list[Path]:
+def new_connector(name: str, language: Language, folder: Path, draft: Draft | None = None) -> list[Path]:
     """Write a connector called `name` into a folder, which must be empty or missing; the files, in order.
+
+    draft: what its manifest is to be, in place of the example; `language` is then `yaml`.
 
     Raises ConfigError: the name is none for a connector, or the folder has files.
     """
-    words = _words(name, language)
+    words = {**_words(name, language), **({} if draft is None else _drafted(draft))}
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError("the folder has files, expected an empty one; choose another name", path=str(folder))
-    files = dict(_files(language, words))
+    groups = ("both", language) if draft is None else ("both", language, "drafted")
+    files = dict(_files(groups, words))
+    files |= _schemas(language)
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -37,14 +44,35 @@ def new_connector(name: str, language: Language, folder: Path) -> list[Path]:
     return sorted(files, key=lambda path: (len(path.parts) > 1, path.as_posix()))
 
 
-def _files(language: Language, words: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    for group in ("both", language):
+def _files(groups: Sequence[str], words: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """The files of the templates; those of later groups take the place of others."""
+    for group in groups:
         for file in sorted((_TEMPLATES / group).rglob(f"*{_SUFFIX}")):
             path = _filled(file.relative_to(_TEMPLATES / group).as_posix().removesuffix(_SUFFIX), words)
             yield Path(_DOT.sub(".", path)), _filled(file.read_text(encoding="utf-8"), words)
-    yield Path("schemas/pipeline.schema.json"), to_json(pipeline_schema()).decode() + "\n"
+
+
+def _schemas(language: Language) -> Mapping[Path, str]:
+    schemas = {Path("schemas/pipeline.schema.json"): pipeline_schema()}
     if language == "yaml":
-        yield Path("schemas/manifest.schema.json"), to_json(manifest_schema()).decode() + "\n"
+        schemas[Path("schemas/manifest.schema.json")] = manifest_schema()
+    return {path: to_json(schema).decode() + "\n" for path, schema in schemas.items()}
+
+
+def _drafted(draft: Draft) -> Mapping[str, str]:
+    """What stands in the holes of the templates for a draft."""
+    examples = [*draft.examples, *(each for stream in draft.streams for each in stream.examples)]
+    responses = [
+        {"method": each.method, "path": each.path, "params": each.params, "json": each.json} for each in examples
+    ]
+    return {
+        "manifest": manifest_text(draft),
+        "config": to_json(draft.config.example, indent=True).decode() + "\n",
+        "responses": to_json(responses, indent=True).decode() + "\n",
+        "report": "\n".join(report(draft)),
+        "title": " ".join(draft.title.split()),
+        "first": draft.streams[0].name,
+    }
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

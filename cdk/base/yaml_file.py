@@ -43,6 +43,11 @@ class YamlFile:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, path: Path) -> "YamlFile":
+        """The file with a text. Raises ConfigError: it is no YAML (with line and column)."""
         # JSON may be indented by tabs, which YAML refuses; in its strings there are none.
         text = text.replace("\t", " ") if path.suffix == ".json" else text
         try:

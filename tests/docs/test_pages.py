@@ -10,6 +10,7 @@ PAGES = [
     "../README.md",
     "explanation/state.md",
     "explanation/state-log.md",
+    "how-to/begin-from-an-api-description.md",
     "how-to/prove-a-connector.md",
     "how-to/record-a-cassette.md",
     "how-to/run-a-connector.md",

@@ -4,21 +4,43 @@ from pathlib import Path
 
 import click
 
+from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.openapi.from_description import draft_of
+from cdk.authoring.drafts.openapi.reading import read_description
+from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
+
+_LISTED = 3
+"""Names and paths of a list that are shown; README.md has all."""
 
 
 @click.command()
 @click.argument("name")
 @click.option("--python", "language", flag_value="python", default=True, help="A connector in Python; the default.")
 @click.option("--yaml", "language", flag_value="yaml", help="A low-code connector: a YAML manifest.")
+@click.option(
+    "--from-openapi",
+    metavar="FILE|URL",
+    help="Draft the manifest from an OpenAPI description: a stream for each collection in it.",
+)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where it is written. Default: NAME.")
-def new(name: str, *, language: Language, folder: Path | None) -> int:
+def new(name: str, *, language: Language, from_openapi: str | None, folder: Path | None) -> int:
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
     target = Path(name) if folder is None else folder
     with plain_errors(Secrets()):
-        for path in new_connector(name, language, target):
+        draft = None if from_openapi is None else draft_of(read_description(from_openapi))
+        for path in new_connector(name, language if draft is None else "yaml", target, draft):
             click.echo(f"{target / path}")
+    if draft is not None:
+        _show(draft)
     click.echo(f"next: cd {target} && pytest; README.md says what then")
     return 0
+
+
+def _show(draft: Draft) -> None:
+    click.echo(f"\n{len(draft.streams)} streams\n")
+    for line in report(draft, _LISTED):
+        click.echo(line)
+    click.echo()

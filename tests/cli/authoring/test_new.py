@@ -85,3 +85,67 @@ def test_a_name_that_cannot_be_one_is_refused_and_nothing_written(
 
     assert (ran.code, why in ran.stderr) == (1, True)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
+
+
+OPENAPI = """
+openapi: 3.0.3
+info: {title: Pets, version: "2"}
+servers: [{url: https://pets.example.com/v1}]
+components:
+  securitySchemes: {login: {type: http, scheme: bearer}}
+security: [{login: []}]
+paths:
+  /pets:
+    get:
+      parameters: [{name: cursor, in: query, schema: {type: string}}]
+      responses: {200: {content: {application/json: {schema: {properties: {
+        data: {type: array, items: {properties: {id: {type: string}, born: {type: string, format: date}}}},
+        next_cursor: {type: string}}}}}}}
+  /pets/{petId}:
+    get: {responses: {200: {content: {application/json: {schema: {type: object}}}}}}
+  /pets/{petId}/visits:
+    get:
+      parameters: [{name: page, in: query, schema: {type: integer}}]
+      responses: {200: {content: {application/json: {schema: {type: array, items: {type: object}}}}}}
+"""
+
+
+def test_a_connector_drafted_from_a_description_says_what_it_guesses_and_passes_its_tests(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("openapi.yaml").write_text(OPENAPI)
+
+    written = cli("new", "pet-api", "--from-openapi", "openapi.yaml")
+    monkeypatch.chdir(tmp_path / "pet-api")
+    Path("config.json").write_text(Path("config.example.json").read_text())
+    validated = cli("validate", "manifest.yaml", "config.json", "pipeline.yaml")
+    tests = pytest.main(["-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--rootdir", ".", "tests"])
+
+    readme = Path("README.md").read_text()
+    guesses = [line for line in written.lines if line.startswith("- ")]
+    assert (written.code, validated.code, tests) == (0, 0, 0)
+    assert sorted(line.partition(". Check:")[0] for line in guesses if "`pets_visits`" in line) == [
+        "- a substream: `petId` of the path is `id` of `pets`. Why: the path's parameter `petId` names it",
+        "- no primary key. Why: no field is called like one",
+        "- pagination: page number in `page`, the first is 1, up to an empty page. Why: their names",
+    ]
+    assert guesses[-1] == "- it reads one object by its key: `/pets/{petId}`"
+    assert all(line in readme for line in guesses)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("- 1", "is no OpenAPI description: found a list"),
+        ("{", "is not JSON"),
+        ("a: [", "is not YAML"),
+        ('{"openapi": "3.0.0", "paths": {"/a": {"post": {}}}}', "there is no GET"),
+    ],
+)
+def test_what_is_no_description_is_refused_and_nothing_written(cli: CommandLine, text: str, why: str) -> None:
+    Path("openapi").write_text(text)
+
+    ran = cli("new", "pets", "--from-openapi", "openapi")
+
+    assert (ran.code, why in ran.stderr, Path("pets").exists()) == (1, True, False), ran.stderr
+    assert "openapi" in ran.stderr

@@ -1,0 +1,136 @@
+"""Authentication: from the security schemes of a description to an authenticator, and the secrets that a config has."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cdk.authoring.drafts.draft import ConfigFields, Example, Guess, expression
+from cdk.authoring.drafts.loose_json import mapping, string
+from cdk.authoring.drafts.names import snake
+from cdk.base.values import JsonObject, JsonValue, canonical, from_json
+
+_FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
+_CHECK = "`spark-cdk check` with your credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How requests log in: what their requester has for it, and what the API answers where that fetches tokens."""
+
+    requester: JsonObject
+    guesses: Sequence[Guess] = ()
+    examples: Sequence[Example] = ()
+
+
+def login(
+    schemes: Mapping[str, Mapping[str, JsonValue]],
+    requirements: Iterable[Sequence[JsonValue]],
+    config: ConfigFields,
+    absolute: Callable[[str], str],
+) -> Login:
+    """What logs in as most operations require it; their `security` lists are `requirements`.
+
+    absolute: gives the whole URL of one in the description. Adds the secrets to `config`.
+    """
+    first = Counter(canonical(each[0]) for each in requirements if each)
+    chosen = list(mapping(from_json(first.most_common(1)[0][0]))) if first else list(schemes)[:1]
+    names = [name for name in chosen if name in schemes]
+    if not names:
+        return Login({"authenticator": {"type": "NoAuth"}})
+    requester: JsonObject = {}
+    guesses: list[Guess] = []
+    examples: list[Example] = []
+    for name in names:
+        scheme = schemes[name]
+        if "authenticator" not in requester:
+            component, what, token = _authenticator(name, scheme, config, absolute)
+            requester["authenticator"] = component
+            guesses.append(Guess(f"authentication: {what}", _why(name, schemes, bool(first)), _CHECK))
+            examples += token
+        elif scheme.get("type") == "apiKey":
+            part = "request_parameters" if scheme.get("in") == "query" else "request_headers"
+            key = expression(config.add(snake(name), _secret(f"key ({string(scheme.get('name'))})")))
+            requester[part] = {**mapping(requester.get(part)), string(scheme.get("name")): key}
+    return Login(requester, guesses, examples)
+
+
+def _why(name: str, schemes: Mapping[str, JsonValue], required: bool) -> str:  # noqa: FBT001 - a fact, not a switch
+    others = [other for other in schemes if other != name]
+    why = f"the scheme `{name}` is {'the first that most paths require' if required else 'described'}"
+    return f"{why}; others are {', '.join(others)}" if others else why
+
+
+def _authenticator(
+    name: str, scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
+) -> tuple[JsonObject, str, Sequence[Example]]:
+    """The authenticator of a scheme, what it does, and the response with its token."""
+    match scheme.get("type"), string(scheme.get("scheme")).lower():
+        case ("basic", _) | ("http", "basic"):
+            return basic(config), "user and password", ()
+        case "apiKey", _:
+            return _key(name, scheme, config)
+        case "oauth2", _:
+            return _oauth(scheme, config, absolute)
+        case _:
+            return bearer(config), "a token in the header `Authorization`, as `Bearer`", ()
+
+
+def bearer(config: ConfigFields, name: str = "access_token") -> JsonObject:
+    """An authenticator with a token of the config."""
+    return {"type": "BearerAuthenticator", "api_token": expression(config.add(name, _secret("access token")))}
+
+
+def basic(config: ConfigFields) -> JsonObject:
+    """An authenticator with a user and a password of the config."""
+    user = config.add("username", {"type": "string", "title": "user"})
+    password = config.add("password", _secret("password"))
+    return {"type": "BasicHttpAuthenticator", "username": expression(user), "password": expression(password)}
+
+
+def api_key(config: ConfigFields, header: str, part: str, prefix: str = "") -> JsonObject:
+    """An authenticator with a key of the config in a header or a parameter."""
+    key = config.add("api_key", _secret(f"key ({header})"))
+    return {
+        "type": "ApiKeyAuthenticator",
+        "api_token": f"{prefix}{expression(key)}",
+        "inject_into": {"type": "RequestOption", "inject_into": part, "field_name": header},
+    }
+
+
+def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tuple[JsonObject, str, Sequence[Example]]:
+    header = string(scheme.get("name")) or name
+    if scheme.get("in") == "query":
+        return api_key(config, header, "request_parameter"), f"a key in the parameter `{header}`", ()
+    if scheme.get("in") == "cookie":
+        return api_key(config, "Cookie", "header", f"{header}="), f"a key in the cookie `{header}`", ()
+    if header.lower() == "authorization" and "bearer" in string(scheme.get("description")).lower():
+        return bearer(config), "a token in the header `Authorization`, as `Bearer`", ()
+    prefixed = ", with any prefix such as `Bearer`" if header.lower() == "authorization" else ""
+    return api_key(config, header, "header"), f"a key in the header `{header}`{prefixed}", ()
+
+
+def _oauth(
+    scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
+) -> tuple[JsonObject, str, Sequence[Example]]:
+    flows = mapping(scheme.get("flows")) or {string(scheme.get("flow")): scheme}
+    flow = next((name for name in _FLOWS if string(mapping(flows.get(name)).get("tokenUrl"))), None)
+    if flow is None:
+        return bearer(config), f"an access token of OAuth 2.0: {', '.join(flows)} gives none without a browser", ()
+    url = absolute(string(mapping(flows[flow]).get("tokenUrl")))
+    client = flow in _FLOWS[:2]
+    component: JsonObject = {
+        "type": "OAuthAuthenticator",
+        "token_refresh_endpoint": url,
+        "client_id": expression(config.add("client_id", {"type": "string", "title": "client id"})),
+        "client_secret": expression(config.add("client_secret", _secret("client secret"))),
+        "grant_type": "client_credentials" if client else "refresh_token",
+    }
+    if not client:
+        component["refresh_token"] = expression(config.add("refresh_token", _secret("refresh token")))
+    answer: JsonObject = {"access_token": "a-token-of-the-tests", "token_type": "Bearer", "expires_in": 3600}
+    what = f"OAuth 2.0, {'client credentials' if client else 'a refresh token'}"
+    return component, what, [Example(url, answer, method="POST")]
+
+
+def _secret(title: str) -> JsonObject:
+    return {"type": "string", "title": title, "airbyte_secret": True}

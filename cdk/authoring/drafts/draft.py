@@ -1,0 +1,115 @@
+"""Draft: a manifest in the making, with all that was guessed for it and all that it leaves out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdk.base.values import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a request. location: `query`, `header`, `path` or `cookie`."""
+
+    name: str
+    location: str
+    required: bool
+    schema: Mapping[str, JsonValue]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Something that the API's documentation may say otherwise. check: how to find that out."""
+
+    what: str
+    why: str
+    check: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A response for tests: what a GET of a path, `*` for any segment, is answered; a POST where it gives a token."""
+
+    path: str
+    json: JsonValue
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
+    method: str = "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDraft:
+    """A stream: its component, what was guessed for it, and responses that it can be read from."""
+
+    name: str
+    component: JsonObject
+    guesses: Sequence[Guess] = ()
+    examples: Sequence[Example] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A path that is read by no stream."""
+
+    path: str
+    reason: str
+
+
+class ConfigFields:
+    """The config of a draft: a property once, whichever streams use it."""
+
+    def __init__(self) -> None:
+        self.properties: JsonObject = {}
+        self.required: list[str] = []
+        self.example: JsonObject = {}
+
+    def add(self, name: str, schema: Mapping[str, JsonValue], example: JsonValue = None) -> str:
+        """Have a property, required where it has no default; the expression of its value.
+
+        One of the same name that is a secret, or not, as this one is not, gets a neighbour.
+        """
+        if name in self.properties and _secret(self.properties[name]) != _secret(schema):
+            name = f"{name}_parameter"
+        if name not in self.properties:
+            self.properties[name] = dict(schema)
+            if "default" not in schema:
+                self.required.append(name)
+                self.example[name] = _example(schema) if example is None else example
+        return f"config['{name}']"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a manifest is written from. requester: what the requests of all streams share."""
+
+    title: str
+    requester: JsonObject
+    streams: Sequence[StreamDraft]
+    config: ConfigFields
+    guesses: Sequence[Guess] = ()
+    left_out: Sequence[LeftOut] = ()
+    examples: Sequence[Example] = ()
+
+
+def expression(inner: str) -> str:
+    """What a manifest writes for the value of an expression."""
+    return f"{{{{ {inner} }}}}"
+
+
+def _secret(schema: JsonValue) -> bool:
+    return isinstance(schema, Mapping) and schema.get("airbyte_secret") is True
+
+
+def _example(schema: Mapping[str, JsonValue]) -> JsonValue:
+    match schema:
+        case {"enum": [first, *_]}:
+            return first
+        case {"type": "integer" | "number"}:
+            return 1
+        case {"type": "boolean"}:
+            return True
+        case {"format": "date"}:
+            return "2024-01-01"
+        case {"format": "date-time"}:
+            return "2024-01-01T00:00:00Z"
+        case _:
+            return f"the {schema.get('title') or 'value'}"

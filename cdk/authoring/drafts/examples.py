@@ -1,0 +1,30 @@
+"""Examples: values that fit a JSON Schema, for responses that tests read."""
+
+from collections.abc import Mapping, Sequence
+
+from cdk.authoring.drafts.loose_json import mapping, sequence
+from cdk.base.values import JsonValue
+
+_OF_FORMAT = {"date-time": "2024-03-01T00:00:00Z", "date": "2024-03-01"}
+_OF_TYPE: Mapping[str, JsonValue] = {"integer": 1, "number": 1.5, "boolean": True}
+
+
+def example(schema: Mapping[str, JsonValue]) -> JsonValue:
+    """A value that fits a schema as `Schemas` writes it."""
+    kinds = schema.get("type")
+    kind = next((str(each) for each in (sequence(kinds) or [kinds]) if each != "null"), "")
+    match kind:
+        case "object":
+            return {name: example(mapping(part)) for name, part in mapping(schema.get("properties")).items()}
+        case "array":
+            return [example(mapping(schema["items"]))] if "items" in schema else []
+        case _:
+            return _OF_TYPE.get(kind, _OF_FORMAT.get(str(schema.get("format")), "1"))
+
+
+def inside(path: Sequence[str], records: Sequence[JsonValue]) -> JsonValue:
+    """A body with records at a path."""
+    body: JsonValue = list(records)
+    for name in reversed(path):
+        body = {name: body}
+    return body

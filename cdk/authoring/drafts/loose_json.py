@@ -1,0 +1,20 @@
+"""JSON that somebody else wrote: what is not of the expected type counts as missing."""
+
+from collections.abc import Mapping, Sequence
+
+from cdk.base.values import JsonValue
+
+
+def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    """A value that is to be an object; an empty one where it is something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def sequence(value: JsonValue) -> Sequence[JsonValue]:
+    """A value that is to be a list; an empty one where it is something else."""
+    return value if isinstance(value, list) else []
+
+
+def string(value: JsonValue) -> str:
+    """A value that is to be a string; an empty one where it is something else."""
+    return value if isinstance(value, str) else ""

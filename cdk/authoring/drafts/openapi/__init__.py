@@ -1,0 +1,1 @@
+"""OpenAPI descriptions: what they describe, and the drafts that it makes."""

@@ -1,0 +1,141 @@
+"""Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0) as far as streams are made of it.
+
+Whoever wrote it may have erred anywhere: what is not of the expected type counts as missing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+
+from cdk.authoring.drafts.draft import Parameter
+from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonObject, JsonValue, json_kind
+
+_MOST_REFERENCES = 20
+"""References to references."""
+
+_SUCCESS = ("200", "2XX", "2xx", "201", "203", "206", "default")
+_IN_PARAMETERS = ("type", "format", "enum", "default", "minimum", "maximum", "items")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A GET. schema: that of the body of its success, None where no JSON is described. headers: of that response."""
+
+    path: str
+    parameters: Sequence[Parameter]
+    schema: JsonValue
+    headers: Sequence[str]
+    servers: Sequence[JsonValue]
+    security: Sequence[JsonValue]
+    deprecated: bool
+    text: str
+
+    def located(self, location: str) -> dict[str, Parameter]:
+        """The parameters of a part of the request, by name."""
+        return {each.name: each for each in self.parameters if each.location == location}
+
+
+class Description:
+    """A parsed description. name: what errors call it. origin: the URL that it came from, if any.
+
+    Raises ConfigError: it is none.
+    """
+
+    def __init__(self, document: JsonValue, name: str = "", origin: str = "") -> None:
+        self._document, self.name, self._origin = mapping(document), name, origin
+        version = self._document.get("openapi") or self._document.get("swagger")
+        if not str(version).startswith(("3.", "2.")) or not mapping(self._document.get("paths")):
+            keys = f"the keys {', '.join(list(self._document)[:5])}" if self._document else json_kind(document)
+            raise ConfigError(
+                f"is no OpenAPI description: found {keys}, expected `openapi: 3.x` or `swagger: 2.0`, and `paths`",
+                path=name,
+            )
+        contents = dict(self._document)
+        self._resolver = Registry[JsonObject]().with_resource("", Resource.opaque(contents)).resolver()
+        self.unresolved: set[str] = set()
+        info = mapping(self._document.get("info"))
+        self.title, self.version = string(info.get("title")) or "the API", str(info.get("version") or "")
+
+    def resolved(self, value: JsonValue) -> Mapping[str, JsonValue]:
+        """The object that a value is or refers to; an empty one where there is none in this document."""
+        for _ in range(_MOST_REFERENCES):
+            value = mapping(value)
+            if not (reference := string(value.get("$ref"))):
+                return value
+            try:
+                value = self._resolver.lookup(reference).contents
+            except (Unresolvable, ValueError, TypeError, AttributeError):
+                self.unresolved.add(reference)
+                return {}
+        return {}
+
+    def operations(self) -> Iterator[Operation]:
+        """Each GET."""
+        for path, value in mapping(self._document.get("paths")).items():
+            item = self.resolved(value)
+            get = mapping(item.get("get"))
+            if get:
+                yield self._operation(path, item, get)
+
+    def servers(self, operation: Operation) -> Sequence[JsonValue]:
+        """The servers of an operation, in the form of OpenAPI 3."""
+        if "swagger" in self._document:
+            scheme = next(map(string, sequence(self._document.get("schemes"))), "https")
+            host, base = string(self._document.get("host")), string(self._document.get("basePath"))
+            return [{"url": f"{scheme}://{host}{base}" if host else base}]
+        return operation.servers or sequence(self._document.get("servers"))
+
+    def absolute(self, url: str) -> str:
+        """A URL of the description, joined to where it came from."""
+        return urljoin(self._origin, url) if self._origin else url
+
+    def security_schemes(self) -> Mapping[str, Mapping[str, JsonValue]]:
+        """The ways to log in, by name."""
+        components = mapping(self._document.get("components"))
+        schemes = components.get("securitySchemes") or self._document.get("securityDefinitions")
+        return {name: self.resolved(scheme) for name, scheme in mapping(schemes).items()}
+
+    def _operation(self, path: str, item: Mapping[str, JsonValue], get: Mapping[str, JsonValue]) -> Operation:
+        parameters = {
+            (each.name, each.location): each
+            for value in [*sequence(item.get("parameters")), *sequence(get.get("parameters"))]
+            if (each := self._parameter(self.resolved(value))).name
+        }
+        responses = mapping(get.get("responses"))
+        response = next((self.resolved(responses[code]) for code in _SUCCESS if code in responses), {})
+        return Operation(
+            path,
+            list(parameters.values()),
+            _body(self.resolved(response)),
+            list(mapping(response.get("headers"))),
+            sequence(get.get("servers")) or sequence(item.get("servers")),
+            sequence(get["security"] if "security" in get else self._document.get("security")),
+            get.get("deprecated") is True,
+            " ".join(string(get.get(key)) for key in ("summary", "description")),
+        )
+
+    def _parameter(self, value: Mapping[str, JsonValue]) -> Parameter:
+        content = [mapping(media).get("schema") for media in mapping(value.get("content")).values()]
+        schema = self.resolved(value.get("schema") or next(iter(content), None))
+        own = {key: value[key] for key in _IN_PARAMETERS if key in value}
+        return Parameter(
+            string(value.get("name")),
+            string(value.get("in")),
+            value.get("required") is True,
+            schema or own,
+            string(value.get("description")),
+        )
+
+
+def _body(response: Mapping[str, JsonValue]) -> JsonValue:
+    """The schema of a response's JSON."""
+    if "schema" in response:
+        return response["schema"]
+    media = mapping(response.get("content"))
+    chosen = next((name for name in media if "json" in name.lower() or name == "*/*"), None)
+    return None if chosen is None else mapping(media[chosen]).get("schema")

@@ -1,0 +1,224 @@
+"""From a description to a draft: a stream for each collection that it can read."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from cdk.authoring.drafts.auth import Login, login
+from cdk.authoring.drafts.cursors import advance
+from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft, expression
+from cdk.authoring.drafts.examples import example, inside
+from cdk.authoring.drafts.keys import primary_key
+from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
+from cdk.authoring.drafts.openapi.description import Description, Operation
+from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
+from cdk.authoring.drafts.openapi.responses import Collection, collection
+from cdk.authoring.drafts.openapi.schemas import Schemas
+from cdk.authoring.drafts.pagination import Pages, paging
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonObject, JsonValue
+
+_DOCS = "look in the API's documentation"
+_ANY: JsonObject = {"id": "1"}
+_NO_FIELDS = {"authorization", "accept", "content-type"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A path that is read by a stream."""
+
+    name: str
+    operation: Operation
+    collection: Collection
+    fields: Mapping[str, Mapping[str, JsonValue]]
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The types of the fields."""
+        return {name: string(schema.get("type")) for name, schema in self.fields.items()}
+
+    @property
+    def resource(self) -> str:
+        """What the path calls the records."""
+        return (segments(self.operation.path) or [""])[-1]
+
+
+def draft_of(description: Description) -> Draft:
+    """The draft of a manifest for what a description describes. Raises ConfigError: it has no collection."""
+    schemas, left_out = Schemas(description), []
+    operations = {operation.path: operation for operation in description.operations()}
+    collections: dict[str, Collection] = {}
+    for path, operation in operations.items():
+        match "it is deprecated" if operation.deprecated else collection(operation, schemas):
+            case str(reason):
+                left_out.append(LeftOut(path, reason))
+            case Collection() as one_of_many:
+                collections[path] = one_of_many
+    if not collections:
+        reasons = Counter(each.reason for each in left_out).most_common(3)
+        listed = "; ".join(f"{count} times: {reason}" for reason, count in reasons) or "there is no GET"
+        raise ConfigError(f"no GET in it reads a collection of records: {listed}", path=description.name)
+    candidates = [
+        _Candidate(name, operations[path], collections[path], _fields(schemas, collections[path].items))
+        for path, name in _names(list(collections)).items()
+    ]
+    return _Drafting(description, schemas, operations, candidates).draft(left_out)
+
+
+def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
+    return {name: schemas.flat(part) for name, part in mapping(schemas.flat(items).get("properties")).items()}
+
+
+def _names(paths: Sequence[str]) -> dict[str, str]:
+    """The name of the stream of each path: its segments behind those that all have, so that new paths rename none."""
+    parts = {path: [snake(part) for part in segments(path)] for path in paths}
+    shared = 0
+    longest = max(1, min((len(each) for each in parts.values()), default=1))
+    while shared < longest - 1 and len({each[shared] for each in parts.values()}) == 1:
+        shared += 1
+    named: dict[str, str] = {}
+    for path, each in parts.items():
+        name = "_".join(each[shared:]) or "records"
+        if name in named.values():
+            name = "_by_".join([name, *map(snake, path_parameters(path)[-1:])])
+        number = 1
+        while name in named.values():
+            number += 1
+            name = f"{name.rstrip('0123456789')}{number}"
+        named[path] = name
+    return named
+
+
+class _Drafting:
+    """The draft of one description."""
+
+    def __init__(
+        self,
+        description: Description,
+        schemas: Schemas,
+        operations: Mapping[str, Operation],
+        candidates: Sequence[_Candidate],
+    ) -> None:
+        self._description, self._schemas, self._operations = description, schemas, operations
+        self._candidates, self._config = candidates, ConfigFields()
+        self._details = {shape(path): path for path in operations if shape(path).endswith("{}")}
+        parents = [Parent(each.operation, each.name, each.resource, each.kinds) for each in candidates]
+        self._paths = Paths(parents, self._config)
+
+    def draft(self, left_out: Sequence[LeftOut]) -> Draft:
+        requirements = [each.operation.security for each in self._candidates]
+        login_ = login(self._description.security_schemes(), requirements, self._config, self._description.absolute)
+        bases = Counter(self._base(each.operation) for each in self._candidates)
+        (base, plain_base), _ = bases.most_common(1)[0]
+        streams = [self._stream(each, base, login_) for each in self._candidates]
+        guesses = [*login_.guesses]
+        if base.startswith("{{") or "{{" in base:
+            guesses.append(Guess(f"the server is {base}", f"variables of servers are config; {plain_base}", _DOCS))
+        if outside := sorted(each for each in self._description.unresolved):
+            why = f"nothing but the description is read, and it refers to {', '.join(outside[:3])}"
+            guesses.append(Guess("schemas without what other files say", why, "join them into one file first"))
+        requester: JsonObject = {"type": "HttpRequester", "url_base": base, **login_.requester}
+        title = f"{self._description.title} {self._description.version}".strip()
+        return Draft(title, requester, streams, self._config, guesses, left_out, login_.examples)
+
+    def _base(self, operation: Operation) -> tuple[str, str]:
+        """Where an operation's paths begin, with expressions for variables, and with their defaults."""
+        server = mapping(next(iter(self._description.servers(operation)), None))
+        written = actual = self._description.absolute(string(server.get("url")).rstrip("/"))
+        for name, value in mapping(server.get("variables")).items():
+            default = string(mapping(value).get("default"))
+            schema: JsonObject = {"type": "string", "title": f"{name} of the server", "default": default}
+            if "enum" in mapping(value):
+                schema["enum"] = mapping(value)["enum"]
+            written = written.replace(f"{{{name}}}", expression(self._config.add(snake(name), schema)))
+            actual = actual.replace(f"{{{name}}}", default)
+        if "://" not in actual:
+            server_field: JsonObject = {"type": "string", "title": "server, such as https://api.example.com"}
+            begin = expression(self._config.add("server", server_field, "https://api.example.com"))
+            return f"{begin}{written}", actual
+        return written, actual
+
+    def _stream(self, candidate: _Candidate, base: str, login_: Login) -> StreamDraft:
+        operation, name = candidate.operation, candidate.name
+        bound = self._paths.bound(operation)
+        key = self._primary_key(candidate)
+        query = operation.located("query")
+        pages = paging(self._pages(candidate, query, None if key is None else key[0]))
+        rest = {each: parameter for each, parameter in query.items() if each not in pages.used}
+        cursor = advance(rest, candidate.fields, self._config, name)
+        guesses = [*self._guesses(candidate, key), *bound.guesses]
+        guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
+        used = {*pages.used, *([cursor.parameter] if cursor is not None else [])}
+        parameters: JsonObject = {**mapping(login_.requester.get("request_parameters")), **pages.always}
+        parameters |= self._required(query, used)
+        headers: JsonObject = {**mapping(login_.requester.get("request_headers"))}
+        headers |= self._required(operation.located("header"), set())
+        requester: JsonObject = {"$ref": "#/definitions/requester", "path": bound.path}
+        if (own := self._base(operation)[0]) != base:
+            requester["url_base"] = own
+        if parameters:
+            requester["request_parameters"] = parameters
+        if headers:
+            requester["request_headers"] = headers
+        retriever: JsonObject = {"type": "SimpleRetriever", "requester": requester}
+        where: JsonValue = list(candidate.collection.path)
+        extractor: JsonObject = {"type": "DpathExtractor", "field_path": where}
+        retriever["record_selector"] = {"type": "RecordSelector", "extractor": extractor}
+        if pages.component is not None:
+            retriever["paginator"] = pages.component
+        if bound.router is not None:
+            retriever["partition_router"] = bound.router
+        component: JsonObject = {"type": "DeclarativeStream", "name": name}
+        if key is not None:
+            component["primary_key"] = key[0]
+        if cursor is not None:
+            component["incremental_sync"] = cursor.component
+        schema = self._schemas.record(candidate.collection.items)
+        component["retriever"] = retriever
+        component["schema_loader"] = {"type": "InlineSchemaLoader", "schema": schema}
+        return StreamDraft(name, component, guesses, self._examples(candidate, bound, schema, pages.probe))
+
+    def _primary_key(self, candidate: _Candidate) -> tuple[str, str] | None:
+        detail = self._details.get(f"{shape(candidate.operation.path)}/{{}}")
+        parameter = None
+        if detail is not None:
+            name = path_parameters(detail)[-1]
+            known = self._operations[detail].located("path").get(name)
+            parameter = name, "" if known is None else string(known.schema.get("type"))
+        return primary_key(candidate.kinds, candidate.resource, parameter)
+
+    def _pages(self, candidate: _Candidate, query: Mapping[str, Parameter], key: str | None) -> Pages:
+        operation, records = candidate.operation, candidate.collection.path
+        leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
+        return Pages(candidate.name, query, leaves, operation.headers, operation.text, key)
+
+    def _guesses(self, candidate: _Candidate, key: tuple[str, str] | None) -> Sequence[Guess]:
+        where = " > ".join(candidate.collection.path)
+        preview = f"`spark-cdk preview {candidate.name}`"
+        guesses = [Guess(f"records at `{where}`", candidate.collection.why, preview)] if where else []
+        if key is None:
+            return [*guesses, Guess("no primary key", "no field is called like one", _DOCS)]
+        return [*guesses, Guess(f"primary key `{key[0]}`", key[1], _DOCS)]
+
+    def _required(self, parameters: Mapping[str, Parameter], used: set[str]) -> JsonObject:
+        """The parameters that must be sent: from the config, or the one value that there is."""
+        sent: JsonObject = {}
+        for name, each in parameters.items():
+            if not each.required or name in used or name.lower() in _NO_FIELDS:
+                continue
+            choices = sequence(each.schema.get("enum"))
+            sent[name] = str(choices[0]) if len(choices) == 1 else expression(self._paths.field(each))
+        return sent
+
+    def _examples(
+        self, candidate: _Candidate, bound: BoundPath, schema: JsonObject, probe: tuple[str, JsonValue] | None
+    ) -> Sequence[Example]:
+        _, base = self._base(candidate.operation)
+        path = urlsplit(base).path.rstrip("/") + bound.pattern
+        where = candidate.collection.path
+        answers = [Example(path, inside(where, [example(schema) or _ANY]))]
+        if probe is not None:
+            answers.append(Example(path, inside(where, []), {probe[0]: probe[1]}))
+        return answers

@@ -1,0 +1,119 @@
+"""Paths with parameters: which come from the config, and which from the records of a parent stream."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
+from cdk.authoring.drafts.keys import field_of
+from cdk.authoring.drafts.loose_json import string
+from cdk.authoring.drafts.names import path_parameters, shape, snake
+from cdk.authoring.drafts.openapi.description import Operation
+from cdk.base.values import JsonObject
+
+_HOLE = re.compile(r"\{([^{}]*)\}")
+_KINDS = {"string", "integer", "number", "boolean"}
+_LONGEST_TITLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPath:
+    """A path with an expression for each parameter. router: None where there is no parent.
+
+    levels: for each expression the partition's field and how many parents up it is; None for one of the config.
+    """
+
+    template: str
+    values: Sequence[str]
+    levels: Sequence[tuple[str, int] | None]
+    router: JsonObject | None = None
+    guesses: Sequence[Guess] = ()
+
+    @property
+    def path(self) -> str:
+        """The path for a manifest."""
+        values = iter(self.values)
+        return _HOLE.sub(lambda _: next(values), self.template)
+
+    @property
+    def pattern(self) -> str:
+        """The path with `*` for each parameter."""
+        return _HOLE.sub("*", self.template)
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What may be the parent of others. resource: what its path calls the records; kinds: the types of their fields."""
+
+    operation: Operation
+    stream: str
+    resource: str
+    kinds: Mapping[str, str]
+
+
+class Paths:
+    """The paths of all streams, each of which may be a parent."""
+
+    def __init__(self, parents: Sequence[Parent], config: ConfigFields) -> None:
+        self._config = config
+        self._parents = {shape(each.operation.path): each for each in parents}
+
+    def bound(self, operation: Operation) -> BoundPath:
+        """The path of an operation: its last parameter that a parent has goes through the parent's records."""
+        names, known = path_parameters(operation.path), operation.located("path")
+        for index in reversed(range(len(names))):
+            before = _before(operation.path, index)
+            parent = self._parents.get(shape(before)) if before.endswith("/") else None
+            if parent is None:
+                continue
+            kind = string(known[names[index]].schema.get("type")) if names[index] in known else ""
+            if (guess := field_of(names[index], kind, parent.kinds, parent.resource)) is not None:
+                return self._child(operation, index, parent, *guess)
+        return BoundPath(operation.path, [self._value(name, known) for name in names], [None] * len(names))
+
+    def field(self, parameter: Parameter) -> str:
+        """The expression of a parameter's value in the config."""
+        kind = string(parameter.schema.get("type"))
+        schema: JsonObject = {"type": kind if kind in _KINDS else "string", "title": _title(parameter)}
+        if kind in _KINDS:
+            schema |= {key: parameter.schema[key] for key in ("enum", "default") if key in parameter.schema}
+        return self._config.add(snake(parameter.name), schema)
+
+    def _child(self, operation: Operation, index: int, parent: Parent, key: str, why: str) -> BoundPath:
+        names, known = path_parameters(operation.path), operation.located("path")
+        above, field = self.bound(parent.operation), snake(names[index])
+        levels = [None if at is None else (at[0], at[1] + 1) for at in above.levels[:index]] + [(field, 0)]
+        values = [
+            above.values[number] if at is None else expression(_partition(*at)) for number, at in enumerate(levels)
+        ]
+        rest = [self._value(name, known) for name in names[index + 1 :]]
+        config: JsonObject = {
+            "type": "ParentStreamConfig",
+            "stream": {"$ref": f"#/definitions/streams/{parent.stream}"},
+            "parent_key": key,
+            "partition_field": field,
+        }
+        router: JsonObject = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [config]}
+        what = f"a substream: `{names[index]}` of the path is `{key}` of `{parent.stream}`"
+        guess = Guess(what, why, "the URLs that `spark-cdk preview` shows")
+        return BoundPath(operation.path, [*values, *rest], [*levels, *[None] * len(rest)], router, [guess])
+
+    def _value(self, name: str, known: Mapping[str, Parameter]) -> str:
+        parameter = known.get(name) or Parameter(name, "path", required=True, schema={"type": "string"}, text="")
+        return expression(self.field(parameter))
+
+
+def _before(path: str, index: int) -> str:
+    """What is before a parameter of a path."""
+    return path[: [match.start() for match in _HOLE.finditer(path)][index]]
+
+
+def _partition(field: str, parents: int) -> str:
+    """The expression of a partition's field, so many parents up."""
+    return "".join(["stream_partition", *["['parent_slice']"] * parents, f"['{field}']"])
+
+
+def _title(parameter: Parameter) -> str:
+    """What a form calls a parameter: the first sentence about it."""
+    text = " ".join(parameter.text.split()).partition(". ")[0].rstrip(".")
+    return text if 0 < len(text) <= _LONGEST_TITLE else parameter.name

@@ -1,0 +1,92 @@
+"""Which responses are collections of records, and where in them the records lie."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cdk.authoring.drafts.loose_json import mapping
+from cdk.authoring.drafts.names import plain, segments, shape, singular
+from cdk.authoring.drafts.openapi.description import Operation
+from cdk.authoring.drafts.openapi.schemas import Schemas
+from cdk.base.values import JsonValue
+
+_ENVELOPES = (
+    *("data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources"),
+    *("elements", "content", "hits", "result", "response", "embedded", "collection", "payload"),
+)
+_AROUND = frozenset(
+    {
+        *("count", "total", "size", "limit", "offset", "page", "pages", "next", "previous", "prev", "first", "last"),
+        *("start", "end", "cursor", "token", "more", "has", "meta", "metadata", "links", "link", "paging", "marker"),
+        *("pagination", "url", "uri", "self", "object", "kind", "etag", "per", "status", "ok", "success", "warnings"),
+        *("type", "schema", "number", "index", "order", "sort", "errors", "request", "id", "info", "message", "code"),
+    }
+)
+"""Words of the properties that an envelope has beside its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Records of a response. path: where they lie. items: the schema of one, as the description has it."""
+
+    path: tuple[str, ...]
+    items: JsonValue
+    why: str
+
+
+def collection(operation: Operation, schemas: Schemas) -> Collection | str:
+    """The collection that an operation reads, or why it is none."""
+    if operation.schema is None:
+        return "no JSON response is described"
+    if shape(operation.path).endswith("{}"):
+        return _by_key(operation, schemas)
+    if operation.path.partition("#")[2]:
+        return "the path has a fragment, which is not sent"
+    body = schemas.flat(operation.schema)
+    match body.get("type"):
+        case "array":
+            return _of_items(body, (), schemas, "the body is a list")
+        case "object":
+            name = (segments(operation.path) or [""])[-1]
+            return _in_object(body, name, schemas, ())
+        case kind:
+            return (
+                f"the response is {'of an unknown type' if kind is None else f'a {kind}'}, expected a list of objects"
+            )
+
+
+def _by_key(operation: Operation, schemas: Schemas) -> Collection | str:
+    """A path that ends with a parameter reads one object, as a rule."""
+    body = schemas.flat(operation.schema)
+    if body.get("type") == "array":
+        return _of_items(body, (), schemas, "the body is a list")
+    return "it reads one object by its key"
+
+
+def _of_items(array: Mapping[str, JsonValue], path: tuple[str, ...], schemas: Schemas, why: str) -> Collection | str:
+    kind = schemas.flat(array.get("items")).get("type")
+    if kind == "object":
+        return Collection(path, array.get("items"), why)
+    return f"its list has elements of {'an unknown type' if kind is None else f'the type {kind}'}, expected objects"
+
+
+def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path: tuple[str, ...]) -> Collection | str:
+    properties = {key: schemas.flat(part) for key, part in mapping(body.get("properties")).items()}
+    lists = [key for key, part in properties.items() if part.get("type") == "array"]
+    of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
+    named = [key for key in of_objects if singular(key) == singular(name)]
+    enveloped = [key for known in _ENVELOPES for key in of_objects if plain(key) == known]
+    for key in (*named, *enveloped):
+        why = "is called as the path is" if key in named else "is a usual name for it"
+        return Collection((*path, key), properties[key].get("items"), f"`{key}` {why}")
+    others = [key for key in properties if key not in lists]
+    if len(of_objects) == 1 and all(_AROUND.intersection(singular(key)) for key in others):
+        key = of_objects[0]
+        return Collection((*path, key), properties[key].get("items"), f"`{key}` is the one list of objects")
+    for key, part in properties.items():
+        if part.get("type") == "object" and plain(key) in _ENVELOPES and len(path) < 2:  # noqa: PLR2004 - levels
+            inner = _in_object(part, name, schemas, (*path, key))
+            if isinstance(inner, Collection):
+                return inner
+    if len(of_objects) > 1:
+        return f"the response has several lists: {', '.join(of_objects)}"
+    return "the response is one object, expected a list of objects"

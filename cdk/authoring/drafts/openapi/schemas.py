@@ -1,0 +1,92 @@
+"""Schemas of a description as JSON Schema that stands alone: no references, no `allOf`, and an end where it recurs."""
+
+from collections.abc import Iterator, Mapping
+
+from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.openapi.description import Description
+from cdk.base.values import JsonObject, JsonValue
+
+_DEEPEST = 5
+"""Levels of a record's schema; what is deeper is any object."""
+
+_MOST_PARTS = 8
+"""Levels of `allOf` and the like inside each other."""
+
+_SIMPLE = ("string", "integer", "number", "boolean")
+_DATES = ("date-time", "date")
+
+
+class Schemas:
+    """The schemas of a description."""
+
+    def __init__(self, description: Description) -> None:
+        self._description = description
+
+    def flat(self, value: JsonValue, depth: int = 0) -> Mapping[str, JsonValue]:
+        """A schema with `type`, and with the `properties` of all that it is composed of; these are as they were."""
+        schema = self._description.resolved(value)
+        if depth > _MOST_PARTS:
+            return schema
+        parts = [self.flat(part, depth + 1) for part in sequence(schema.get("allOf"))]
+        for key in ("oneOf", "anyOf"):
+            choices = [self.flat(part, depth + 1) for part in sequence(schema.get(key))]
+            choices = [choice for choice in choices if choice.get("type") != "null"]
+            if len({_kind(choice) for choice in choices}) == 1:
+                parts += choices
+        merged: JsonObject = {}
+        properties: JsonObject = {}
+        for part in (*parts, schema):
+            merged.update(part)
+            properties.update(mapping(part.get("properties")))
+        if properties:
+            merged["properties"] = properties
+        kind = _kind(merged)
+        return {**merged, "type": kind} if kind is not None else merged
+
+    def record(self, value: JsonValue) -> JsonObject:
+        """The JSON Schema of a record. Every field may be null: descriptions seldom know."""
+        return {**self._written(value, _DEEPEST, ()), "type": "object"}
+
+    def leaves(self, value: JsonValue, depth: int = 3) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
+        """The properties of a body that are neither objects nor lists, with the names that lead to them."""
+        for name, part in mapping(self.flat(value).get("properties")).items():
+            schema = self.flat(part)
+            match schema.get("type"):
+                case "object" if depth > 1:
+                    for path, leaf in self.leaves(part, depth - 1):
+                        yield (name, *path), leaf
+                case "array" | "object":
+                    pass
+                case _:
+                    yield (name,), schema
+
+    def _written(self, value: JsonValue, depth: int, above: tuple[str, ...]) -> JsonObject:
+        reference = string(mapping(value).get("$ref"))
+        schema = {} if reference and reference in above else self.flat(value)
+        above = (*above, reference)
+        match schema.get("type"):
+            case "object" if depth > 0 and (properties := mapping(schema.get("properties"))):
+                fields = {name: self._written(part, depth - 1, above) for name, part in properties.items()}
+                return {"type": ["null", "object"], "properties": fields}
+            case "array" if items := mapping(schema.get("items")):
+                return {"type": ["null", "array"], "items": self._written(items, depth - 1, above)}
+            case "object" | "array" as kind:
+                return {"type": ["null", kind]}
+            case str(kind) if kind in _SIMPLE:
+                form = {"format": schema["format"]} if schema.get("format") in _DATES and kind == "string" else {}
+                return {"type": ["null", kind], **form}
+            case _:
+                return {"type": ["null", "object"]} if reference and not schema else {}
+
+
+def _kind(schema: Mapping[str, JsonValue]) -> str | None:
+    """The type of a schema; None where there is none, or more than one."""
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kinds = [each for each in kind if each != "null"]
+        kind = kinds[0] if len(kinds) == 1 else None
+    if isinstance(kind, str):
+        return kind
+    if "properties" in schema or "additionalProperties" in schema:
+        return "object"
+    return "array" if "items" in schema else None

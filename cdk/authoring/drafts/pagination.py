@@ -1,0 +1,213 @@
+"""Pagination: how the next page is asked for, as the names of parameters, fields and headers suggest."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cdk.authoring.drafts.draft import Guess, Parameter, expression
+from cdk.authoring.drafts.names import first_of, plain
+from cdk.base.values import JsonObject, JsonValue
+
+_NUMBERS = ("page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p")
+_OFFSETS = ("offset", "skip", "startindex", "startat", "pageoffset", "start", "from", "firstresult")
+_SIZES = (
+    *("perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count"),
+    *("take", "num", "rows", "max", "top", "maxitems", "first"),
+)
+_TOKENS = (
+    *("cursor", "pagetoken", "nexttoken", "nextpagetoken", "nextcursor", "continuationtoken", "continuation", "marker"),
+    *("nextmarker", "pagecursor", "pageafter", "starttoken", "startcursor", "startkey", "scrollid", "startingafter"),
+    *("after", "token", "nextkey", "offset"),
+)
+_NEXT_URLS = ("nexturl", "nexturi", "nextpageuri", "nextpageurl", "nextlink", "odatanextlink", "nexthref")
+_NEXT_TOKENS = (
+    *("nextcursor", "nextpagetoken", "nexttoken", "nextmarker", "nextpagecursor", "endcursor", "continuationtoken"),
+    *("continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "scrollid"),
+)
+_MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
+_LARGEST, _USUAL = 1000, 100
+_NAMES = "their names"
+_PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """A paginator, or None. used: parameters that it sends. always: parameters to send with each request.
+
+    probe: a parameter and its value that ask for the page behind the first, if that page must be empty to end a read.
+    """
+
+    component: JsonObject | None
+    guess: Guess | None
+    used: frozenset[str] = frozenset()
+    always: Mapping[str, JsonValue] = field(default_factory=dict)
+    probe: tuple[str, JsonValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What is known of a stream's pages.
+
+    parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. key: the
+    records' primary key.
+    """
+
+    stream: str
+    parameters: Mapping[str, Parameter]
+    leaves: Mapping[tuple[str, ...], Mapping[str, JsonValue]]
+    headers: Sequence[str]
+    text: str
+    key: str | None
+
+
+def paging(pages: Pages) -> Paging:
+    """The paginator that fits best; what the API says of the next page counts more than numbers."""
+    for kind in (_by_url, _by_token, _by_link, _by_number, _by_offset):
+        if (paginator := kind(pages)) is not None:
+            return paginator
+    suspect = first_of(pages.parameters, (*_SIZES, *_TOKENS))
+    if suspect is None:
+        return Paging(None, None)
+    why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
+    return Paging(None, Guess("no pagination: one page is read", why, "look in the API's documentation"))
+
+
+def _by_url(pages: Pages) -> Paging | None:
+    def is_url(path: tuple[str, ...], schema: Mapping[str, JsonValue]) -> bool:
+        last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
+        uri = schema.get("format") in {"uri", "url", "uri-reference"} or "url" in str(schema.get("example"))[:4]
+        return last in _NEXT_URLS or both in _NEXT_URLS or (last == "next" and (uri or "links" in path))
+
+    if (path := _path(pages, is_url)) is None:
+        return None
+    option: JsonObject = {"type": "RequestPath"}
+    return _following(pages, option, value_at(path), what=f"the URL in `{'.'.join(path)}` of the body", why="its name")
+
+
+def _by_token(pages: Pages) -> Paging | None:
+    known = {
+        name: each
+        for name, each in pages.parameters.items()
+        if not (plain(name) == "offset" and each.schema.get("type") in {"integer", "number"})
+    }
+    parameter = first_of(known, _TOKENS)
+    if parameter is None or (first_of(pages.parameters, [f"use{plain(parameter)}"]) and _integer(pages, _OFFSETS)):
+        return None
+    own = {plain(parameter), f"next{plain(parameter)}", "next"}
+
+    def is_token(path: tuple[str, ...], _: Mapping[str, JsonValue]) -> bool:
+        last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
+        return last in _NEXT_TOKENS or both in _NEXT_TOKENS or last in own
+
+    option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
+    if (path := _path(pages, is_token)) is not None:
+        what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
+        return _following(pages, option, value_at(path), what=what, why=_NAMES, parameter=parameter)
+    more = _path(pages, lambda path, _: plain(path[-1]) in _MORE)
+    if more is not None and pages.key is not None:
+        what = f"`{parameter}`, with the last record's `{pages.key}` while `{'.'.join(more)}` holds"
+        last, stop = f"last_record['{pages.key}']", expression(f"not {value_at(more)}")
+        return _following(pages, option, last, what=what, why=_NAMES, parameter=parameter, stop=stop)
+    return None
+
+
+def _by_link(pages: Pages) -> Paging | None:
+    in_headers = any(name.lower() == "link" for name in pages.headers)
+    texts = (pages.text, *(each.text for each in pages.parameters.values()))
+    if not in_headers and not any("link header" in text.lower() for text in texts):
+        return None
+    value = "headers['link'].get('next', {}).get('url')"
+    why = "the response has it" if in_headers else "the description mentions it"
+    return _following(pages, {"type": "RequestPath"}, value, what="the header `Link`", why=why)
+
+
+def _by_number(pages: Pages) -> Paging | None:
+    if (parameter := _integer(pages, _NUMBERS)) is None:
+        return None
+    schema = pages.parameters[parameter].schema
+    first = 0 if 0 in (schema.get("default"), schema.get("minimum")) else 1
+    strategy: JsonObject = {"type": "PageIncrement", "start_from_page": first, "inject_on_first_request": True}
+    what = f"page number in `{parameter}`, the first is {first}"
+    return _counting(pages, strategy, parameter, what, 1 + first)
+
+
+def _by_offset(pages: Pages) -> Paging | None:
+    if (parameter := _integer(pages, _OFFSETS)) is None or first_of(pages.parameters, _SIZES) is None:
+        return None
+    return _counting(pages, {"type": "OffsetIncrement"}, parameter, f"offset in `{parameter}`", 1)
+
+
+def _counting(pages: Pages, strategy: JsonObject, parameter: str, what: str, second: int) -> Paging:
+    """Pages that end with one that is not full, where the size is documented, else with an empty one."""
+    sized = _size(pages)
+    size, number, documented = sized or ("", 0, False)
+    paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy}
+    paginator["page_token_option"] = _option(parameter)
+    used, always = {parameter}, {}
+    if sized is not None:
+        used.add(size)
+        what = f"{what}, {number} records a page in `{size}`"
+        if documented:
+            strategy["page_size"] = number
+            paginator["page_size_option"] = _option(size)
+        else:
+            always = {size: str(number)}
+    if not documented:
+        what = f"{what}, up to an empty page"
+    guess = Guess(f"pagination: {what}", _NAMES, _PREVIEW.format(pages.stream))
+    return Paging(paginator, guess, frozenset(used), always, None if documented else (parameter, str(second)))
+
+
+def _following(
+    pages: Pages, option: JsonObject, value: str, *, what: str, why: str, parameter: str = "", stop: str = ""
+) -> Paging:
+    """Pages that each response names. The largest page that is documented is asked for."""
+    strategy: JsonObject = {"type": "CursorPagination", "cursor_value": expression(value)}
+    if stop:
+        strategy["stop_condition"] = stop
+    paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option}
+    used = {parameter} - {""}
+    numbers = {name for name in pages.parameters if plain(name) in (*_NUMBERS, *_OFFSETS)}
+    if (sized := _size(pages)) is not None:
+        size, number, documented = sized
+        used.add(size)
+        if documented:
+            strategy["page_size"] = number
+            paginator["page_size_option"] = _option(size)
+    guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
+    return Paging(paginator, guess, frozenset(used | numbers))
+
+
+def value_at(path: Sequence[str]) -> str:
+    """The expression of a value in the body that may be missing, or lie in something that is."""
+    inner = "response"
+    for name in path[:-1]:
+        inner = f"({inner}.get('{name}') or {{}})"
+    return f"{inner}.get('{path[-1]}')"
+
+
+def _option(name: str) -> JsonObject:
+    return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
+
+
+def _path(pages: Pages, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]], bool]) -> tuple[str, ...] | None:
+    return next((path for path, schema in pages.leaves.items() if fits(path, schema)), None)
+
+
+def _integer(pages: Pages, known: Sequence[str]) -> str | None:
+    """The parameter of one of these names that takes a number."""
+    numeric = [
+        name for name, each in pages.parameters.items() if each.schema.get("type", "integer") in {"integer", "number"}
+    ]
+    return first_of(numeric, known)
+
+
+def _size(pages: Pages) -> tuple[str, int, bool] | None:
+    """The parameter with the size of a page, its value, and whether the description says that it is good."""
+    name = first_of(pages.parameters, _SIZES)
+    if name is None:
+        return None
+    schema = pages.parameters[name].schema
+    for key in ("maximum", "default"):
+        if type(number := schema.get(key)) is int and number > 0:
+            return name, min(number, _LARGEST), True
+    return name, _USUAL, False

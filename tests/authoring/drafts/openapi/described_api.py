@@ -1,0 +1,240 @@
+"""A model of an API: what it holds, how its pages and logins work; its description, and a mock that answers as it does.
+
+The description says what descriptions of real APIs say, so not how the parts belong together: that is to be guessed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import orjson
+from hypothesis import strategies as st
+
+from cdk.base.values import Json
+from cdk.rest import Headers, Request, Response
+from cdk.testing import MockApi
+
+HOST, BASE, SIZE = "https://api.example.com", "/api/v2", 3
+SECRET = "a-secret-of-the-tests"
+PAGES = ("none", "number", "from zero", "capped number", "offset", "token", "url", "nested url", "link", "last record")
+ENVELOPES = ((), ("data",), ("items",), ("response", "results"), ("{name}",))
+KEYS = ("id", "uuid", "{singular}_id")
+LOGINS: Mapping[str, tuple[Json, str, str]] = {
+    "bearer": ({"type": "http", "scheme": "bearer"}, "authorization", f"Bearer {SECRET}"),
+    "basic": ({"type": "http", "scheme": "basic"}, "authorization", "Basic dGhlIHVzZXI6YS1zZWNyZXQtb2YtdGhlLXRlc3Rz"),
+    "header": ({"type": "apiKey", "in": "header", "name": "X-Key"}, "x-key", SECRET),
+    "client": (
+        {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{HOST}/token", "scopes": {}}}},
+        "authorization",
+        f"Bearer {SECRET}",
+    ),
+}
+INTEGER, STRING = {"type": "integer"}, {"type": "string"}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A collection. parent: the one whose records it is below of."""
+
+    name: str
+    count: int
+    key: str
+    pages: str
+    envelope: tuple[str, ...]
+    since: bool
+    required: bool
+    parent: "Resource | None" = None
+
+    @property
+    def field(self) -> str:
+        return self.key.format(singular=self.name.removesuffix("s"))
+
+    @property
+    def path(self) -> str:
+        if self.parent is None:
+            return f"/{self.name}"
+        return f"{self.parent.path}/{{{self.parent.name.removesuffix('s')}_id}}/{self.name}"
+
+    @property
+    def stream(self) -> str:
+        return "_".join(part for part in self.path.split("/") if part and "{" not in part)
+
+    def rows(self, above: str = "") -> Sequence[Json]:
+        """The records below the parent whose path has these keys."""
+        return [
+            {self.field: f"{above}{self.name[0]}{n}", "size": n, "updated_at": f"2024-03-{n + 1:02}T00:00:00Z"}
+            for n in range(self.count)
+        ]
+
+    def all_rows(self) -> Sequence[Json]:
+        if self.parent is None:
+            return self.rows()
+        return [row for above in self.parent.all_rows() for row in self.rows(f"{above[self.parent.field]}.")]
+
+
+@dataclass(frozen=True)
+class DescribedApi:
+    resources: Sequence[Resource]
+    login: str
+    version: str
+
+    def description(self) -> Json:
+        paths = {resource.path: {"get": self._get(resource)} for resource in self.resources}
+        records = {resource.name.title(): _schema(resource, self.version) for resource in self.resources}
+        scheme = LOGINS[self.login][0]
+        head = {"info": {"title": "Model", "version": "1"}, "paths": paths, "security": [{"login": []}]}
+        if self.version == "2.0":
+            if self.login in {"basic", "client"}:
+                flow = {"type": "oauth2", "flow": "application", "tokenUrl": f"{HOST}/token"}
+                scheme = flow if self.login == "client" else {"type": "basic"}
+            own = {"swagger": "2.0", "host": urlsplit(HOST).netloc, "basePath": BASE, "schemes": ["https"]}
+            return {**own, **head, "definitions": records, "securityDefinitions": {"login": scheme}}
+        components = {"schemas": records, "securitySchemes": {"login": scheme}}
+        server = {"url": f"https://{{region}}.example.com{BASE}", "variables": {"region": {"default": "api"}}}
+        return {"openapi": self.version, **head, "components": components, "servers": [server]}
+
+    @property
+    def config(self) -> Json:
+        secrets = {"access_token": SECRET, "api_key": SECRET, "password": SECRET, "client_secret": SECRET}
+        return {**secrets, "username": "the user", "client_id": "us", "tenant": "blue"}
+
+    def mock(self) -> MockApi:
+        mock = MockApi()
+        mock.post("/token").returns(json={"access_token": SECRET, "expires_in": 3600})
+        for resource in self.resources:
+            pattern = "/".join("*" if "{" in part else part for part in f"{BASE}{resource.path}".split("/"))
+            mock.get(pattern).answers(self._responder(resource))
+        return mock
+
+    def _responder(self, resource: Resource) -> Callable[[Request], Response]:
+        _, header, secret = LOGINS[self.login]
+
+        def respond(request: Request) -> Response:
+            url = urlsplit(request.full_url)
+            sent = dict(parse_qsl(url.query))
+            assert Headers(request.headers).get(header) == secret
+            assert not resource.required or sent.get("tenant") == "blue"
+            keys = url.path.removeprefix(f"{BASE}/").split("/")[1::2]
+            rows = resource.rows(f"{keys[-1]}." if keys else "")
+            return _page(resource, [row for row in rows if row["updated_at"] >= sent.get("updated_since", "")], request)
+
+        return respond
+
+    def _get(self, resource: Resource) -> Json:
+        names = [(name, "path", STRING) for name in resource.path.split("{")[1:]]
+        parameters = [_parameter(name.partition("}")[0], place, schema, self.version) for name, place, schema in names]
+        asked = [*_ASKED[resource.pages], *([("tenant", STRING)] if resource.required else [])]
+        if resource.since:
+            asked.append(("updated_since", {"type": "string", "format": "date-time"}))
+        parameters += [_parameter(name, "query", schema, self.version) for name, schema in asked]
+        reference = "definitions" if self.version == "2.0" else "components/schemas"
+        records: Json = {"type": "array", "items": {"$ref": f"#/{reference}/{resource.name.title()}"}}
+        body = _enveloped(resource, records, {"next": STRING, "next_cursor": STRING, "has_more": {"type": "boolean"}})
+        body = _as_schema(body, records)
+        response: Json = {"description": "the records"}
+        if resource.pages == "link":
+            response["headers"] = {"Link": {"schema": STRING}}
+        response |= {"schema": body} if self.version == "2.0" else {"content": {"application/json": {"schema": body}}}
+        return {"parameters": parameters, "responses": {"200": response}}
+
+
+_ASKED: Mapping[str, Sequence[tuple[str, Json]]] = {
+    "none": [],
+    "number": [("page", {**INTEGER, "minimum": 1}), ("per_page", {**INTEGER, "maximum": SIZE})],
+    "from zero": [("page", {**INTEGER, "default": 0}), ("size", {**INTEGER, "default": SIZE})],
+    "capped number": [("page", INTEGER), ("per_page", INTEGER)],
+    "offset": [("offset", INTEGER), ("limit", INTEGER)],
+    "token": [("cursor", STRING), ("limit", {**INTEGER, "maximum": SIZE})],
+    "url": [],
+    "nested url": [],
+    "link": [("page", INTEGER), ("per_page", INTEGER)],
+    "last record": [("starting_after", STRING)],
+}
+
+
+def _parameter(name: str, place: str, schema: Json, version: str) -> Json:
+    head = {"name": name, "in": place, "required": place == "path" or name == "tenant"}
+    return {**head, **schema} if version == "2.0" else {**head, "schema": schema}
+
+
+def _schema(resource: Resource, version: str) -> Json:
+    nullable = {"type": ["integer", "null"]} if version == "3.1.0" else {**INTEGER, "nullable": True}
+    own = {"type": "object", "properties": {resource.field: STRING, "size": nullable}}
+    dated = {"properties": {"updated_at": {**STRING, "format": "date-time"}}}
+    return {"allOf": [own, dated]}
+
+
+def _enveloped(resource: Resource, records: Json, beside: Json) -> Json:
+    """Records in their envelope, with what this kind of pages has beside them."""
+    names = {"url": ["next"], "nested url": ["next"], "token": ["next_cursor"], "last record": ["has_more"]}
+    extra = {name: beside[name] for name in names.get(resource.pages, [])}
+    if resource.pages == "nested url":
+        extra = {"links": extra}
+    if resource.pages == "url":
+        extra = {"next_url": extra["next"]}
+    path = [part.format(name=resource.name) for part in resource.envelope]
+    body = records
+    for name in reversed(path):
+        body = {name: body}
+    return {**body, **extra} if extra else body
+
+
+def _as_schema(body: Json, records: Json) -> Json:
+    if body is records or "type" in body:
+        return body
+    return {"type": "object", "properties": {name: _as_schema(part, records) for name, part in body.items()}}
+
+
+def _page(resource: Resource, rows: Sequence[Json], request: Request) -> Response:
+    """The page of rows that a request asks for."""
+    url = urlsplit(request.full_url)
+    sent = dict(parse_qsl(url.query))
+    first = {"from zero": 0}.get(resource.pages, 1)
+    match resource.pages:
+        case "none":
+            begin, size = 0, len(rows) or 1
+        case "offset":
+            begin, size = int(sent.get("offset", 0)), SIZE
+        case "token":
+            begin, size = int(sent.get("cursor", "0")), SIZE
+        case "last record":
+            keys = [row[resource.field] for row in rows]
+            begin, size = keys.index(sent["starting_after"]) + 1 if "starting_after" in sent else 0, SIZE
+        case "url" | "nested url":
+            begin, size = int(sent.get("from_row", 0)), SIZE
+        case _:
+            begin, size = (int(sent.get("page", first)) - first) * SIZE, SIZE
+    end = begin + size
+    more = end < len(rows)
+    after = {"from_row": end} if "url" in resource.pages else {"page": int(sent.get("page", first)) + 1}
+    following = f"{url.path}?{urlencode({**sent, **after})}" if more else None
+    beside = {"next": following, "next_cursor": str(end) if more else None, "has_more": more}
+    headers = {"Content-Type": "application/json"}
+    if resource.pages == "link" and following:
+        headers["Link"] = f'<{HOST}{following}>; rel="next"'
+    body = orjson.dumps(_enveloped(resource, rows[begin:end], beside))
+    return Response(200, Headers(headers), body, request.full_url, request)
+
+
+@st.composite
+def described_apis(draw: st.DrawFn) -> DescribedApi:
+    """APIs with a few resources, some of which are below of others."""
+    resources: list[Resource] = []
+    for name in draw(st.sampled_from([["orders"], ["orders", "lines"], ["orders", "lines", "notes", "users"]])):
+        parent = draw(st.sampled_from([None, *resources[-1:]]))
+        pages = draw(st.sampled_from(PAGES))
+        enveloped = pages in {"token", "url", "nested url", "last record"}
+        envelope = draw(st.sampled_from(ENVELOPES[1:] if enveloped else ENVELOPES))
+        resources.append(
+            Resource(
+                name,
+                draw(st.integers(0, 7)) if parent is None else draw(st.integers(0, 4)),
+                draw(st.sampled_from(KEYS)),
+                pages,
+                envelope,
+                draw(st.booleans()),
+                draw(st.booleans()),
+                parent,
+            )
+        )
+    return DescribedApi(resources, draw(st.sampled_from([*LOGINS])), draw(st.sampled_from(["3.0.3", "3.1.0", "2.0"])))

@@ -1,0 +1,210 @@
+"""Drafts read what the described API holds, and say what they guess."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+
+from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.openapi.description import Description
+from cdk.authoring.drafts.openapi.from_description import draft_of
+from cdk.base.errors import ConfigError
+from cdk.base.values import Json
+from cdk.testing import read
+from tests.authoring.drafts.openapi.described_api import DescribedApi, described_apis
+
+
+@contextmanager
+def manifest_of(draft: Draft) -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "manifest.yaml"
+        path.write_text(manifest_text(draft))
+        yield path
+
+
+@settings(max_examples=25, deadline=None)
+@given(described_apis())
+def test_a_draft_reads_all_that_the_described_api_holds(api: DescribedApi) -> None:
+    draft = draft_of(Description(api.description()))
+
+    with manifest_of(draft) as manifest:
+        config = {name: value for name, value in api.config.items() if name in draft.config.properties}
+        run = read(manifest, config=config, transport=api.mock())
+
+    assert run.error is None
+    assert {each.stream: run.records_of(each.stream) for each in api.resources} == {
+        each.stream: each.all_rows() for each in api.resources
+    }
+    assert run.schema_errors == []
+
+
+TEXT = {"type": "string"}
+
+
+def described(response: Json, *parameters: Json, path: str = "/orders", **more: Json) -> Description:
+    """A description with one path."""
+    get = {
+        "parameters": list(parameters),
+        "responses": {"200": {"content": {"application/json": {"schema": response}}}},
+    }
+    servers: Json = [{"url": "https://api.example.com"}]
+    document: Json = {"openapi": "3.0.0", "servers": servers, "paths": {path: {"get": get}}, **more}
+    return Description(document)
+
+
+def records(**properties: Json) -> Json:
+    return {"type": "array", "items": {"type": "object", "properties": properties}}
+
+
+def component(description: Description) -> Json:
+    return only_stream(draft_of(description))
+
+
+def only_stream(draft: Draft) -> Json:
+    (stream,) = draft.streams
+    return stream.component
+
+
+def query(name: str, *, required: bool = False, **schema: Json) -> Json:
+    return {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+def test_a_schema_stands_alone_and_ends_where_it_recurs() -> None:
+    node = {
+        "allOf": [{"$ref": "#/components/schemas/Named"}],
+        "properties": {
+            "id": {"type": "integer", "nullable": True},
+            "parent": {"$ref": "#/components/schemas/Node"},
+            "kind": {"oneOf": [{"type": "string"}, {"type": "null"}]},
+            "other": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        },
+    }
+    schemas = {"Node": node, "Named": {"properties": {"name": {"type": "string", "enum": ["a"]}}}}
+    response = {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}
+
+    schema = component(described(response, components={"schemas": schemas}))["schema_loader"]["schema"]
+
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "name": {"type": ["null", "string"]},
+            "id": {"type": ["null", "integer"]},
+            "parent": {"type": ["null", "object"]},
+            "kind": {"type": ["null", "string"]},
+            "other": {},
+        },
+    }
+
+
+def test_a_list_is_found_by_the_name_of_its_path_before_all_others() -> None:
+    response = {"properties": {"data": records(), "orders": records(), "next": TEXT}}
+
+    found = component(described(response))["retriever"]["record_selector"]["extractor"]["field_path"]
+
+    assert found == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        ({"type": "string"}, "the response is a string, expected a list of objects"),
+        ({"properties": {"a": records(), "b": records()}}, "the response has several lists: a, b"),
+        ({"properties": {"name": TEXT, "tags": records()}}, "the response is one object, expected a list of objects"),
+        ({"type": "array", "items": TEXT}, "its list has elements of the type string, expected objects"),
+    ],
+)
+def test_what_is_no_collection_is_left_out_with_its_reason(response: Json, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"1 times: {reason}"):
+        draft_of(described(response))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "field", "pattern"),
+    [
+        (query("updated_since", type="string", format="date-time"), "updatedAt", "%Y-%m-%dT%H:%M:%SZ"),
+        (query("modifiedAfter", type="string", format="date"), "updatedAt", "%Y-%m-%d"),
+        (query("created[gte]", type="integer"), "created", "%s"),
+        (query("since", type="string", format="date-time"), "updatedAt", "%Y-%m-%dT%H:%M:%SZ"),
+        (query("after", type="string"), None, ""),
+    ],
+)
+def test_a_cursor_goes_by_the_date_that_its_parameter_means(parameter: Json, field: str | None, pattern: str) -> None:
+    dates = {"updatedAt": {**TEXT, "format": "date-time"}, "created": {"type": "integer"}}
+
+    sync = component(described(records(id=TEXT, **dates), parameter)).get("incremental_sync", {})
+
+    assert (sync.get("cursor_field"), sync.get("datetime_format", "")) == (field, pattern)
+
+
+def test_pages_of_an_undocumented_size_are_read_up_to_an_empty_one() -> None:
+    described_pages = described(records(id=TEXT), query("page", type="integer"), query("per_page", type="integer"))
+
+    retriever = component(described_pages)["retriever"]
+
+    assert "page_size" not in retriever["paginator"]["pagination_strategy"]
+    assert retriever["requester"]["request_parameters"] == {"per_page": "100"}
+
+
+def test_a_required_parameter_with_one_value_is_sent_and_others_are_config() -> None:
+    draft = draft_of(
+        described(
+            records(id=TEXT),
+            query("kind", required=True, type="string", enum=["order"]),
+            query("tenantId", required=True, type="integer"),
+            query("q", type="string"),
+        )
+    )
+
+    assert only_stream(draft)["retriever"]["requester"]["request_parameters"] == {
+        "kind": "order",
+        "tenantId": "{{ config['tenant_id'] }}",
+    }
+    assert (draft.config.required, draft.config.properties["tenant_id"]) == (
+        ["tenant_id"],
+        {"type": "integer", "title": "tenantId"},
+    )
+
+
+def test_two_keys_at_once_are_an_authenticator_and_a_header() -> None:
+    schemes = {
+        "a": {"type": "apiKey", "in": "header", "name": "X-Api"},
+        "b": {"type": "apiKey", "in": "header", "name": "X-App"},
+    }
+    description = described(records(id=TEXT), components={"securitySchemes": schemes}, security=[{"a": [], "b": []}])
+
+    draft = draft_of(description)
+
+    assert draft.requester["request_headers"] == {"X-App": "{{ config['b'] }}"}
+    assert [*draft.config.properties] == draft.config.required == ["api_key", "b"]
+
+
+def test_a_parameter_that_no_parent_has_comes_from_the_config() -> None:
+    draft = draft_of(described(records(id=TEXT), path="/shops/{shopId}/orders"))
+
+    assert only_stream(draft)["retriever"]["requester"]["path"] == "/shops/{{ config['shop_id'] }}/orders"
+
+
+@pytest.mark.parametrize(
+    "document", [[], {"openapi": "3.0.0"}, {"paths": {"/a": {}}}, {"swagger": "1.2", "paths": {"/a": 1}}]
+)
+def test_what_is_no_description_is_refused(document: Json) -> None:
+    with pytest.raises(ConfigError, match="is no OpenAPI description: found"):
+        Description(document)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"get": {"responses": {"200": {"content": [1]}}}},
+        {"get": {"parameters": [1, {"name": 1}], "responses": {"200": {"$ref": "other.yaml#/a"}}}},
+        {"get": {"responses": {"200": {"schema": {"$ref": "#/paths/~1a/get/responses/200/schema"}}}}},
+        {"get": {"responses": {"200": {"schema": {"type": "array", "items": {"allOf": {"a": 1}}}}}}},
+    ],
+)
+def test_odd_descriptions_have_no_collection(item: Json) -> None:
+    with pytest.raises(ConfigError, match="no GET in it reads"):
+        draft_of(Description({"openapi": "3.1.0", "paths": {"/a": item}}))
