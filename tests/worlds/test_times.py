@@ -72,7 +72,10 @@ EACH_ROW = Limits(group_rows=1, file_bytes=1, partitions=1, open_files=1, gather
 """Writers and tasks that let nothing wait."""
 OPEN = Limits(group_rows=1)
 """Writers that have begun their file with the first row, and end it with their task."""
-DEEDS = ("delete by vector", "optimize", "vacuum", "append", "delete", "delete by vector", "constrain", "add a column")
+DEEDS = (
+    *("delete by vector", "optimize", "vacuum", "append", "delete", "delete by vector", "constrain", "add a column"),
+    "overwrite",
+)
 """What others do to the table."""
 ALWAYS = [(kind, n) for kind in ("request", "tasks") for n in range(40)]
 """At each request, and whenever tasks have returned."""
@@ -150,7 +153,8 @@ class Times(RuleBasedStateMachine):
     settled: the last sync got to its end, and since then nothing has happened that leaves rows out. past: the
     model, and how many records there were, by the version of the table. again, lost: the history may have rows more
     often than they came, or may lack some. undone: the first pipeline's marker when somebody restored the table
-    during this sync. crowded: others commit so often meanwhile that a sync which has to be alone may give up.
+    during this sync. columns_changed: somebody took columns away during this sync, or their types. undeclared: a
+    field was declared once. crowded: others commit so often meanwhile that a sync which has to be alone may give up.
     """
 
     def __init__(self) -> None:
@@ -162,7 +166,7 @@ class Times(RuleBasedStateMachine):
         self.model = Model()
         self.past: dict[int, tuple[dict[Json, int], dict[str, Reading], int]] = {}
         self.settled = True
-        self.again = self.lost = self.crowded = False
+        self.again = self.lost = self.crowded = self.columns_changed = self.undeclared = False
         self.undone: tuple[int | None] | None = None
         self.schema: dict[str, Mapping[str, Json]] = {}
         self.next_foreign = -1
@@ -344,7 +348,7 @@ class Times(RuleBasedStateMachine):
                 if reading.cut:
                     reading.unsure |= set(range(count, len(self.server.records)))
         for name in busy:
-            self.model.readings[name].busy = True
+            self.model.readings[name].busy = self.columns_changed = True
             self.undone = (self._marker(FIRST),)
         self.settled, self.again = False, True
         # The next commit prunes the states of the versions between; going back to these is refused, and says so.
@@ -436,11 +440,9 @@ class Times(RuleBasedStateMachine):
         if report.status is Status.DONE:
             return
         assert report.failure is not None
-        undone = (
-            "was restored to an older version while this run read",
-            "has lost columns or narrowed them while this run read",
-        )
-        if self.undone is not None and any(text in report.failure.message for text in undone):
+        if self.undone is not None and "was restored to an older version while this run read" in report.failure.message:
+            return
+        if self.columns_changed and "has lost columns or narrowed them while this run read" in report.failure.message:
             return
         if self.crowded and "something else has changed the table each of the 5 times" in report.failure.message:
             return
@@ -454,7 +456,7 @@ class Times(RuleBasedStateMachine):
         reading = self.model.readings[name]
         if self.whole and not reading.cut:
             reading.unsure = set()
-        reading.busy, self.spreads = True, 0
+        reading.busy, self.spreads, self.columns_changed = True, 0, False
         stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
         streams = {stream.name: StreamOptions.model_validate(self.options)}
         beside = Whole(self.server, {"type": "object", "properties": OWN})
@@ -538,6 +540,7 @@ class Times(RuleBasedStateMachine):
     def _undeclare(self) -> None:
         """Change the schema back to what the table is."""
         missing, wider = self._misfits()
+        self.undeclared = self.undeclared or bool(missing or wider)
         self.schema = {name: kind for name, kind in self.schema.items() if name not in (*missing, *wider)}
 
     @property
@@ -577,13 +580,18 @@ class Times(RuleBasedStateMachine):
                 self._delete_by_vector(which)
             case "constrain":
                 self._constrain(which)
+            case "overwrite":
+                self._overwrite(which)
             case _:
                 self._add_column()
 
     def _may_become_another(self, record: Record) -> bool:
-        """Whether it is told apart by all that it holds, and a column that becomes text may spell it in another way."""
+        """Whether it is told apart by all that it holds, and its table holds that in another way now.
+
+        A column that becomes text spells it anew, and a field that is declared no more is in the column of all others.
+        """
         whole = any(type(record.get(name)) is int for name in "abc")
-        return self.mode == "append_dedup" and record.get("id") is None and whole
+        return self.mode == "append_dedup" and record.get("id") is None and (whole or self.undeclared)
 
     def _optimize(self) -> None:
         for table in (self.table, self.history_table):
@@ -598,11 +606,35 @@ class Times(RuleBasedStateMachine):
         self.past = {}
 
     def _append(self) -> None:
-        n, self.next_foreign = self.next_foreign, self.next_foreign - 1
         schema = pa.schema(DeltaTable(str(self.table)).schema().to_arrow())
+        self._write(schema, lambda row: write_deltalake(str(self.table), row, mode="append"))
+
+    def _overwrite(self, which: int) -> None:
+        """Put one row in the place of all, with fewer columns or others. which: a column less each, or booleans."""
+        for n in self._numbers(every=True):
+            self._deleted(n)
+        self.vectors, self.columns_changed = None if self.vectors is None else {}, True
+        table, some = DeltaTable(str(self.table)), "abcd"[: which // 2]
+        fields = list(pa.schema(table.schema().to_arrow()))
+        if which % 2:
+            fields = [field for field in fields if field.name not in some]
+        else:
+            fields = [pa.field(field.name, pa.bool_()) if field.name in some else field for field in fields]
+        self._write(
+            pa.schema(fields),
+            lambda row: write_deltalake(
+                str(self.table),
+                row,
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=table.metadata().partition_columns or None,
+            ),
+        )
+
+    def _write(self, schema: pa.Schema, write: Callable[[pa.Table], None]) -> None:
+        n, self.next_foreign = self.next_foreign, self.next_foreign - 1
         row = {"n": n, "id": 1000 - n, "part": 0}
-        known = {name: value for name, value in row.items() if name in schema.names}
-        write_deltalake(str(self.table), pa.Table.from_pylist([known], schema), mode="append")
+        write(pa.Table.from_pylist([{name: value for name, value in row.items() if name in schema.names}], schema))
         self.model.there[f"foreign {n}"] = n
         if self.beside and self.mode == "overwrite":
             # The sync may go on with the stream beside, long after it has replaced all rows of this one.
