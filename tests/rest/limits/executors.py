@@ -176,7 +176,7 @@ def loads(executors: int) -> dict[str, Load]:
         "two rates": Load([(3 * executors, 10.0), (12 * executors, 60.0)], 600),
         "half of them elsewhere": Load([(6 * executors, 60.0)], 600, (0.2, 0.2), frozenset({1})),
         "quick and slow": Load([(60 * executors, 60.0)], 600, (0.1, 10.0)),
-        "some die": Load([(6 * executors, 60.0)], 600, dies=2, copied=2),
+        "some die": Load([(executors, 10.0)], 600, dies=10, copied=10),
     }
 
 
