@@ -19,7 +19,7 @@ from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
 from cdk.declarative.syntax.parameters import propagate
 from cdk.declarative.syntax.references import References, bounded
-from cdk.declarative.syntax.validation_errors import Problem, explained, misspelt
+from cdk.declarative.syntax.validation_errors import ManifestProblem, explained, misspelt
 
 Keys: TypeAlias = tuple[str | int, ...]
 
@@ -165,7 +165,7 @@ class Manifest:
         lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in matches}
         return (*matches[0], field) if len(lines) == 1 else None
 
-    def _report(self, problems: Sequence[Problem]) -> list[str]:
+    def _report(self, problems: Sequence[ManifestProblem]) -> list[str]:
         """What to say of problems: once for each place in the file, however often references use it."""
         places: dict[tuple[Keys, str], list[Keys]] = {}
         for problem in problems:

@@ -46,7 +46,7 @@ _OWN_KEYS = frozenset({"type", "$parameters"})
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ManifestProblem:
     """Something wrong at one place of a manifest.
 
     sure: it is why the manifest is refused; others are guesses. inside: it is about all that is inside the place.
@@ -63,7 +63,7 @@ class Problem:
         return self.sure and (around or (self.inside and self.keys == keys[: len(self.keys)]))
 
 
-def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) -> list[Problem]:
+def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) -> list[ManifestProblem]:
     """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
     details = [(_location(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
     places = {keys for keys, _ in details}
@@ -73,7 +73,7 @@ def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) 
     ]
     for keys, detail in details:
         if not any(problem.explains(keys) for problem in problems):
-            problems.append(Problem(keys, _failed_check(detail) + _inherited(detail, value, keys)))
+            problems.append(ManifestProblem(keys, _failed_check(detail) + _inherited(detail, value, keys)))
     return sorted(problems, key=lambda problem: not problem.sure)
 
 
@@ -92,21 +92,21 @@ def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
     return f"; {' and '.join(names)} came from $parameters" if names else ""
 
 
-def listed(error: ValidationError) -> list[Problem]:
+def listed(error: ValidationError) -> list[ManifestProblem]:
     """What is wrong with a value that is not known any more, as far as the error tells."""
-    by_keys: dict[Keys, Problem] = {}
+    by_keys: dict[Keys, ManifestProblem] = {}
     for detail in error.errors(include_url=False):
         keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
-        by_keys.setdefault(keys, Problem(keys, _failed_check(detail)))
+        by_keys.setdefault(keys, ManifestProblem(keys, _failed_check(detail)))
     return list(by_keys.values())
 
 
-def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[Problem]:
+def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[ManifestProblem]:
     """Fields that nothing knows and that look like one that is known, in a value that is a `model`."""
     return (problem for problem in _explain(Part(model), value, ()) if not problem.sure)
 
 
-def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[Problem]:
+def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     match shape:
         case Either():
             yield from _either(shape, value, keys)
@@ -142,7 +142,7 @@ def _is(shape: Shape, value: JsonValue) -> bool:
             return False
 
 
-def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[Problem]:
+def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     """The problems with the form that was meant; those of no form in particular when that cannot be told."""
     tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
     best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
@@ -164,7 +164,7 @@ def _may_be_meant(option: Shape, value: JsonValue) -> bool:
             return False
 
 
-def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
+def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     kind = shape.kind
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
@@ -173,27 +173,27 @@ def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[Problem]:
     if name is None and shape.default is not None:
         name = shape.default.of(value)
     if name is None:
-        yield Problem(keys, f"this {kind_of(kind)} has no `type`{_expected(kind.members())}")
+        yield ManifestProblem(keys, f"this {kind_of(kind)} has no `type`{_expected(kind.members())}")
     elif (member := kind.member(name)) is None:
-        yield Problem((*keys, "type"), _stranger(name, kind_of(kind), kind.members()))
+        yield ManifestProblem((*keys, "type"), _stranger(name, kind_of(kind), kind.members()))
     else:
         yield from _fields(member, value, keys)
 
 
-def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> Iterator[Problem]:
+def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
         return
     name = model.type_name() if issubclass(model, Component) else None
     kind = value.get("type", name)
     if name is not None and kind != name:
-        yield Problem((*keys, "type"), _stranger(kind, name, {name: model}))
+        yield ManifestProblem((*keys, "type"), _stranger(kind, name, {name: model}))
         if isinstance(kind, str) and kind in Component.registry:
             return  # its fields are those of something else
     yield from _fields(model, value, keys)
 
 
-def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) -> Iterator[Problem]:
+def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) -> Iterator[ManifestProblem]:
     fields, kind = fields_of(model), kind_of(model)
     strange = _strange(model, value, root=not keys)
     reported: set[str] = set()
@@ -205,24 +205,26 @@ def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) 
         elif field.required:
             slip = next((written for written, near in strange.items() if near == name), None)
             if slip is None:
-                yield Problem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
+                yield ManifestProblem(keys, f"{kind} needs the field {name!r}, {words(field.shape)}", inside=False)
             else:
                 reported.add(slip)
-                yield Problem((*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?")
+                yield ManifestProblem(
+                    (*keys, slip), f"{kind} needs the field {name!r}; found {slip!r}, did you mean {name!r}?"
+                )
     yield from _slips(model, value, keys, {name: near for name, near in strange.items() if name not in reported})
 
 
 def _slips(
     model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys, strange: Mapping[str, str]
-) -> Iterator[Problem]:
+) -> Iterator[ManifestProblem]:
     """What is not wrong, and probably not meant: fields with a slip, and fields of old manifests."""
     kind = kind_of(model)
     for name, near in strange.items():
-        yield Problem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
+        yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
     for name in () if open_to_more(model) else value:
         if name not in fields_of(model) and name not in strange and (today := renamed(name)) is not None:
             text = f"the field {name!r} of {kind} is passed over; today one writes {today}"
-            yield Problem((*keys, name), text, sure=False)
+            yield ManifestProblem((*keys, name), text, sure=False)
 
 
 def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
@@ -285,8 +287,8 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
     return f", expected one of {', '.join(names[:_SHOWN])}{more}"
 
 
-def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> Problem:
-    return Problem(keys, f"found {_named(value)}, expected {words(shape)}{_advice(shape, value)}")
+def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:
+    return ManifestProblem(keys, f"found {_named(value)}, expected {words(shape)}{_advice(shape, value)}")
 
 
 def _advice(shape: Shape, value: JsonValue) -> str:

@@ -26,7 +26,7 @@ _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True)
-class Finding:
+class StateFinding:
     """A fact about a stream's state. broken: the next sync fails, or rows are missing."""
 
     stream: str
@@ -45,7 +45,7 @@ class OrphanFile:
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckedTable:
     """The table that checks look at."""
 
     location: StreamLocation
@@ -61,7 +61,7 @@ class Subject:
         return self.location.name
 
 
-Check: TypeAlias = Callable[[Subject], Iterator[Finding]]
+Check: TypeAlias = Callable[[CheckedTable], Iterator[StateFinding]]
 """Looks for one kind of damage. It reads logs, names of files and footers, no rows, and changes nothing."""
 
 
@@ -75,72 +75,72 @@ def audits(location: StreamLocation) -> dict[str, Audit]:
     return audited
 
 
-def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[Finding]:
+def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
     """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
     yield from _of_receipts(audited)
     table, lost = location.opened(pipeline)
     if lost or table.state_version is not None:
-        subject = Subject(location, table, lost, audited[location.name])
+        checked = CheckedTable(location, table, lost, audited[location.name])
         for check in CHECKS:
-            yield from check(subject)
+            yield from check(checked)
 
 
-def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[Finding]:
+def _of_receipts(audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
     for name, table_audit in audited.items():
-        yield from (Finding(name, text) for text in table_audit.wrong)
-        yield from (Finding(name, text, broken=False) for text in table_audit.notes())
+        yield from (StateFinding(name, text) for text in table_audit.wrong)
+        yield from (StateFinding(name, text, broken=False) for text in table_audit.notes())
 
 
-def _lost_state(subject: Subject) -> Iterator[Finding]:
-    if subject.lost:
-        yield Finding(subject.name, subject.lost)
+def _lost_state(checked: CheckedTable) -> Iterator[StateFinding]:
+    if checked.lost:
+        yield StateFinding(checked.name, checked.lost)
 
 
-def _restore(subject: Subject) -> Iterator[Finding]:
-    if not subject.lost and subject.table.restored:
-        version = subject.table.rows_state_version
+def _restore(checked: CheckedTable) -> Iterator[StateFinding]:
+    if not checked.lost and checked.table.restored:
+        version = checked.table.rows_state_version
         owner = "no state, so the next sync reads from the start" if version is None else _state(version)
-        yield Finding(subject.name, f"the table was restored; its rows belong to {owner}", broken=False)
+        yield StateFinding(checked.name, f"the table was restored; its rows belong to {owner}", broken=False)
 
 
-def _unreadable_states(subject: Subject) -> Iterator[Finding]:
-    for version in _versions(subject.table):
+def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
+    for version in _versions(checked.table):
         try:
-            _, parts = apart(subject.table.load(version).state)
+            _, parts = apart(checked.table.load(version).state)
             for texts in parts.values():
                 texts.load()
         except StateError as error:
-            if version == subject.table.rows_state_version:
-                if not subject.lost:
-                    yield Finding(subject.name, str(error))
+            if version == checked.table.rows_state_version:
+                if not checked.lost:
+                    yield StateFinding(checked.name, str(error))
             else:
                 text = f"{_state(version)} cannot be rolled back to: {error}"
-                yield Finding(subject.name, text, broken=False)
+                yield StateFinding(checked.name, text, broken=False)
 
 
-def _missing_files(subject: Subject) -> Iterator[Finding]:
-    if missing := missing_files(subject.location.root, [file.path for file in subject.table.files()]):
-        yield Finding(subject.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
+def _missing_files(checked: CheckedTable) -> Iterator[StateFinding]:
+    if missing := missing_files(checked.location.root, [file.path for file in checked.table.files()]):
+        yield StateFinding(checked.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
 
 
-def _missing_hidden_files(subject: Subject) -> Iterator[Finding]:
-    saved = subject.table.saved
-    if saved is not None and not subject.location.root.has([file.path for file in saved.pending]):
+def _missing_hidden_files(checked: CheckedTable) -> Iterator[StateFinding]:
+    saved = checked.table.saved
+    if saved is not None and not checked.location.root.has([file.path for file in saved.pending]):
         text = "files of a generation that is not visible yet are missing; the next sync reads it from its start"
-        yield Finding(subject.name, text, broken=False)
+        yield StateFinding(checked.name, text, broken=False)
 
 
-def _deleted_rows(subject: Subject) -> Iterator[Finding]:
-    saved = subject.table.saved
-    if saved is None or not subject.audited.since:
+def _deleted_rows(checked: CheckedTable) -> Iterator[StateFinding]:
+    saved = checked.table.saved
+    if saved is None or not checked.audited.since:
         return
     if traits_of(saved.write_mode).hidden_until_complete and not saved.complete:
         return
     # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
-    rows = subject.table.row_count()
+    rows = checked.table.row_count()
     if rows is not None and rows < saved.records:
         text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
-        yield Finding(subject.name, text, broken=False)
+        yield StateFinding(checked.name, text, broken=False)
 
 
 CHECKS: tuple[Check, ...] = (
