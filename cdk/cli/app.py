@@ -1,11 +1,12 @@
 """The command line: where its commands are registered, and how it starts."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
+from cdk import cli
 from cdk.base.errors import CdkError, ConnectorExit
 from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.protocol.check import check
@@ -18,16 +19,12 @@ from cdk.streams.source import Source
 class LazyCommand(click.Command):
     """A command that is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    module: imports the module that it is in. help: its first sentence, for the list of commands.
+    help: its first sentence, for the list of commands. load: imports the command that takes its place.
     """
 
-    def __init__(self, name: str, help: str, module: Callable[[], Mapping[str, click.Command]] | None = None) -> None:
+    def __init__(self, name: str, help: str, load: Callable[[], click.Command] | None = None) -> None:
         super().__init__(name, help=help)
-        self.key, self._module = name, module or _with_delta
-
-    def load(self) -> click.Command:
-        """The command that takes its place."""
-        return self._module()[self.key]
+        self.load = load or (lambda: cli.LATER_COMMANDS[name])
 
     def make_context(
         self,
@@ -40,23 +37,11 @@ class LazyCommand(click.Command):
         return self.load().make_context(info_name, args, parent, **extra)
 
 
-def _with_delta() -> Mapping[str, click.Command]:
-    from cdk.cli.later_commands import COMMANDS  # noqa: PLC0415 - takes a second
-
-    return COMMANDS
-
-
-def _with_rich() -> Mapping[str, click.Command]:
-    from cdk.cli.authoring.preview import preview  # noqa: PLC0415 - takes a tenth of one
-
-    return {"preview": preview}
-
-
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PREVIEW = LazyCommand(
     "preview",
     "Show the first records of a STREAM, each request and response, and why there is a next page.",
-    _with_rich,
+    lambda: cli.preview,
 )
 LAZY_COMMANDS = (
     LazyCommand("sync", "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),

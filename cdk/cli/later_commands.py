@@ -16,7 +16,7 @@ from cdk.cli.sync.command import sync
 from cdk.cli.sync.plan import plan
 from cdk.cli.tables import tables
 
-COMMANDS: Mapping[str, click.Command] = {
+LATER_COMMANDS: Mapping[str, click.Command] = {
     str(command.name): command
     for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor, mcp)
 }
