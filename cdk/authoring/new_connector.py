@@ -3,12 +3,14 @@
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.merging import LOCK, Redraft, is_drafted, lock, redrafted
 from cdk.authoring.drafts.report import report
 from cdk.authoring.manifest_schema import manifest_schema
 from cdk.authoring.pipeline_schema import pipeline_schema
@@ -24,24 +26,37 @@ _DOT = re.compile(r"(?<![^/])dot_")
 _HOLE = re.compile(r"@([a-zA-Z]+)@")
 
 
-def new_connector(name: str, language: Language, folder: Path, draft: Draft | None = None) -> list[Path]:
-    """Write a connector called `name` into a folder, which must be empty or missing; the files, in order.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files that were written, in order, and what there is to say of those that people had changed."""
 
-    draft: what its manifest is to be, in place of the example; `language` is then `yaml`.
+    files: Sequence[Path]
+    notes: Sequence[str]
+
+
+def new_connector(name: str, language: Language, folder: Path, draft: Draft | None = None) -> Written:
+    """Write a connector called `name` into a folder, which must be empty or missing, or hold an earlier draft.
+
+    draft: what its manifest is to be, in place of the example; `language` is then `yaml`. What people have changed
+    since an earlier draft stays.
 
     Raises ConfigError: the name is none for a connector, or the folder has files.
     """
     words = {**_words(name, language), **({} if draft is None else _drafted(draft))}
-    if folder.is_dir() and any(folder.iterdir()):
+    again = draft is not None and is_drafted(folder)
+    if not again and folder.is_dir() and any(folder.iterdir()):
         raise ConfigError("the folder has files, expected an empty one; choose another name", path=str(folder))
-    groups = ("both", language) if draft is None else ("both", language, "drafted")
-    files = dict(_files(groups, words))
+    files = dict(_files(("both", language) if draft is None else ("both", language, "drafted"), words))
+    notes: list[str] = []
+    if draft is not None:
+        redraft = redrafted(folder, files, adds=draft.adds) if again else Redraft(files, files, [])
+        files, notes = {**redraft.files, LOCK: lock(redraft.locked)}, redraft.notes
     files |= _schemas(language)
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    return sorted(files, key=lambda path: (len(path.parts) > 1, path.as_posix()))
+    return Written(sorted(files, key=lambda path: (len(path.parts) > 1, path.as_posix())), notes)
 
 
 def _files(groups: Sequence[str], words: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

@@ -79,7 +79,10 @@ class ConfigFields:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a manifest is written from. requester: what the requests of all streams share."""
+    """What a manifest is written from. requester: what the requests of all streams share.
+
+    adds: a draft that meets an earlier one adds its streams to it; otherwise it takes its place.
+    """
 
     title: str
     requester: JsonObject
@@ -88,6 +91,7 @@ class Draft:
     guesses: Sequence[Guess] = ()
     left_out: Sequence[LeftOut] = ()
     examples: Sequence[Example] = ()
+    adds: bool = False
 
 
 def expression(inner: str) -> str:

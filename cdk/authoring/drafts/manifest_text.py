@@ -63,7 +63,8 @@ def _parts(draft: Draft) -> Iterator[str]:
     for stream in draft.streams:
         yield f'  - "#/definitions/streams/{stream.name}"\n'
     yield "\nspec:\n  type: Spec\n  connection_specification:\n    type: object\n"
-    yield f"    required: [{', '.join(draft.config.required)}]\n"
+    required = [f"      - {name}\n" for name in draft.config.required]
+    yield f"    required:{'' if required else ' []'}\n{''.join(required)}"
     yield f"    properties:{'' if draft.config.properties else ' {}'}\n"
     for name, schema in draft.config.properties.items():
         yield _part(name, schema, 6)

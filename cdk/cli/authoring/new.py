@@ -31,10 +31,13 @@ def new(name: str, *, language: Language, from_openapi: str | None, folder: Path
     target = Path(name) if folder is None else folder
     with plain_errors(Secrets()):
         draft = None if from_openapi is None else draft_of(read_description(from_openapi))
-        for path in new_connector(name, language if draft is None else "yaml", target, draft):
-            click.echo(f"{target / path}")
+        written = new_connector(name, language if draft is None else "yaml", target, draft)
+    for path in written.files:
+        click.echo(f"{target / path}")
     if draft is not None:
         _show(draft)
+    for note in written.notes:
+        click.echo(note)
     click.echo(f"next: cd {target} && pytest; README.md says what then")
     return 0
 

@@ -79,7 +79,7 @@ class Tools:
         """Write a connector to begin with into a folder (default: its name): manifest or Python, tests, pipeline."""
         with self._answering():
             target = self._workspace.path(folder or name)
-            files = [str(target / path) for path in new_connector(name, language, target)]
+            files = [str(target / path) for path in new_connector(name, language, target).files]
             following = f"replace the API in {target} by the one that is meant, then `validate`"
             return answers.NewConnector(folder=str(target), files=files, next=following)
 

@@ -1,0 +1,221 @@
+"""Drafting again: what people have changed since the last draft stays, the rest becomes what the new draft says.
+
+A folder keeps the texts of its last draft (`LOCK`). Of a manifest each stream, each property of the config and each
+other key is merged on its own, with its comments; of JSON files each property or element.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeAlias, TypeVar
+
+import yaml
+
+from cdk.authoring.drafts.loose_json import mapping, string
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonValue, canonical, from_json, to_json
+
+LOCK = Path("drafted.lock.json")
+_FORMAT = "spark-cdk-draft/1"
+_NOTHING = "{}"
+"""A file without anything, in YAML and in JSON."""
+
+_STREAMS = ("definitions", "streams")
+_PROPERTIES = ("spec", "connection_specification", "properties")
+_BRANCHES = {_STREAMS[:1], _STREAMS, _PROPERTIES[:1], _PROPERTIES[:2], _PROPERTIES}
+_LISTS = {("streams",), (*_PROPERTIES[:2], "required")}
+
+K = TypeVar("K")
+V = TypeVar("V")
+Key = tuple[str, ...]
+
+
+@dataclass
+class Merge(Generic[K, V]):
+    """What became of things with names. values: in the order of those that people have, the new ones behind."""
+
+    values: dict[K, V]
+    new: list[K] = field(default_factory=list)
+    changed: list[K] = field(default_factory=list)
+    removed: list[K] = field(default_factory=list)
+    stale: list[K] = field(default_factory=list)
+
+
+def merge(base: Mapping[K, V], mine: Mapping[K, V], new: Mapping[K, V]) -> Merge[K, V]:
+    """Three ways: what `mine` changed since `base` stays, the rest is as in `new`.
+
+    changed: names of what stays; removed: of what stays away; stale: of what `new` no longer has, so neither the merge.
+    """
+    merged = Merge(dict(mine))
+    for key, value in mine.items():
+        if base.get(key) != value:
+            if new.get(key) != value:
+                merged.changed.append(key)
+        elif key in new:
+            merged.values[key] = new[key]
+        else:
+            del merged.values[key]
+            merged.stale.append(key)
+    for key, value in new.items():
+        if key not in mine and key not in base:
+            merged.values[key] = value
+            merged.new.append(key)
+        elif key not in mine:
+            merged.removed.append(key)
+    return merged
+
+
+def lock(files: Mapping[Path, str]) -> str:
+    """The text of the lock for the files of a draft."""
+    return to_json(
+        {"format": _FORMAT, "files": {str(path): text for path, text in files.items()}}, indent=True
+    ).decode()
+
+
+def is_drafted(folder: Path) -> bool:
+    """Whether a folder holds a draft that can be merged with another."""
+    return (folder / LOCK).is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class Redraft:
+    """files: those to write. locked: the texts for the lock. notes: what there is to say."""
+
+    files: dict[Path, str]
+    locked: dict[Path, str]
+    notes: list[str]
+
+
+def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redraft:
+    """What becomes of the files in the folder of an earlier draft.
+
+    adds: `drafted` is about streams beside those that there are: nothing else changes.
+
+    Raises ConfigError: a file of the folder cannot be read.
+    """
+    before = _last(folder)
+    redraft = Redraft({}, dict(drafted), [])
+    for path, text in drafted.items():
+        base, mine, join = before.get(path), _text(folder / path), _join(path)
+        new = text
+        if base is not None and adds:
+            new = base if join is None else join(_NOTHING, base, text, [])
+            redraft.locked[path] = new
+        if mine is None:
+            if base is None:
+                redraft.files[path] = new
+        elif base is not None and join is not None:
+            try:
+                redraft.files[path] = join(base, mine, new, redraft.notes)
+            except (ValueError, yaml.YAMLError) as error:
+                raise ConfigError(f"cannot be merged with a new draft: {error}", path=str(folder / path)) from error
+        elif mine == base:
+            redraft.files[path] = new
+        elif new not in {mine, base}:
+            redraft.notes.append(f"changed by hand, stays as it is: {path}")
+    return redraft
+
+
+Join: TypeAlias = Callable[[str, str, str, list[str]], str]
+
+
+def _join(path: Path) -> Join | None:
+    """What merges the texts of a file; None where only the whole of it is compared."""
+    if path.name == "manifest.yaml":
+        return _manifest
+    return _json if path.name in {"config.example.json", "responses.json"} else None
+
+
+def _last(folder: Path) -> Mapping[Path, str]:
+    try:
+        files = mapping(mapping(from_json(_text(folder / LOCK) or "{}")).get("files"))
+    except json.JSONDecodeError as error:
+        raise ConfigError(
+            f"is not JSON: {error}; restore it, or draft into another folder", path=str(folder / LOCK)
+        ) from error
+    return {Path(path): string(text) for path, text in files.items()}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
+
+
+def _json(base: str, mine: str, new: str, _: list[str]) -> str:
+    """Objects by their properties, lists of responses by what is asked."""
+    documents = [from_json(text) for text in (base, mine, new)]
+    old, own, drafted = map(_keyed, documents)
+    merged = merge(old, own, drafted).values
+    value: JsonValue = list(merged.values()) if isinstance(documents[1], list) else merged
+    return to_json(value, indent=True).decode() + "\n"
+
+
+def _keyed(document: JsonValue) -> dict[str, JsonValue]:
+    if not isinstance(document, list):
+        return dict(mapping(document))
+    return {canonical([mapping(each).get(name) for name in ("method", "path", "params")]): each for each in document}
+
+
+def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:
+    old, own, drafted = map(_parts, (base, mine, new))
+    merged = merge(old, own, drafted)
+    order, homeless = list(own), []
+    for key in merged.new:
+        inside = [index for index, other in enumerate(order) if other[: len(key) - 1] == key[:-1]]
+        if inside or not key[:-1]:
+            order.insert(inside[-1] + 1 if inside else len(order), key)
+        else:
+            homeless.append(key)
+    text = "".join(merged.values[key] for key in order if key in merged.values)
+    yaml.compose(text)
+    for title, keys in (
+        ("new", [key for key in merged.new if key not in homeless]),
+        ("new, but what they belong to was removed by hand", homeless),
+        ("changed by hand, stays as it is", merged.changed),
+        ("removed by hand, stays away", merged.removed),
+        ("no longer described, removed", merged.stale),
+    ):
+        if names := list(_names(keys)):
+            notes.append(f"{title}: {', '.join(names)}")
+    return text
+
+
+def _names(keys: Sequence[Key]) -> Iterator[str]:
+    for key in keys:
+        if key[:-1] == _STREAMS:
+            yield key[-1]
+        elif key[:1] != ("streams",) and key[:-1] not in _LISTS:
+            yield ".".join(key)
+
+
+def _parts(text: str) -> dict[Key, str]:
+    """The text of each part of a manifest; blank lines and comments belong to what they stand before."""
+    starts: dict[int, Key] = {}
+
+    def visit(node: yaml.Node | None, path: Key) -> None:
+        if isinstance(node, yaml.MappingNode) and not node.flow_style:
+            for name, value in node.value:
+                starts.setdefault(name.start_mark.line, (*path, str(name.value)))
+                if (*path, name.value) in _BRANCHES | _LISTS:
+                    visit(value, (*path, name.value))
+        elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
+            for item in node.value:
+                starts.setdefault(item.start_mark.line, (*path, str(item.value)))
+
+    visit(yaml.compose(text), ())
+    lines = text.splitlines(keepends=True)
+    parts: dict[Key, str] = {}
+    ends = [*list(starts)[1:], len(lines)]
+    pending = "".join(lines[: next(iter(starts), 0)])
+    for (begin, key), end in zip(starts.items(), ends, strict=True):
+        own = end
+        while own > begin + 1 and end < len(lines) and lines[own - 1].strip()[:1] in {"", "#"}:
+            own -= 1
+        parts[key] = parts.get(key, "") + pending + "".join(lines[begin:own])
+        pending = "".join(lines[own:end])
+    return parts
