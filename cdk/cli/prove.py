@@ -82,7 +82,7 @@ def subject_of(
 
 
 def proof_json(proof: Proof) -> Mapping[str, object]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     return {"proven": proof.proven, **asdict(proof)}
 
 

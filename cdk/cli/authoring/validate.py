@@ -111,7 +111,7 @@ def _kind(file: Path) -> str:
 
 
 def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     return {
         "format": "spark-cdk-validate/1",
         "valid": all(each.valid for each in checked),

@@ -28,7 +28,7 @@ from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
-from cdk.cli.sync.preview import show_previews
+from cdk.cli.sync.plan import show_previews
 from cdk.cli.sync.report import SyncReport
 from cdk.cli.sync.signals import exit_code, listening
 from cdk.rest.http.egress import VARIABLE

@@ -1,6 +1,6 @@
-"""`spark-cdk plan PIPELINE`: what a sync would do, in figures."""
+"""What a sync would do: in figures, as `spark-cdk plan PIPELINE` prints it, or with its first slices and records."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -8,14 +8,14 @@ import click
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue, to_json
 from cdk.cli.command_errors import plain_errors
-from cdk.cli.options import custom_code_option, json_option, with_egress
+from cdk.cli.options import custom_code_option, json_option, number_option, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.lake.admin.diff import shown, values
 from cdk.protocol import Mask
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.preview import PlannedRead
+from cdk.sync.loop.preview import PlannedRead, Preview
 from cdk.sync.settings.pipeline_file import Pipeline
 
 _CURSORS = 3
@@ -23,9 +23,7 @@ _CURSORS = 3
 
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
-@click.option(
-    "--most", type=click.IntRange(min=1), default=10_000, show_default=True, help="Slices of a stream to count."
-)
+@number_option("--most", default=10_000, text="Slices of a stream to count.")
 @custom_code_option
 @json_option
 @with_egress
@@ -71,8 +69,7 @@ def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipelin
 
 def _lines(planned: PlannedRead) -> Iterator[str]:
     plan = planned.plan
-    start = f"goes on from {_cursors(planned.state)}" if planned.state else "from its start"
-    yield f"{plan.name}: {plan.sync_mode}, {plan.write_mode} ({planned.writes}), {start}"
+    yield f"{plan.name}: {plan.sync_mode}, {plan.write_mode} ({planned.writes}), {_start(planned.state)}"
     if planned.failure is not None:
         yield f"  cannot be planned: {planned.failure.message}"
         return
@@ -84,6 +81,34 @@ def _lines(planned: PlannedRead) -> Iterator[str]:
         yield f"  at least {planned.least_requests:,} requests to read, {planned.sent:,} to plan"
     if planned.afterwards:
         yield f"  the state afterwards, at most: {_cursors(planned.afterwards)}"
+
+
+def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] = ()) -> int:
+    """Print each stream, its first slices and its first records, a JSON line each; 1 when one failed.
+
+    notes: what a sync would do besides, a line each.
+    """
+    failed = False
+    for preview in previews:
+        plan = preview.plan
+        click.echo(mask(f"{plan.name}: {plan.sync_mode}, {plan.write_mode}, {_start(preview.state)}"))
+        for slice in preview.slices:
+            click.echo(mask(f"  {slice}"))
+        if preview.more:
+            click.echo("  and more")
+        for record in preview.records:
+            click.echo(to_json(record).decode())
+        if preview.failure is not None:
+            failed = True
+            click.echo(mask(f"{plan.name}: {preview.failure.message}"), err=True)
+    for note in (*map(mask, notes), "nothing was written"):
+        click.echo(note)
+    return 1 if failed else 0
+
+
+def _start(state: JsonValue) -> str:
+    cursors = _cursors(state)
+    return f"goes on from {cursors}" if cursors else "from its start"
 
 
 def _cursors(state: JsonValue) -> str:
