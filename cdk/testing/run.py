@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
@@ -56,9 +55,29 @@ def read(
 
     Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request.
     """
-    reading = _Reading(mode, concurrency, timedelta(0) if every_state else LONGEST)
+    result, secrets = ReadResult(), Secrets()
     with simulated(transport, clock), one_run():
-        return reading.run(source, stream, config or {}, state)
+        try:
+            streams, leaks = _opened(source, config or {}, result, secrets)
+        except CdkError as error:
+            result.error = error
+            return result
+        chosen = [each for each in streams if stream is None or each.name == stream]
+        if stream is not None and not chosen:
+            raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
+        result.schemas = {each.name: each.json_schema() for each in chosen}
+        with _lines_of_the_log(result.logs, secrets), _errors_of(result):
+            run_read(
+                streams,
+                _catalog(chosen, mode),
+                ConnectorStateManager(state),
+                lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
+                execute=serial if concurrency == 1 else Threads(concurrency, Learned(concurrency)),
+                mask=secrets.mask,
+                leaks=leaks,
+                longest_without_state=timedelta(0) if every_state else LONGEST,
+            )
+    return result
 
 
 def connector(source: Connector) -> Source:
@@ -70,56 +89,6 @@ def connector(source: Connector) -> Source:
             return find_source(str(source))
         case _:
             return source_of(source, "source")
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How a read goes, whatever is read."""
-
-    mode: SyncMode | None
-    concurrency: int
-    longest_without_state: timedelta
-
-    def run(
-        self,
-        source: Connector | Stream,
-        name: str | None,
-        config: Mapping[str, FieldValue],
-        state: Iterable[AirbyteStateMessage],
-    ) -> ReadResult:
-        """Read a stream of a source, or all."""
-        result, secrets = ReadResult(), Secrets()
-        try:
-            streams, leaks = _opened(source, config, result, secrets)
-        except CdkError as error:
-            result.error = error
-            return result
-        chosen = [stream for stream in streams if name is None or stream.name == name]
-        if name is not None and not chosen:
-            raise CatalogError(f"the source has no stream {name!r}{did_you_mean(name, [s.name for s in streams])}")
-        result.schemas = {stream.name: stream.json_schema() for stream in chosen}
-        with _lines_of_the_log(result.logs, secrets):
-            try:
-                run_read(
-                    streams,
-                    _catalog(chosen, self.mode),
-                    ConnectorStateManager(state),
-                    lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
-                    execute=serial if self.concurrency == 1 else Threads(self.concurrency, Learned(self.concurrency)),
-                    mask=secrets.mask,
-                    leaks=leaks,
-                    longest_without_state=self.longest_without_state,
-                )
-            except StreamsFailed as error:
-                failures = list(error.failures.values())
-                for failure in failures:
-                    if isinstance(failure, AssertionError):
-                        # What the test says of the API is wrong, or the connector: no response, so no error of a read.
-                        raise failure from None
-                result.error = failures[0] if len(failures) == 1 and isinstance(failures[0], CdkError) else error
-            except CdkError as error:
-                result.error = error
-        return result
 
 
 def _opened(
@@ -157,6 +126,22 @@ def _catalog(streams: Sequence[Stream], mode: SyncMode | None) -> ConfiguredAirb
             for stream in streams
         ]
     )
+
+
+@contextmanager
+def _errors_of(result: ReadResult) -> Iterator[None]:
+    """Keep what a read raises in its result."""
+    try:
+        yield
+    except StreamsFailed as error:
+        failures = list(error.failures.values())
+        for failure in failures:
+            if isinstance(failure, AssertionError):
+                # What the test says of the API is wrong, or the connector: no response, so no error of a read.
+                raise failure from None
+        result.error = failures[0] if len(failures) == 1 and isinstance(failures[0], CdkError) else error
+    except CdkError as error:
+        result.error = error
 
 
 @contextmanager

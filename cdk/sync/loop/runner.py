@@ -81,20 +81,20 @@ class SyncRunner:
         *,
         watch: Watch = lambda *_: None,
         clock: Clock = system_clock,
-        workers: WorkerSource = IN_PROCESS,
+        workers: WorkerSource | None = None,
         mask: Callable[[str], str] = str,
         learn: Callable[[str], None] = ignore,
     ) -> None:
         """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
 
-        workers: where its tasks run.
+        workers: where its tasks run; default: see `workers_of`.
         mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
         that the run obtains, such as an access token.
         """
         # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
         pipeline = pipeline.prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
-        self._workers, self._tables = workers, OpenTables(pipeline.name)
+        self._workers, self._tables = workers or self.workers_of(pipeline), OpenTables(pipeline.name)
         self._secrets = list(secret_values(source.config_schema, pipeline.config))
         self._own, self._learn = Secrets(self._secrets), learn
         self._facts = RunFacts(
@@ -104,6 +104,10 @@ class SyncRunner:
         self._traces: Path | None = None
         self._activities: Activities | None = None
         self._interruption = Interruption()
+
+    def workers_of(self, pipeline: Pipeline) -> WorkerSource:  # noqa: ARG002 - where a pipeline says more, others need it
+        """Where the tasks of a pipeline run unless somebody says otherwise: in this process."""
+        return IN_PROCESS
 
     @property
     def result(self) -> SyncResult:
