@@ -41,17 +41,15 @@ class Threads:
     """Reads up to `ceiling` pieces at once, for sources that make one wait. Holds at most two pages a thread.
 
     As many are read as bring more (`Concurrency`), from one piece on; each call goes on from where the last one got to.
-    With a ceiling of one no thread is started.
+    Where fewer pieces are left than may be read at once, requests of their next pages are sent ahead. With a ceiling of
+    one no thread is started.
 
     ceiling: how many, at most. learned: by all calls.
     """
 
-    def __init__(self, ceiling: int, before: Learned = BEGINNING, *, ahead: bool = False) -> None:
-        """before: what is known when the first call begins.
-
-        ahead: where fewer pieces are left than may be read at once, requests of their next pages are sent ahead.
-        """
-        self.ceiling, self._ahead = max(1, ceiling), ahead
+    def __init__(self, ceiling: int, before: Learned = BEGINNING) -> None:
+        """before: what is known when the first call begins."""
+        self.ceiling = max(1, ceiling)
         self._concurrency = Concurrency(self.ceiling, before)
 
     @property
@@ -68,8 +66,8 @@ class Threads:
     ) -> Iterator[tuple[W, ReadPage]]:
         """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
         if most is not None and most < self.ceiling:
-            yield from Threads(most, self.learned, ahead=self._ahead)(work, read)
+            yield from Threads(most, self.learned)(work, read)
             return
         self._concurrency = Concurrency(self.ceiling, self.learned, Idle().share)
-        with AdaptiveThreadPool(self._concurrency, read, ahead=self._ahead) as pool:
+        with AdaptiveThreadPool(self._concurrency, read) as pool:
             yield from pool.pages(work)

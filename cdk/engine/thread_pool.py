@@ -35,14 +35,9 @@ class AdaptiveThreadPool(Generic[W]):
     Threads that no piece needs, for all that there are being read, can send the requests of their next pages ahead.
     """
 
-    def __init__(
-        self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]], *, ahead: bool = False
-    ) -> None:
-        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on.
-
-        ahead: whether requests may be sent ahead.
-        """
-        self._concurrency, self._read, self._sends_ahead = concurrency, read, ahead
+    def __init__(self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]]) -> None:
+        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on."""
+        self._concurrency, self._read = concurrency, read
         self._work: queue.SimpleQueue[_Reading[W] | Callable[[], None] | None] = queue.SimpleQueue()
         self._pages: _Bounded[_TimedPage[W] | _Reading[W] | _End] = _Bounded(concurrency.ceiling)
         self._stop, self._back = threading.Event(), threading.Event()
@@ -102,8 +97,7 @@ class AdaptiveThreadPool(Generic[W]):
         if self._paused:
             return self._paused.popleft()
         for piece in work if self._more else ():
-            ahead: ReadAhead[object] | None = ReadAhead(self._lend, self._give_back) if self._sends_ahead else None
-            return _Reading(piece, self._read, self._stop, self._concurrency, ahead)
+            return _Reading(piece, self._read, self._stop, self._concurrency, ReadAhead(self))
         self._more = False
         return None
 
@@ -158,12 +152,15 @@ class AdaptiveThreadPool(Generic[W]):
             self._threads.append(thread)
             thread.start()
 
-    def _lend(self, call: Callable[[], None]) -> bool:
+    def spare(self) -> bool:
+        """Whether a thread could send a request ahead; for any thread."""
+        needed = self._more or bool(self._paused) or self._stop.is_set()
+        return not needed and self._busy + self._ahead < self._concurrency.level > 1
+
+    def lend(self, call: Callable[[], None], /) -> bool:
         """Have a thread run a call, where one is to spare; for whichever thread reads a piece."""
         with self._counting:
-            level = self._concurrency.level
-            needed = self._more or bool(self._paused) or self._stop.is_set()
-            if needed or level == 1 or self._busy + self._ahead >= level:
+            if not self.spare():
                 return False
             self._ahead += 1
             # Who reads may wait for what another thread was sent for.
@@ -172,7 +169,8 @@ class AdaptiveThreadPool(Generic[W]):
             self._work.put(call)
         return True
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """The request that a call has sent is that of a page being read, or has come to nothing; for any thread."""
         with self._counting:
             self._ahead -= 1
 
@@ -227,15 +225,14 @@ class _Reading(Generic[W]):
         read: Callable[[W], Iterator[ReadPage]],
         stop: threading.Event,
         concurrency: Concurrency,
-        ahead: ReadAhead[object] | None,
+        ahead: ReadAhead[object],
     ) -> None:
         """stop: ends it also in the middle of a wait. concurrency: learns of complaints."""
         self._piece, self._read, self._first, self._began, self._ahead = piece, read, True, 0.0, ahead
         self._context = copy_context()
         self._context.run(interruptible, stop)
         self._context.run(complain_to, concurrency)
-        if ahead is not None:
-            self._context.run(reading_ahead, ahead)
+        self._context.run(reading_ahead, ahead)
         self._pages = self._all()
 
     def next(self) -> _TimedPage[W] | None:
@@ -243,12 +240,12 @@ class _Reading(Generic[W]):
         try:
             page = self._context.run(next, self._pages, None)
         except BaseException:
-            self._want_no_more()
+            self._ahead.close()
             raise
         if page is None:
-            self._want_no_more()
+            self._ahead.close()
             return None
-        extra = 0.0 if self._ahead is None else self._ahead.extra_seconds()
+        extra = self._ahead.extra_seconds()
         if not (page.records or self._first):
             return _TimedPage(self._piece, page, None)
         now = time.monotonic()
@@ -262,11 +259,7 @@ class _Reading(Generic[W]):
     def close(self) -> None:
         """End the reading, and let go of what its slice holds."""
         self._context.run(self._pages.close)
-        self._want_no_more()
-
-    def _want_no_more(self) -> None:
-        if self._ahead is not None:
-            self._ahead.close()
+        self._ahead.close()
 
     def _all(self) -> Generator[ReadPage, None, None]:
         yield from self._read(self._piece)

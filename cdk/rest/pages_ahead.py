@@ -1,7 +1,8 @@
 """Pages whose requests are known before the page that comes first: counted ones. They are requested ahead.
 
 The page behind the last one is only known by the last one: a request or more is sent for nothing there, never more than
-slices that are read at once. So it is with requests that only read, and not where records decide when to stop.
+slices that are read at once. So it is with requests that only read, and not where records decide when to stop, nor
+where a budget would have them wait.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
 from cdk.base.values import Stored
 from cdk.rest.client import HttpClient
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.limits.task_budgets import SliceTerm, waiting
 
 
 def send_with_later(
@@ -25,7 +27,16 @@ def send_with_later(
     ahead = cast("ReadAhead[Response] | None", current_read_ahead())
     if ahead is None or request.method != "GET" or request.stream:
         return client.send(request)
-    response, last = ahead.response_to(request), ahead.last(token)
-    while (following := later(last)) is not None and ahead.start(*following, partial(client.send, following[1])):
-        last = following[0]
-    return client.send(request) if response is None else response()
+    sent, last = ahead.response_to(request), ahead.last(token)
+    while ahead.more and (following := later(last)) is not None:
+        last, next_request = following
+        if not ahead.start(last, next_request, partial(_send_at_once, client, next_request)):
+            break
+    response = sent()
+    return client.send(request) if response is None else response
+
+
+def _send_at_once(client: HttpClient, request: Request) -> Response:
+    """Send a request ahead. Raises TermEnded: a budget has no turn for it yet. Raises what the client raises."""
+    with waiting(SliceTerm(lambda: 0.0)):
+        return client.send(request)

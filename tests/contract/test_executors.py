@@ -22,7 +22,6 @@ EXECUTORS: dict[str, tuple[Executor, int]] = {
     "two": (Threads(2, Learned(2)), 2),
     "eight": (Threads(8, Learned(8)), 8),
     "up to eight": (Threads(8), 8),
-    "eight, ahead": (Threads(8, Learned(8), ahead=True), 8),
 }
 
 

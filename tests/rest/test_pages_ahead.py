@@ -80,13 +80,11 @@ def read(stream: Stream) -> Callable[[Slice], Iterator[ReadPage]]:
     return partial(read_slice, stream)
 
 
-def pages(
-    stream: Stream, ceiling: int = AT_ONCE, *, ahead: bool = True, count: int = 1, seen: list[Json] | None = None
-) -> list[ReadPage]:
+def pages(stream: Stream, ceiling: int = AT_ONCE, *, count: int = 1, seen: list[Json] | None = None) -> list[ReadPage]:
     """What an executor gives of the stream; the ids go into `seen` as they come."""
     slices = (Slice(Partition({} if count == 1 else {"n": n})) for n in range(count))
     found, ids = [], [] if seen is None else seen
-    for _, page in Threads(ceiling, Learned(ceiling), ahead=ahead)(slices, read(stream)):
+    for _, page in Threads(ceiling, Learned(ceiling))(slices, read(stream)):
         found.append(page)
         ids.extend(record["id"] for record in page.records)
     return found
@@ -151,7 +149,7 @@ def test_what_was_requested_ahead_behind_one_end_is_no_page_of_what_is_read_next
     def both(slice: Slice) -> Iterator[ReadPage]:
         return chain.from_iterable(read_slice(stream, slice) for stream in streams)
 
-    found = Threads(AT_ONCE, Learned(AT_ONCE), ahead=True)(iter([Slice()]), both)
+    found = Threads(AT_ONCE, Learned(AT_ONCE))(iter([Slice()]), both)
     records = [(record["of"], record["id"]) for _, page in found for record in page.records]
 
     assert records == [(path, id) for path in ("items", "others") for id in range(SIZE * PAGES + 1)]
@@ -185,7 +183,7 @@ def test_slices_come_first() -> None:
 def test_who_stops_in_the_middle_leaves_no_thread_and_reads_no_further() -> None:
     before, api = set(threading.enumerate()), Pages(AT_ONCE)
     stream = Items(PageNumber(start=0, size=SIZE), api)
-    reading = Threads(AT_ONCE, Learned(AT_ONCE), ahead=True)(iter([Slice()]), read(stream))
+    reading = Threads(AT_ONCE, Learned(AT_ONCE))(iter([Slice()]), read(stream))
     positions = [page.position for _, page in zip(range(8), (page for _, page in reading), strict=False)]
     reading.close()  # type: ignore[attr-defined] # it is a generator
 

@@ -1,7 +1,8 @@
 """Reading ahead: the requests of the next pages of a slice, beside that of the page that is read.
 
 Where an executor has a thread that no slice needs, a slice can have it send the request of a page that it is about to
-read. What comes of it, an error included, counts once that page is read. Of pages behind the last one nothing does.
+read. What comes of it, an error included, counts once that page is read. Of pages behind the last one nothing does. A
+request that may not be sent yet, or no more, is left to the page itself.
 """
 
 import time
@@ -10,8 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from cdk.base.times.clock import Stopped
 from cdk.base.values import Stored
 
 T = TypeVar("T")
@@ -20,64 +22,88 @@ _MISSES = 3
 """How often another request than those that were sent may turn out to be due: a time of day in it, or a step of two."""
 
 
+class SpareThreads(Protocol):
+    """The threads of an executor, as its slices see them. For any thread."""
+
+    def spare(self) -> bool:
+        """Whether there is one that no slice needs, for now."""
+
+    def lend(self, call: Callable[[], None], /) -> bool:
+        """Have one run a call; False: there is none to spare."""
+
+    def give_back(self) -> None:
+        """The request of a call is that of the page which is read, or has come to nothing."""
+
+
 class _Later(Generic[T]):
-    """A request that was sent ahead. seconds: how long it took."""
+    """A request that was sent ahead. seconds: how long it took. unsent: it could not be yet; its response is None."""
 
     def __init__(self, token: Stored, request: object) -> None:
-        self.token, self.request, self.seconds = token, request, 0.0
-        self.response: Future[T] = Future()
+        self.token, self.request, self.seconds, self.unsent = token, request, 0.0, False
+        self.response: Future[T | None] = Future()
 
     def run(self, send: Callable[[], T]) -> None:
         """Send it, unless nobody wants the response any more."""
         if not self.response.set_running_or_notify_cancel():
             return
-        began = time.monotonic()
+        began, response, failure = time.monotonic(), None, None
         try:
             response = send()
-        except BaseException as error:  # noqa: BLE001 - raised where its page is read
-            self.seconds = time.monotonic() - began
-            self.response.set_exception(error)
-        else:
-            self.seconds = time.monotonic() - began
+        except (Exception, Stopped) as error:  # noqa: BLE001 - raised where its page is read
+            failure = error
+        except BaseException:  # noqa: BLE001 - no turn now, or no token: the page meets it by itself, if it is read
+            self.unsent = True
+        self.seconds = time.monotonic() - began
+        if failure is None:
             self.response.set_result(response)
+        else:
+            self.response.set_exception(failure)
 
 
 class ReadAhead(Generic[T]):
     """The requests that one slice has sent ahead, the next page first. Belongs to the thread that reads the slice."""
 
-    def __init__(self, lend: Callable[[Callable[[], None]], bool], give_back: Callable[[], None]) -> None:
-        """lend: have a thread run a call; False: none is to spare.
-
-        give_back: the request of one is that of the page which is read, or has come to nothing.
-        """
-        self._lend, self._give_back = lend, give_back
+    def __init__(self, threads: SpareThreads) -> None:
+        self._threads = threads
         self._later: deque[_Later[T]] = deque()
-        self._extra, self._misses = 0.0, 0
+        self._extra, self._misses, self._ended = 0.0, 0, False
+
+    @property
+    def more(self) -> bool:
+        """Whether the request of a further page can be sent."""
+        return not self._ended and self._misses < _MISSES and self._threads.spare()
 
     def last(self, token: Stored) -> Stored:
         """The token of the last page that was requested; `token`: that of the page being read, there is no other."""
+        while self._later and self._later[-1].unsent:
+            self._drop(self._later.pop())
         return self._later[-1].token if self._later else token
 
     def start(self, token: Stored, request: object, send: Callable[[], T]) -> bool:
-        """Have the request of a further page sent; False: no thread is to spare, or other pages came before."""
+        """Have the request of a further page sent; False: no thread is to spare any more."""
         later: _Later[T] = _Later(token, request)
-        if self._misses >= _MISSES or not self._lend(partial(copy_context().run, later.run, send)):
+        if not self._threads.lend(partial(copy_context().run, later.run, send)):
             return False
         self._later.append(later)
         return True
 
-    def response_to(self, request: object) -> Callable[[], T] | None:
+    def end(self) -> bool:
+        """Send no more. Whether nothing that was sent is lost where reading stops at this page."""
+        self._ended = True
+        return not self._later or self._later[0].unsent
+
+    def response_to(self, request: object) -> Callable[[], T | None]:
         """What waits for the response to a request that was sent ahead, and raises its error; None: it was not."""
         self._misses += bool(self._later) and self._later[0].request != request
         while self._later:
             later = self._later.popleft()
             if later.request == request:
-                self._give_back()
+                self._threads.give_back()
                 return partial(self._wait, later)
             self._drop(later)
-        return None
+        return lambda: None
 
-    def _wait(self, later: _Later[T]) -> T:
+    def _wait(self, later: _Later[T]) -> T | None:
         began = time.monotonic()
         try:
             return later.response.result()
@@ -97,7 +123,7 @@ class ReadAhead(Generic[T]):
     def _drop(self, later: _Later[T]) -> None:
         later.response.cancel()
         # A request that was sent takes its thread until it is answered.
-        later.response.add_done_callback(lambda _: self._give_back())
+        later.response.add_done_callback(lambda _: self._threads.give_back())
 
 
 _current: ContextVar[ReadAhead[object] | None] = ContextVar("read_ahead", default=None)

@@ -83,7 +83,7 @@ def read(
                 configured,
                 manager,
                 output.write,
-                execute=_noting(Threads(concurrency or source.concurrency(settings), ahead=True)),
+                execute=_noting(Threads(concurrency or source.concurrency(settings))),
                 mask=output.secrets.mask,
                 leaks=SecretCheck(secret_values(source.config_schema, settings)),
                 watch=watch,

@@ -33,7 +33,8 @@ Keep = Callable[[Slice, ReadPage], ReadPage]
 class Hand:
     """What one task reads, as it travels there.
 
-    threads: how many of its slices it reads at once, at most. tokens: the access tokens of the requests, by key.
+    threads: how many of its slices, or of their pages, it reads at once, at most. tokens: the access tokens of the
+    requests, by key.
     """
 
     slices: Sequence[Slice] = ()
@@ -77,8 +78,8 @@ class TaskReader:
             return [InputPartition(Hand())]
         # Nobody knows how long the read takes: the tokens have at least half of their lives before them.
         tokens = access_tokens(self.stream, inf)
-        most = min(self.concurrency, len(slices), max(1, self.stream.max_concurrency or self.concurrency))
-        hands = min(most, self.tasks)
+        most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
+        hands = min(most, self.tasks, len(slices))
         threads = [len(range(n, most, hands)) for n in range(hands)]
         return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens)) for n in range(hands)]
 

@@ -80,7 +80,7 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The slices of one task, and how many of them it reads at once: at most, and to begin with."""
+    """The slices of one task, and how many of them, or of their pages, it reads at once: at most, and to begin with."""
 
     slices: Sequence[PlannedSlice]
     threads: int
@@ -312,9 +312,17 @@ class Bundles:
         return sum(bundle.queue is queue for bundle in self._running)
 
     def _bundle(self, slices: Sequence[PlannedSlice], queue: _Queue) -> Bundle:
-        """A task of these slices; it reads its part of those at once that are left to the idle ones."""
-        unused = self.concurrency.limit - sum(bundle.threads for bundle in self._running)
-        threads = min(len(slices), math.ceil(unused / self.idle), self._room(queue.stream))
+        """A task of these slices; it reads its part of those at once that are left to the idle ones.
+
+        Where some of these have nothing to do, it may request pages ahead in their place. It leaves each one, for what
+        a commit may bring; where it cannot stop before its end, what is their part.
+        """
+        unused, others = self.concurrency.limit - sum(bundle.threads for bundle in self._running), self._waiting
+        threads = min(len(slices), math.ceil(unused / self.idle))
+        if self.all_planned and others < self.idle:
+            reserve = self._each if queue.kind is BundleKind.TO_END else 1
+            threads = max(threads, (unused - (self.idle - 1 - others) * reserve) // (1 + others))
+        threads = min(threads, self._room(queue.stream))
         return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 
     def ended(self, bundle: Bundle, started: int, seconds: float, learned: Learned | None = None) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from cdk.base.process.concurrency import BEGINNING, Learned
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
+from cdk.base.process.read_ahead import current_read_ahead
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import current_run
 from cdk.base.task_map import task_attempt
@@ -120,6 +121,11 @@ class _Time:
             return True
         return self._many and self.drained and len(self.reading) <= self._execute.level // 2
 
+    def ends_slice(self) -> bool:
+        """Whether the slice that is read here stops at its page; what was requested ahead is read before."""
+        ahead = current_read_ahead()
+        return self.spent and (ahead is None or bool(self._interruption.why) or ahead.end())
+
     def longest_wait(self) -> float:
         """Seconds that a slice may wait for its next call: rows wait with it for their commit.
 
@@ -216,7 +222,7 @@ def _read(
                 until.got_page()
                 crash_point("page_read")
                 yield page
-                if item.broken or (isinstance(page.position, Checkpoint) and until.spent and not uncut):
+                if item.broken or (isinstance(page.position, Checkpoint) and not uncut and until.ends_slice()):
                     return
     except (TokenEnded, RequestsSpent, TermEnded):
         return

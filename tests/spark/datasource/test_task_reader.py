@@ -40,7 +40,7 @@ def reader(stream: PagedStream, tasks: int, concurrency: int | None = None) -> B
         (2, None, None, [5, 5]),
         (64, None, None, [1] * 10),
         (4, 7, None, [2, 2, 2, 1]),
-        (4, 100, None, [5, 5, 5, 5]),
+        (4, 100, None, [25, 25, 25, 25]),
         (4, 7, 3, [1, 1, 1]),
         (4, None, 1, [1]),
     ],

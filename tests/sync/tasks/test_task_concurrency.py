@@ -135,6 +135,26 @@ def test_the_limit_of_a_stream_holds_over_its_tasks(tmp_path: Path) -> None:
     assert [bundle.threads for bundle in dealt(bundles)] == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("stops", "counts", "threads"),
+    [
+        (True, [1], [9]),
+        (True, [1, 1], [5, 5]),
+        (True, [3], [5, 5]),
+        (True, [1, 1, 1], [5, 5]),
+        (True, [500], [5, 5]),
+        (False, [1], [5]),
+    ],
+)
+def test_threads_that_no_slice_needs_go_to_those_that_are_read_but_for_what_may_come(
+    tmp_path: Path, counts: list[int], threads: list[int], *, stops: bool
+) -> None:
+    bundles = bundles_of(tmp_path, [Parts(count, None, stops=stops, mode="append") for count in counts], 2, 10)
+    bundles.plan(1)
+
+    assert [bundle.threads for bundle in dealt(bundles)] == threads
+
+
 def test_streams_take_turns_where_there_are_fewer_tasks(tmp_path: Path) -> None:
     streams = [Parts(1_000, most, stops=True, mode="append") for most in (1, 1, None, 1)]
     bundles, turns = bundles_of(tmp_path, streams, 2, 8), list[int]()
@@ -218,7 +238,7 @@ def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
 def check(running: list[Bundle], runs: list[StreamSync], tasks: int, concurrency: int) -> None:
     assert len(running) <= tasks
     assert sum(bundle.threads for bundle in running) <= concurrency
-    assert all(1 <= bundle.begin <= bundle.threads <= len(bundle.slices) for bundle in running)
+    assert all(1 <= bundle.begin <= bundle.threads for bundle in running)
     limited = dict[int, int]()
     for bundle in running:
         for target in {planned.target for planned in bundle.slices}:
