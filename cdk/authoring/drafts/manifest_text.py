@@ -55,15 +55,16 @@ def _parts(draft: Draft) -> Iterator[str]:
     yield "version: 6.0.0\ntype: DeclarativeSource\n\n"
     yield _part("check", {"type": "CheckStream", "stream_names": [draft.streams[0].name]})
     yield "\ndefinitions:\n"
-    yield _part("requester", draft.requester, 2)
-    yield "\n  streams:\n"
+    if draft.requester:
+        yield _part("requester", draft.requester, 2) + "\n"
+    yield "  streams:\n"
     for stream in draft.streams:
         yield _part(stream.name, stream.component, 4)
     yield "\nstreams:\n"
     for stream in draft.streams:
         yield f'  - "#/definitions/streams/{stream.name}"\n'
     yield "\nspec:\n  type: Spec\n  connection_specification:\n    type: object\n"
-    required = [f"      - {name}\n" for name in draft.config.required]
+    required = [indent(yaml.safe_dump([name]), " " * 6) for name in draft.config.required]
     yield f"    required:{'' if required else ' []'}\n{''.join(required)}"
     yield f"    properties:{'' if draft.config.properties else ' {}'}\n"
     for name, schema in draft.config.properties.items():

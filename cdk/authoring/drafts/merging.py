@@ -211,6 +211,8 @@ def _parts(text: str) -> dict[Key, str]:
     lines = text.splitlines(keepends=True)
     parts: dict[Key, str] = {}
     ends = [*list(starts)[1:], len(lines)]
+    if not starts:
+        return parts
     pending = "".join(lines[: next(iter(starts), 0)])
     for (begin, key), end in zip(starts.items(), ends, strict=True):
         own = end

@@ -1,9 +1,11 @@
 """`spark-cdk new NAME`: a connector to begin with."""
 
+import sys
 from pathlib import Path
 
 import click
 
+from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
@@ -25,12 +27,23 @@ _LISTED = 3
     metavar="FILE|URL",
     help="Draft the manifest from an OpenAPI description: a stream for each collection in it.",
 )
+@click.option(
+    "--from-curl",
+    metavar="COMMAND",
+    help="Draft a stream from a curl command line, or add it to an earlier draft; `-` reads standard input.",
+)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where it is written. Default: NAME.")
-def new(name: str, *, language: Language, from_openapi: str | None, folder: Path | None) -> int:
+def new(name: str, *, language: Language, from_openapi: str | None, from_curl: str | None, folder: Path | None) -> int:
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
+    if from_openapi is not None and from_curl is not None:
+        raise click.UsageError("--from-openapi and --from-curl exclude each other; begin with one of them")
     target = Path(name) if folder is None else folder
     with plain_errors(Secrets()):
-        draft = None if from_openapi is None else draft_of(read_description(from_openapi))
+        draft = None
+        if from_openapi is not None:
+            draft = draft_of(read_description(from_openapi))
+        elif from_curl is not None:
+            draft = draft_of_curl(sys.stdin.read() if from_curl == "-" else from_curl)
         written = new_connector(name, language if draft is None else "yaml", target, draft)
     for path in written.files:
         click.echo(f"{target / path}")

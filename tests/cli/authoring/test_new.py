@@ -149,3 +149,20 @@ def test_what_is_no_description_is_refused_and_nothing_written(cli: CommandLine,
 
     assert (ran.code, why in ran.stderr, Path("pets").exists()) == (1, True, False), ran.stderr
     assert "openapi" in ran.stderr
+
+
+def test_a_curl_command_becomes_a_stream_and_a_second_one_another(cli: CommandLine, tmp_path: Path) -> None:
+    first = cli("new", "shop-api", "--from-curl", "curl -H 'X-Key: hunter2' 'https://api.example.com/orders?page=1'")
+    second = cli("new", "shop-api", "--from-curl", "curl https://api.example.com/users")
+
+    manifest = yaml.safe_load((tmp_path / "shop-api" / "manifest.yaml").read_text())
+    assert (first.code, second.code) == (0, 0)
+    assert list(manifest["definitions"]["streams"]) == ["orders", "users"]
+    assert "hunter2" not in "".join([*first.lines, first.stderr])
+    assert "new: users" in second.lines
+
+
+def test_two_sources_of_a_draft_exclude_each_other(cli: CommandLine) -> None:
+    ran = cli("new", "shop-api", "--from-curl", "curl https://a", "--from-openapi", "x.yaml")
+
+    assert (ran.code, "exclude each other" in ran.stderr) == (2, True)

@@ -1,0 +1,296 @@
+"""From a curl command line to a draft of one stream. What may be a secret in it becomes config, and is written nowhere.
+
+Whatever a name or a value suggests: headers that are not well known, user and password, cookies, parameters and fields
+with the name of a secret, and values that look random.
+"""
+
+import re
+import shlex
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import NoReturn
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from uuid import UUID
+
+from cdk.authoring.drafts.auth import api_key, basic, bearer
+from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, Parameter, StreamDraft, expression
+from cdk.authoring.drafts.names import snake
+from cdk.authoring.drafts.pagination import Pages, paging
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonObject, JsonValue, from_json
+from cdk.rest.http.redact import looks_secret
+
+_DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
+_VALUES = {
+    "method": ("-X", "--request"),
+    "url": ("--url",),
+    "user": ("-u", "--user"),
+    "cookie": ("-b", "--cookie"),
+    "bearer": ("--oauth2-bearer",),
+    "agent": ("-A", "--user-agent", "-e", "--referer", "-o", "--output", "-m", "--max-time", "--connect-timeout"),
+    "others": ("--retry", "-w", "--write-out", "--cacert", "-x", "--proxy", "--resolve", "--limit-rate"),
+}
+_SWITCHES = (
+    *("-s", "--silent", "-S", "--show-error", "-L", "--location", "-k", "--insecure", "-i", "--include", "-v"),
+    *("--verbose", "-f", "--fail", "-g", "--globoff", "--compressed", "--http1.1", "--http2", "-#", "--progress-bar"),
+    *("-N", "--no-buffer", "-4", "-6", "--basic", "--fail-with-body"),
+)
+_OF_THE_BROWSER = re.compile(
+    r"accept.*|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control|pragma|te|host|content-.*|if-.*"
+    r"|upgrade-.*|x-requested-with",
+    re.IGNORECASE,
+)
+_OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:]{16,}")
+_PREVIEW = "`spark-cdk preview {}` shows the response"
+
+
+def draft_of_curl(command: str) -> Draft:
+    """The draft of a stream that requests what a command line does.
+
+    Raises ConfigError: it is none of curl, or does what no stream can; no value of it is in the error.
+    """
+    options = _options(command)
+    return _Request(options).draft()
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"the curl command is not understood: {message}")
+
+
+def _options(command: str) -> Namespace:
+    """The options of a command line. Raises ConfigError."""
+    try:
+        # A shell joins lines that end with a backslash; `$'...'` is a string with escapes, which browsers write.
+        words = shlex.split(command.replace("\\\r\n", " ").replace("\\\n", " ").replace(" $'", " '"))
+    except ValueError as error:
+        raise ConfigError(f"the curl command is not understood: {error}") from None
+    if words[:1] != ["curl"]:
+        raise ConfigError('found a command that does not begin with curl, expected "curl https://..."')
+    parser = _Parser(add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=SUPPRESS)
+    parser.add_argument("-H", "--header", dest="headers", action="append", default=[])
+    parser.add_argument("-G", "--get", dest="get", action="store_true", default=False)
+    for name in _DATA:
+        parser.add_argument(name, dest="data", action="append", default=[], type=_kind(name))
+    for dest, flags in _VALUES.items():
+        parser.add_argument(*flags, dest=dest, default=None)
+    parser.add_argument(*_SWITCHES, dest="switch", action="store_true")
+    parser.add_argument("urls", nargs="*", default=[])
+    try:
+        options, unknown = parser.parse_known_intermixed_args(words[1:])
+    except ArgumentError as error:
+        raise ConfigError(f"the curl command is not understood: {error.argument_name}: {error.message}") from None
+    if unknown:
+        named = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        raise ConfigError(f"found the options {', '.join(named)} of curl, which no stream has; leave them out")
+    return options
+
+
+def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
+    """Keeps beside some data how it was passed."""
+
+    def data(text: str) -> tuple[str, str]:
+        return flag, text
+
+    return data
+
+
+class _Request:
+    """A request as the component of a stream."""
+
+    def __init__(self, options: Namespace) -> None:
+        self._options, self._config = options, ConfigFields()
+        self._requester: JsonObject = {"type": "HttpRequester"}
+        self._secrets: list[str] = []
+
+    def draft(self) -> Draft:
+        """The draft. Raises ConfigError."""
+        url, data = self._url(), self._data()
+        self._login(url)
+        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        method = self._options.method or ("GET" if self._options.get or not data else "POST")
+        if self._options.get:
+            query |= {name: value for each in data for name, value in parse_qsl(each, keep_blank_values=True)}
+        path = [unquote(part) for part in url.path.split("/") if part]
+        name = snake(
+            next((part for part in reversed(path) if not _random(part) and not part.isdigit()), url.hostname or "")
+        )
+        pages = paging(Pages(name, {key: _parameter(key, value) for key, value in query.items()}, {}, (), "", None))
+        self._requester |= {
+            "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
+            "path": "/" + "/".join(self._value("path", part) for part in path),
+            "http_method": method.upper(),
+        }
+        parameters: JsonObject = {key: self._value(key, value) for key, value in query.items() if key not in pages.used}
+        if parameters := {**parameters, **pages.always}:
+            self._requester["request_parameters"] = parameters
+        headers = self._headers()
+        if headers:
+            self._requester["request_headers"] = headers
+        if data and not self._options.get:
+            self._requester["request_body"] = self._body("&".join(data))
+        return self._drafted(name, pages.component, [] if pages.guess is None else [pages.guess], pages.probe)
+
+    def _drafted(
+        self, name: str, paginator: JsonObject | None, guesses: Sequence[Guess], probe: tuple[str, JsonValue] | None
+    ) -> Draft:
+        retriever: JsonObject = {
+            "type": "SimpleRetriever",
+            "requester": self._requester,
+            "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
+        }
+        if paginator is not None:
+            retriever["paginator"] = paginator
+        component: JsonObject = {
+            "type": "DeclarativeStream",
+            "name": name,
+            "retriever": retriever,
+            "schema_loader": {"type": "InlineSchemaLoader", "schema": {"type": "object", "properties": {}}},
+        }
+        unknown = "a command line says nothing of the response"
+        check = _PREVIEW.format(name)
+        known = [
+            Guess("records: the body, or its elements", unknown, check),
+            Guess("no schema and no key", unknown, check),
+        ]
+        if self._secrets:
+            names = ", ".join(f"`{each}`" for each in self._secrets)
+            why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
+            known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
+        path = re.sub(r"\{\{.*?\}\}", "*", str(self._requester["path"]))
+        method = str(self._requester["http_method"])
+        examples = [Example(path, [{"id": "1"}], {}, method)]
+        if probe is not None:
+            examples.append(Example(path, [], {probe[0]: probe[1]}, method))
+        stream = StreamDraft(name, component, [*known, *guesses], examples)
+        return Draft("a curl command", {}, [stream], self._config, adds=True)
+
+    def _url(self) -> SplitResult:
+        urls = [*self._options.urls, *([self._options.url] if self._options.url else [])]
+        if len(urls) != 1:
+            raise ConfigError(f"found {len(urls)} URLs in the curl command, expected one")
+        text = urls[0] if "://" in urls[0] else f"https://{urls[0]}"
+        try:
+            url = urlsplit(text)
+            if url.scheme in {"http", "https"} and url.hostname:
+                return url
+        except ValueError:
+            pass
+        raise ConfigError("the URL of the curl command is none, expected one such as https://api.example.com/orders")
+
+    def _data(self) -> Sequence[str]:
+        if any(text.startswith("@") for _, text in self._options.data):
+            raise ConfigError("the curl command reads its data from a file (@); write the data into it")
+        return [
+            f"{text.partition('=')[0]}={quote(text.partition('=')[2])}" if flag == "--data-urlencode" else text
+            for flag, text in self._options.data
+        ]
+
+    def _login(self, url: SplitResult) -> None:
+        """The first of user, token and key that the command has."""
+        headers = dict(map(_header, self._options.headers))
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if self._options.user or url.username:
+            self._authenticate(basic(self._config), "username", "password")
+        elif self._options.bearer or (scheme.lower() == "bearer" and credentials):
+            self._authenticate(bearer(self._config), "access_token")
+        elif scheme.lower() == "basic" and _is_base64(credentials):
+            self._authenticate(basic(self._config), "username", "password")
+        elif scheme:
+            prefix = f"{scheme} " if credentials else ""
+            self._authenticate(api_key(self._config, "Authorization", "header", prefix), "api_key")
+
+    def _authenticate(self, authenticator: JsonObject, *secrets: str) -> None:
+        self._requester["authenticator"] = authenticator
+        self._secrets += secrets
+
+    def _headers(self) -> JsonObject:
+        headers: JsonObject = {}
+        for text in self._options.headers:
+            name, value = text.partition(":")[0].strip(), text.partition(":")[2].strip()
+            if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
+                continue
+            headers[name] = self._secret(name)
+        if self._options.cookie and "=" in self._options.cookie:
+            headers["Cookie"] = self._secret("cookie")
+        return headers
+
+    def _body(self, text: str) -> JsonObject:
+        """The body: JSON, or a form. Raises ConfigError: it is neither."""
+        try:
+            document = from_json(text)
+        except ValueError:
+            fields = parse_qsl(text, keep_blank_values=True) if "=" in text else []
+            if not fields:
+                raise ConfigError("the data of the curl command is neither a JSON object nor a form") from None
+            return {
+                "type": "RequestBodyUrlEncodedForm",
+                "value": {name: self._value(name, value) for name, value in fields},
+            }
+        if not isinstance(document, Mapping):
+            raise ConfigError("the data of the curl command is JSON, expected an object")
+        return {"type": "RequestBodyJsonObject", "value": self._nested("", document)}
+
+    def _nested(self, name: str, value: JsonValue) -> JsonValue:
+        match value:
+            case dict():
+                return {key: self._nested(key, part) for key, part in value.items()}
+            case list():
+                return [self._nested(name, part) for part in value]
+            case str():
+                return self._value(name, value)
+            case _ if looks_secret(name):
+                return self._secret(name)
+            case _:
+                return value
+
+    def _value(self, name: str, value: str) -> str:
+        """A value, or the expression of a secret; what an expression begins with is no expression here."""
+        if looks_secret(name) or _random(value):
+            return self._secret(name)
+        if any(mark in value for mark in ("{{", "{%", "{#")):
+            return expression(self._config.add(snake(name), {"type": "string", "title": name, "default": value}))
+        return value
+
+    def _secret(self, name: str) -> str:
+        """The expression of a secret in the config, one for each place that it stands in."""
+        own, number = snake(name), 1
+        while own in self._config.properties:
+            number += 1
+            own = f"{snake(name)}_{number}"
+        self._secrets.append(own)
+        schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
+        return expression(self._config.add(own, schema))
+
+
+def _parameter(name: str, value: str) -> Parameter:
+    """A parameter whose value the command has: as good as a documented one."""
+    schema: JsonObject = {"type": "integer", "default": int(value)} if value.isdecimal() else {"type": "string"}
+    return Parameter(name, "query", required=False, schema=schema, text="")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, _, value = text.partition(":")
+    return name.strip().lower(), value.strip()
+
+
+def _random(value: str) -> bool:
+    """Whether a value looks like a secret: long, of letters and digits, and no date, URL or UUID."""
+    if _OPAQUE.fullmatch(value) is None or "://" in value:
+        return False
+    for kind in (datetime.fromisoformat, UUID):
+        try:
+            kind(value)
+        except ValueError:
+            continue
+        return False
+    return True
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return ":" in b64decode(text, validate=True).decode()
+    except ValueError:
+        return False

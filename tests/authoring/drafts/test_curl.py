@@ -1,0 +1,149 @@
+"""A curl command becomes a stream that sends the same, and what may be a secret in it is in no file."""
+
+import shlex
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from cdk.authoring.drafts.curl import draft_of_curl
+from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.new_connector import new_connector
+from cdk.base.errors import ConfigError
+from cdk.base.values import Json
+from cdk.testing import MockApi, Route, read
+
+SECRET = "hunter2-of-the-tests"
+URL = "https://api.example.com/v1/orders"
+ROWS = [{"id": n} for n in range(5)]
+
+
+def requester(command: str) -> Json:
+    (stream,) = draft_of_curl(command).streams
+    retriever: Json = stream.component["retriever"]
+    return retriever["requester"]
+
+
+@pytest.mark.parametrize(
+    ("options", "fields", "sent"),
+    [
+        (f"-H 'Authorization: Bearer {SECRET}'", {"access_token": SECRET}, {"Authorization": f"Bearer {SECRET}"}),
+        (f"--oauth2-bearer {SECRET}", {"access_token": SECRET}, {"Authorization": f"Bearer {SECRET}"}),
+        (f"-H 'Authorization: Token {SECRET}'", {"api_key": SECRET}, {"Authorization": f"Token {SECRET}"}),
+        (f"-H 'X-Tenant: {SECRET}' -A me -sSL", {"x_tenant": SECRET}, {"X-Tenant": SECRET}),
+        (f"-b 'session={SECRET}; a=b'", {"cookie": f"session={SECRET}; a=b"}, {"Cookie": f"session={SECRET}; a=b"}),
+    ],
+)
+def test_what_a_command_sends_is_read_with_its_secrets_in_the_config(
+    tmp_path: Path, options: str, fields: Json, sent: dict[str, str]
+) -> None:
+    draft = draft_of_curl(f"curl {options} \\\n '{URL}?page=1&per_page=2&state=open'")
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(manifest_text(draft))
+    api = MockApi()
+    api.get("/v1/orders", {"state": "open", "per_page": "2"}, headers=sent).serves(ROWS, size=2)
+
+    run = read(manifest, config=fields, transport=api)
+
+    assert (run.error, run.records_of("orders")) == (None, ROWS)
+    assert draft.config.required == list(fields)
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "body"),
+    [
+        ("-d a=1 -d b=x%20y", "POST", b"a=1&b=x+y"),
+        ("""--json '{"filter": {"state": "open", "n": [1]}}'""", "POST", b'{"filter":{"state":"open","n":[1]}}'),
+        ("-X PUT --data-urlencode 'q=a&b'", "PUT", b"q=a%26b"),
+    ],
+)
+def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(manifest_text(draft_of_curl(f"curl {options} {URL}")))
+    api = MockApi()
+    api.add(Route(method, "/v1/orders")).returns(json=ROWS)
+
+    run = read(manifest, transport=api)
+
+    assert (run.records, [request.body for request in api.requests]) == (ROWS, [body])
+
+
+def test_data_of_a_get_is_parameters() -> None:
+    assert requester(f"curl -G -d state=open --url {URL}") == {
+        "type": "HttpRequester",
+        "url_base": "https://api.example.com",
+        "path": "/v1/orders",
+        "http_method": "GET",
+        "request_parameters": {"state": "open"},
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"curl https://me:{SECRET}@api.example.com/orders",
+        f"curl -u me:{SECRET} {URL}",
+        f"curl -H 'Authorization: Basic {b64encode(f'me:{SECRET}'.encode()).decode()}' {URL}",
+        f"curl '{URL}?api_key={SECRET}'",
+        "curl 'https://api.example.com/orders?appid=0f3c9a7b6d5e4f3a2b1c0d9e'",
+        "curl https://api.example.com/bot123456:0f3c9a7b6d5e4f3a2b1c0d9e/orders",
+        f'curl --json \'{{"auth": {{"password": "{SECRET}"}}}}\' {URL}',
+        f"curl -d client_secret={SECRET} {URL}",
+        f"curl -H 'Cookie: sid={SECRET}' {URL}",
+    ],
+)
+def test_no_secret_is_in_any_file(tmp_path: Path, command: str) -> None:
+    draft = draft_of_curl(command)
+    new_connector("shop-api", "yaml", tmp_path, draft)
+    files = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+
+    assert draft.config.required
+    assert not [secret for secret in (SECRET, "0f3c9a7b", "bWU6") if secret in files]
+    assert any("written nowhere" in guess.why for guess in draft.streams[0].guesses)
+
+
+def test_a_second_command_adds_its_stream(tmp_path: Path) -> None:
+    new_connector("shop-api", "yaml", tmp_path, draft_of_curl(f"curl -u a:b {URL}"))
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(manifest.read_text().replace("/v1/orders", "/v2/orders"))
+
+    written = new_connector("shop-api", "yaml", tmp_path, draft_of_curl("curl https://api.example.com/v1/users?key=x"))
+    api = MockApi()
+    api.get("/v2/orders").returns(json=ROWS)
+    api.get("/v1/users", {"key": "k"}).returns(json=[{"id": "u"}])
+    run = read(manifest, config={"username": "a", "password": "b", "key": "k"}, transport=api)
+
+    assert (run.error, run.records_of("orders"), run.records_of("users")) == (None, ROWS, [{"id": "u"}])
+    assert written.notes == [
+        "new: users, spec.connection_specification.properties.key",
+        "changed by hand, stays as it is: orders",
+    ]
+
+
+def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.yaml"
+    manifest.write_text(manifest_text(draft_of_curl(f"curl {shlex.quote(URL + '?q={{ 1 * 1 }}')}")))
+    api = MockApi()
+    api.get("/v1/orders", {"q": "{{ 1 * 1 }}"}).returns(json=ROWS)
+
+    assert read(manifest, transport=api).records == ROWS
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("wget https://a", "does not begin with curl"),
+        ("curl 'https://a", "No closing quotation"),
+        ("curl", "found 0 URLs"),
+        ("curl https://a https://b", "found 2 URLs"),
+        ("curl ftp://a", "the URL of the curl command is none"),
+        ("curl -d @body.json https://a", "reads its data from a file"),
+        ("curl -d plain https://a", "neither a JSON object nor a form"),
+        ("curl --json [1] https://a", "is JSON, expected an object"),
+        ("curl -F file=@a --form x=y https://a", "found the options -F, --form of curl"),
+        ("curl https://a -H", "-H/--header: expected one argument"),
+    ],
+)
+def test_a_command_that_is_none_is_refused(command: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        draft_of_curl(command)
