@@ -948,7 +948,7 @@ BUGS = [
         "        try:\n            notes.write",
         "        try:\n            notes.delete(name)\n            notes.write",
     ),
-    Bug("a second run is to try again later", "cli/sync/signals", "raise Busy(", "raise click.ClickException("),
+    Bug("a second run is to try again later", "cli/command_errors", "raise Busy(", "raise click.ClickException("),
     Bug(
         "a secret is hidden in base64 behind others",
         "base/secret_masking",

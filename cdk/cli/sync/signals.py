@@ -8,9 +8,8 @@ from types import FrameType
 
 import click
 
-from cdk.base.errors import CdkError, StateConflict
 from cdk.base.secret_masking import Secrets
-from cdk.cli.command_errors import LIMIT_REACHED, Busy, Unexpected
+from cdk.cli.command_errors import LIMIT_REACHED, plain_errors
 from cdk.cli.protocol.protocol_command import handling
 from cdk.cli.sync.display import Display
 from cdk.sync.loop.runner import SyncResult
@@ -58,20 +57,12 @@ class _Interrupted(click.ClickException):
 def listening(secrets: Secrets) -> Iterator[Signals]:
     """Let signals end the sync of this block, and say in a line why it ended, without secrets."""
     signals = Signals()
-    try:
-        with handling(signals.stop):
-            yield signals
-    except StateConflict as error:
-        raise Busy(secrets.mask(str(error))) from None
-    except CdkError as error:
-        # Raised anew, so that no traceback carries the text that was masked here.
-        raise click.ClickException(secrets.mask(str(error))) from None
-    except KeyboardInterrupt:
-        raise _Interrupted(signals.caught or signal.SIGINT) from None
-    except click.ClickException:
-        raise
-    except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
-        raise Unexpected(error, secrets.mask) from None
+    with plain_errors(secrets):
+        try:
+            with handling(signals.stop):
+                yield signals
+        except KeyboardInterrupt:
+            raise _Interrupted(signals.caught or signal.SIGINT) from None
 
 
 def exit_code(result: SyncResult, caught: int) -> int:
