@@ -103,4 +103,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, {".cli.app": ("launch",)})
+    __getattr__ = lazy_names(__name__)

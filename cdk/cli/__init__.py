@@ -15,4 +15,4 @@ if TYPE_CHECKING:  # importing them at run time would import Delta and rich
 __all__ = ["LATER_COMMANDS", "preview"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, {".authoring.preview": ("preview",), ".later_commands": ("LATER_COMMANDS",)})
+    __getattr__ = lazy_names(__name__)

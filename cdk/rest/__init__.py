@@ -86,43 +86,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".auth.oauth2": ("OAuth2",),
-            ".auth.static": ("ApiKey", "Basic", "Bearer"),
-            ".auth.token_rotation": ("TokenRotation",),
-            ".cached_transport": ("CachedTransport",),
-            ".client": ("HttpClient",),
-            ".conditional_requests": ("ConditionalStream",),
-            ".declared.resources": ("resource",),
-            ".declared.source": ("RestSource",),
-            ".errors.error_handler": (
-                "IGNORE",
-                "SUCCESS",
-                "Action",
-                "ErrorHandler",
-                "Verdict",
-                "fail",
-                "rate_limited",
-                "retry",
-            ),
-            ".errors.http_error_handler": ("HttpErrorHandler",),
-            ".errors.retry_policy": ("RetryPolicy",),
-            ".errors.status_errors": ("BadRequest", "error_for", "error_text"),
-            ".errors.wait_strategies": ("Backoff", "retry_after"),
-            ".http.authenticator": ("Authenticator",),
-            ".http.json_path": ("Extract", "path"),
-            ".http.messages": ("Headers", "Request", "Response"),
-            ".http.origin": ("ForeignHost",),
-            ".http.transport": ("RequestsTransport", "Transport"),
-            ".http_stream": ("HttpStream",),
-            ".limits.budget": ("Budget",),
-            ".pagination.next_link": ("CursorToken", "LinkHeader"),
-            ".pagination.page_number": ("Offset", "PageNumber"),
-            ".pagination.paginator": ("Paginator", "SinglePage"),
-            ".records.decoder": ("Decoder", "JsonDocument"),
-            ".retriever": ("PageRetriever", "Retriever"),
-            "cdk.streams.stream": ("Token",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:  # importing it at run time would import the manifest language
 __all__ = ["manifest_source"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, {".manifests": ("manifest_source",)})
+    __getattr__ = lazy_names(__name__)

@@ -18,14 +18,4 @@ if TYPE_CHECKING:  # importing them at run time would import pyspark
 __all__ = ["Pipeline", "Status", "StreamReport", "SyncResult", "SyncRunner", "manifest_source", "register"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".datasource": ("register",),
-            ".sync_runner": ("SyncRunner",),
-            "cdk.sources.manifests": ("manifest_source",),
-            "cdk.sync.loop.runner": ("SyncResult",),
-            "cdk.sync.reports.stream_report": ("Status", "StreamReport"),
-            "cdk.sync.settings.pipeline_file": ("Pipeline",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

@@ -81,31 +81,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".bookmarks": ("StateData", "StateStore"),
-            ".handlers.intervals": ("Interval",),
-            ".handlers.options": ("StatefulOptions",),
-            ".handlers.redundant": ("Planned", "RedundantRunSkipHandler"),
-            ".handlers.removal_guards": ("RemovalRefused",),
-            ".handlers.run": ("StatefulRun", "stateful_run"),
-            ".handlers.stale": ("EntitySink", "ScopeReport", "StaleEntityRemovalHandler"),
-            ".log.record": ("Slot", "StateRecord"),
-            ".log.retention": ("Retention",),
-            ".log.session": ("Mode", "StateSession", "open_session"),
-            ".log.sink_transaction": ("MarkedSink",),
-            ".log.slot_value": ("Kind", "StateValue"),
-            ".log.state_log": ("StateLog",),
-            ".source_state.block_height": ("Block", "BlockHeight"),
-            ".source_state.file_listing": ("SourceFile", "local_files"),
-            ".source_state.file_set": ("FileSet",),
-            ".source_state.http_validators": ("HttpProbe", "HttpSnapshot"),
-            ".source_state.open_data_fabric": ("SourceState", "export_sources", "from_odf", "import_sources", "to_odf"),
-            ".source_state.slots": ("ETAG", "LAST_MODIFIED", "POLLING", "slot_of"),
-            ".source_state.validators": ("Validators", "as_odf"),
-            ".stores.key": ("StateKey",),
-            ".stores.opening": ("open_store",),
-            ".stores.protocol": ("LogStore",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

@@ -18,13 +18,4 @@ if TYPE_CHECKING:  # importing them at run time would import pyarrow and deltala
 __all__ = ["Pipeline", "Status", "StreamReport", "SyncResult", "SyncRunner", "Workers", "manifest_source"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".loop.runner": ("SyncResult", "SyncRunner"),
-            ".reports.stream_report": ("Status", "StreamReport"),
-            ".settings.pipeline_file": ("Pipeline",),
-            ".tasks.workers": ("Workers",),
-            "cdk.sources.manifests": ("manifest_source",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

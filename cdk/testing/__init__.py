@@ -44,20 +44,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            ".cassettes.replay": ("Cassette", "Unrecorded"),
-            ".conformance.finding": ("Nonconforming",),
-            ".conformance.hostile_world": ("HostileWorld",),
-            ".conformance.suite": ("ConnectorSuite",),
-            ".mock_api": ("MockApi",),
-            ".read_result": ("ReadResult",),
-            ".routes": ("Route", "UnexpectedRequest"),
-            ".run": ("read",),
-            ".simulation": ("MockClock", "simulated"),
-            ".snapshots": ("assert_snapshot",),
-            ".states": ("at", "done", "each", "state", "state_differences"),
-            "cdk.protocol": ("SyncMode",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)
