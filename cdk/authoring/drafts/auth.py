@@ -27,10 +27,13 @@ def login(
     requirements: Iterable[Sequence[JsonValue]],
     config: ConfigFields,
     absolute: Callable[[str], str],
+    *,
+    mentions_bearer: bool = False,
 ) -> Login:
     """What logs in as most operations require it; their `security` lists are `requirements`.
 
-    absolute: gives the whole URL of one in the description. Adds the secrets to `config`.
+    absolute: gives the whole URL of one in the description. mentions_bearer: it has the word somewhere.
+    Adds the secrets to `config`.
     """
     first = Counter(canonical(each[0]) for each in requirements if each)
     chosen = list(mapping(from_json(first.most_common(1)[0][0]))) if first else list(schemes)[:1]
@@ -42,6 +45,8 @@ def login(
     examples: list[Example] = []
     for name in names:
         scheme = schemes[name]
+        if mentions_bearer and string(scheme.get("name")).lower() == "authorization":
+            scheme = {"type": "http", "scheme": "bearer"}
         if "authenticator" not in requester:
             component, what, token = _authenticator(name, scheme, config, absolute)
             requester["authenticator"] = component
@@ -103,8 +108,6 @@ def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tu
         return api_key(config, header, "request_parameter"), f"a key in the parameter `{header}`", ()
     if scheme.get("in") == "cookie":
         return api_key(config, "Cookie", "header", f"{header}="), f"a key in the cookie `{header}`", ()
-    if header.lower() == "authorization" and "bearer" in string(scheme.get("description")).lower():
-        return bearer(config), "a token in the header `Authorization`, as `Bearer`", ()
     prefixed = ", with any prefix such as `Bearer`" if header.lower() == "authorization" else ""
     return api_key(config, header, "header"), f"a key in the header `{header}`{prefixed}", ()
 

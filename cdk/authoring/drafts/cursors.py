@@ -10,6 +10,7 @@ from cdk.base.values import JsonObject, JsonValue
 _CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
 _CREATED = {"created", "creation", "create"}
 _BOUNDS = {"since", "after", "min", "gte", "gt", "from"}
+_SINCE = {"since", "after"}
 _FILLERS = {"at", "date", "on", "time", "timestamp", "last", "datetime", "filter", "is", "utc"}
 _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
 _TIMES = {"date", "time", "timestamp", "datetime"}
@@ -53,7 +54,12 @@ def _rate(name: str, parameter: Parameter) -> int:
     """How surely a parameter is a lower bound of dates; 0 where it is none."""
     own = set(words(name)) | ({"gt"} if name.endswith(">") else set())
     subjects = own - _BOUNDS - _FILLERS
-    if not own & _BOUNDS or own & _UPPER or not subjects <= _CHANGED | _CREATED or not _dated(parameter, own):
+    if (
+        not own & (_BOUNDS if subjects else _SINCE)
+        or own & _UPPER
+        or not subjects <= _CHANGED | _CREATED
+        or not _dated(parameter, own)
+    ):
         return 0
     return 3 if subjects & _CHANGED else 2 if not subjects else 1
 

@@ -99,6 +99,11 @@ def expression(inner: str) -> str:
     return f"{{{{ {inner} }}}}"
 
 
+def quoted(name: str) -> str:
+    """A string inside of an expression."""
+    return "'" + name.replace("\\", r"\\").replace("'", r"\'") + "'"
+
+
 def _secret(schema: JsonValue) -> bool:
     return isinstance(schema, Mapping) and schema.get("airbyte_secret") is True
 

@@ -1,11 +1,13 @@
 """Pagination: how the next page is asked for, as the names of parameters, fields and headers suggest."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from cdk.authoring.drafts.draft import Guess, Parameter, expression
-from cdk.authoring.drafts.names import first_of, plain
-from cdk.base.values import JsonObject, JsonValue
+from cdk.authoring.drafts.draft import Guess, Parameter, expression, quoted
+from cdk.authoring.drafts.loose_json import mapping, string
+from cdk.authoring.drafts.names import first_of, plain, words
+from cdk.base.values import JsonObject, JsonValue, canonical
 
 _NUMBERS = ("page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p")
 _OFFSETS = ("offset", "skip", "startindex", "startat", "pageoffset", "start", "from", "firstresult")
@@ -26,6 +28,7 @@ _NEXT_TOKENS = (
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
 _LARGEST, _USUAL = 1000, 100
 _NAMES = "their names"
+_ONE_PAGE = "no pagination: one page is read"
 _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 
 
@@ -33,6 +36,7 @@ _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 class Paging:
     """A paginator, or None. used: parameters that it sends. always: parameters to send with each request.
 
+    suspect: there may be a paginator yet, as parameters suggest.
     probe: a parameter and its value that ask for the page behind the first, if that page must be empty to end a read.
     """
 
@@ -41,6 +45,7 @@ class Paging:
     used: frozenset[str] = frozenset()
     always: Mapping[str, JsonValue] = field(default_factory=dict)
     probe: tuple[str, JsonValue] | None = None
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,31 @@ def paging(pages: Pages) -> Paging:
         if (paginator := kind(pages)) is not None:
             return paginator
     suspect = first_of(pages.parameters, (*_SIZES, *_TOKENS))
-    if suspect is None:
-        return Paging(None, None)
-    why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
-    return Paging(None, Guess("no pagination: one page is read", why, "look in the API's documentation"))
+    why = "nothing is called like it"
+    if suspect is not None:
+        why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
+    return Paging(None, Guess(_ONE_PAGE, why, "look in the API's documentation"), suspect=suspect is not None)
+
+
+def as_others(paging: Paging, pages: Pages, others: Iterable[Paging]) -> Paging:
+    """The paginator that most other streams have, for one with parameters of pages whose response says nothing."""
+    common = Counter(canonical(each.component) for each in others if each.component is not None).most_common(1)
+    if not paging.suspect or not common:
+        return paging
+    other = next(each for each in others if canonical(each.component) == common[0][0])
+    component = dict(mapping(other.component))
+    size = string(mapping(component.get("page_size_option")).get("field_name"))
+    if size and size not in pages.parameters:
+        strategy = {
+            key: value for key, value in mapping(component["pagination_strategy"]).items() if key != "page_size"
+        }
+        component = {**component, "pagination_strategy": strategy}
+        del component["page_size_option"]
+    if string(mapping(component["page_token_option"]).get("field_name")) not in {"", *pages.parameters}:
+        return paging
+    what = "" if other.guess is None else other.guess.what
+    guess = Guess(what, "most other streams have it", _PREVIEW.format(pages.stream))
+    return replace(other, component=component, guess=guess)
 
 
 def _by_url(pages: Pages) -> Paging | None:
@@ -89,14 +115,17 @@ def _by_token(pages: Pages) -> Paging | None:
         for name, each in pages.parameters.items()
         if not (plain(name) == "offset" and each.schema.get("type") in {"integer", "number"})
     }
-    parameter = first_of(known, _TOKENS)
+    leaves = {plain(path[-1]) for path in pages.leaves}
+    # A position is where a feed stands, which says so again where it has nothing new.
+    own = [plain(name) for name in known if f"next{plain(name)}" in leaves and "position" not in words(name)]
+    parameter = first_of(known, [*own, *_TOKENS])
     if parameter is None or (first_of(pages.parameters, [f"use{plain(parameter)}"]) and _integer(pages, _OFFSETS)):
         return None
-    own = {plain(parameter), f"next{plain(parameter)}", "next"}
+    names = {plain(parameter), f"next{plain(parameter)}", "next"}
 
     def is_token(path: tuple[str, ...], _: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
-        return last in _NEXT_TOKENS or both in _NEXT_TOKENS or last in own
+        return last in _NEXT_TOKENS or both in _NEXT_TOKENS or last in names
 
     option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
     if (path := _path(pages, is_token)) is not None:
@@ -105,7 +134,7 @@ def _by_token(pages: Pages) -> Paging | None:
     more = _path(pages, lambda path, _: plain(path[-1]) in _MORE)
     if more is not None and pages.key is not None:
         what = f"`{parameter}`, with the last record's `{pages.key}` while `{'.'.join(more)}` holds"
-        last, stop = f"last_record['{pages.key}']", expression(f"not {value_at(more)}")
+        last, stop = f"last_record[{quoted(pages.key)}]", expression(f"not {value_at(more)}")
         return _following(pages, option, last, what=what, why=_NAMES, parameter=parameter, stop=stop)
     return None
 
@@ -181,8 +210,8 @@ def value_at(path: Sequence[str]) -> str:
     """The expression of a value in the body that may be missing, or lie in something that is."""
     inner = "response"
     for name in path[:-1]:
-        inner = f"({inner}.get('{name}') or {{}})"
-    return f"{inner}.get('{path[-1]}')"
+        inner = f"({inner}.get({quoted(name)}) or {{}})"
+    return f"{inner}.get({quoted(path[-1])})"
 
 
 def _option(name: str) -> JsonObject:

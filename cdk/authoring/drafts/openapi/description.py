@@ -13,7 +13,7 @@ from referencing.exceptions import Unresolvable
 from cdk.authoring.drafts.draft import Parameter
 from cdk.authoring.drafts.loose_json import mapping, sequence, string
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, json_kind
+from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
 
 _MOST_REFERENCES = 20
 """References to references."""
@@ -60,6 +60,10 @@ class Description:
         self.unresolved: set[str] = set()
         info = mapping(self._document.get("info"))
         self.title, self.version = string(info.get("title")) or "the API", str(info.get("version") or "")
+
+    def mentions(self, words: str) -> bool:
+        """Whether these words are anywhere in it."""
+        return words in canonical(self._document)
 
     def resolved(self, value: JsonValue) -> Mapping[str, JsonValue]:
         """The object that a value is or refers to; an empty one where there is none in this document."""

@@ -16,7 +16,7 @@ from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
 from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
-from cdk.authoring.drafts.pagination import Pages, paging
+from cdk.authoring.drafts.pagination import Pages, Paging, as_others, paging
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue
 
@@ -51,11 +51,15 @@ def draft_of(description: Description) -> Draft:
     operations = {operation.path: operation for operation in description.operations()}
     collections: dict[str, Collection] = {}
     for path, operation in operations.items():
-        match "it is deprecated" if operation.deprecated else collection(operation, schemas):
+        match _why_not(operation) or collection(operation, schemas):
             case str(reason):
                 left_out.append(LeftOut(path, reason))
             case Collection() as one_of_many:
                 collections[path] = one_of_many
+    shapes = {shape(path) for path in collections}
+    for path in [path for path in collections if shape(path).removesuffix("/{}") in shapes - {shape(path)}]:
+        del collections[path]
+        left_out.append(LeftOut(path, "it reads records of another stream by their key"))
     if not collections:
         reasons = Counter(each.reason for each in left_out).most_common(3)
         listed = "; ".join(f"{count} times: {reason}" for reason, count in reasons) or "there is no GET"
@@ -65,6 +69,12 @@ def draft_of(description: Description) -> Draft:
         for path, name in _names(list(collections)).items()
     ]
     return _Drafting(description, schemas, operations, candidates).draft(left_out)
+
+
+def _why_not(operation: Operation) -> str:
+    if operation.deprecated:
+        return "it is deprecated"
+    return "its path has the signs of an expression" if "{{" in operation.path or "{%" in operation.path else ""
 
 
 def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
@@ -109,10 +119,22 @@ class _Drafting:
 
     def draft(self, left_out: Sequence[LeftOut]) -> Draft:
         requirements = [each.operation.security for each in self._candidates]
-        login_ = login(self._description.security_schemes(), requirements, self._config, self._description.absolute)
+        login_ = login(
+            self._description.security_schemes(),
+            requirements,
+            self._config,
+            self._description.absolute,
+            mentions_bearer=self._description.mentions("Bearer "),
+        )
         bases = Counter(self._base(each.operation) for each in self._candidates)
         (base, plain_base), _ = bases.most_common(1)[0]
-        streams = [self._stream(each, base, login_) for each in self._candidates]
+        pages = {each.name: self._pages(each) for each in self._candidates}
+        pagings = {name: paging(each) for name, each in pages.items()}
+        others = list(pagings.values())
+        streams = [
+            self._stream(each, base, login_, as_others(pagings[each.name], pages[each.name], others))
+            for each in self._candidates
+        ]
         guesses = [*login_.guesses]
         if base.startswith("{{") or "{{" in base:
             guesses.append(Guess(f"the server is {base}", f"variables of servers are config; {plain_base}", _DOCS))
@@ -140,12 +162,11 @@ class _Drafting:
             return f"{begin}{written}", actual
         return written, actual
 
-    def _stream(self, candidate: _Candidate, base: str, login_: Login) -> StreamDraft:
+    def _stream(self, candidate: _Candidate, base: str, login_: Login, pages: Paging) -> StreamDraft:
         operation, name = candidate.operation, candidate.name
         bound = self._paths.bound(operation)
         key = self._primary_key(candidate)
         query = operation.located("query")
-        pages = paging(self._pages(candidate, query, None if key is None else key[0]))
         rest = {each: parameter for each, parameter in query.items() if each not in pages.used}
         cursor = advance(rest, candidate.fields, self._config, name)
         guesses = [*self._guesses(candidate, key), *bound.guesses]
@@ -189,10 +210,11 @@ class _Drafting:
             parameter = name, "" if known is None else string(known.schema.get("type"))
         return primary_key(candidate.kinds, candidate.resource, parameter)
 
-    def _pages(self, candidate: _Candidate, query: Mapping[str, Parameter], key: str | None) -> Pages:
-        operation, records = candidate.operation, candidate.collection.path
+    def _pages(self, candidate: _Candidate) -> Pages:
+        operation, records, key = candidate.operation, candidate.collection.path, self._primary_key(candidate)
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
-        return Pages(candidate.name, query, leaves, operation.headers, operation.text, key)
+        query, key_field = operation.located("query"), None if key is None else key[0]
+        return Pages(candidate.name, query, leaves, operation.headers, operation.text, key_field)
 
     def _guesses(self, candidate: _Candidate, key: tuple[str, str] | None) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)

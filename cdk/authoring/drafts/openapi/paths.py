@@ -2,17 +2,18 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
 from cdk.authoring.drafts.keys import field_of
 from cdk.authoring.drafts.loose_json import string
-from cdk.authoring.drafts.names import path_parameters, shape, snake
+from cdk.authoring.drafts.names import path_parameters, plain, segments, shape, singular, snake
 from cdk.authoring.drafts.openapi.description import Operation
 from cdk.base.values import JsonObject
 
 _HOLE = re.compile(r"\{([^{}]*)\}")
 _KINDS = {"string", "integer", "number", "boolean"}
+_GENERAL = {"id", "uuid", "guid", "key", "name", "slug", "code", "number"}
 _LONGEST_TITLE = 100
 
 
@@ -57,19 +58,41 @@ class Paths:
     def __init__(self, parents: Sequence[Parent], config: ConfigFields) -> None:
         self._config = config
         self._parents = {shape(each.operation.path): each for each in parents}
+        self._by_resource: dict[str, list[Parent]] = {}
+        for each in parents:
+            self._by_resource.setdefault(each.resource, []).append(each)
+        self._above: dict[str, str] = {}
 
     def bound(self, operation: Operation) -> BoundPath:
         """The path of an operation: its last parameter that a parent has goes through the parent's records."""
         names, known = path_parameters(operation.path), operation.located("path")
         for index in reversed(range(len(names))):
             before = _before(operation.path, index)
-            parent = self._parents.get(shape(before)) if before.endswith("/") else None
-            if parent is None:
+            if not before.endswith("/") or (parent := self._parent(operation.path, before)) is None:
                 continue
             kind = string(known[names[index]].schema.get("type")) if names[index] in known else ""
             if (guess := field_of(names[index], kind, parent.kinds, parent.resource)) is not None:
+                self._above[operation.path] = parent.operation.path
                 return self._child(operation, index, parent, *guess)
-        return BoundPath(operation.path, [self._value(name, known) for name in names], [None] * len(names))
+        values = [self._value(operation, name) for name in names]
+        return BoundPath(operation.path, values, [None] * len(names))
+
+    def _parent(self, path: str, before: str) -> Parent | None:
+        """The collection at what is before a parameter; else, for `/teams/{id}/members`, the only one of teams."""
+        if (parent := self._parents.get(shape(before))) is not None:
+            return parent
+        parts = segments(before)
+        alike = self._by_resource.get(parts[-1], []) if parts and not path_parameters(before) else []
+        if len(alike) != 1 or alike[0].operation.path == path or self._is_below(alike[0].operation.path, path):
+            return None
+        return alike[0]
+
+    def _is_below(self, path: str | None, other: str) -> bool:
+        while path is not None:
+            path = self._above.get(path)
+            if path == other:
+                return True
+        return False
 
     def field(self, parameter: Parameter) -> str:
         """The expression of a parameter's value in the config."""
@@ -80,13 +103,13 @@ class Paths:
         return self._config.add(snake(parameter.name), schema)
 
     def _child(self, operation: Operation, index: int, parent: Parent, key: str, why: str) -> BoundPath:
-        names, known = path_parameters(operation.path), operation.located("path")
+        names = path_parameters(operation.path)
         above, field = self.bound(parent.operation), snake(names[index])
         levels = [None if at is None else (at[0], at[1] + 1) for at in above.levels[:index]] + [(field, 0)]
         values = [
             above.values[number] if at is None else expression(_partition(*at)) for number, at in enumerate(levels)
         ]
-        rest = [self._value(name, known) for name in names[index + 1 :]]
+        rest = [self._value(operation, name) for name in names[index + 1 :]]
         config: JsonObject = {
             "type": "ParentStreamConfig",
             "stream": {"$ref": f"#/definitions/streams/{parent.stream}"},
@@ -98,8 +121,12 @@ class Paths:
         guess = Guess(what, why, "the URLs that `spark-cdk preview` shows")
         return BoundPath(operation.path, [*values, *rest], [*levels, *[None] * len(rest)], router, [guess])
 
-    def _value(self, name: str, known: Mapping[str, Parameter]) -> str:
-        parameter = known.get(name) or Parameter(name, "path", required=True, schema={"type": "string"}, text="")
+    def _value(self, operation: Operation, name: str) -> str:
+        """The expression of a parameter in the config: one called `id` is that of what is before it in the path."""
+        parameter = operation.located("path").get(name) or Parameter(name, "path", True, {"type": "string"}, "")
+        before = segments(operation.path[: operation.path.index(f"{{{name}}}")])
+        if plain(name) in _GENERAL and before:
+            parameter = replace(parameter, name="_".join([*singular(before[-1]), name]))
         return expression(self.field(parameter))
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.draft import Draft, StreamDraft
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.drafts.openapi.description import Description
 from cdk.authoring.drafts.openapi.from_description import draft_of
@@ -208,3 +208,72 @@ def test_what_is_no_description_is_refused(document: Json) -> None:
 def test_odd_descriptions_have_no_collection(item: Json) -> None:
     with pytest.raises(ConfigError, match="no GET in it reads"):
         draft_of(Description({"openapi": "3.1.0", "paths": {"/a": item}}))
+
+
+def get(response: Json, *parameters: Json) -> Json:
+    response = {"content": {"application/json": {"schema": response}}}
+    return {"get": {"parameters": list(parameters), "responses": {"200": response}}}
+
+
+def retriever(stream: StreamDraft) -> Json:
+    return stream.component["retriever"]
+
+
+def with_paths(**paths: Json) -> Draft:
+    return draft_of(Description({"openapi": "3.0.0", "paths": {f"/{path}": item for path, item in paths.items()}}))
+
+
+def test_a_path_below_an_unlisted_resource_goes_through_the_only_stream_of_that_name() -> None:
+    rows = records(id=TEXT)
+    draft = with_paths(**{"orgs/{org}/teams": get(rows), "teams/{id}/members": get(rows), "users/{id}/keys": get(rows)})
+
+    paths = [retriever(stream)["requester"]["path"] for stream in draft.streams]
+    assert paths == [
+        "/orgs/{{ config['org'] }}/teams",
+        "/teams/{{ stream_partition['id'] }}/members",
+        "/users/{{ config['user_id'] }}/keys",
+    ]
+
+
+def test_streams_never_are_parents_of_each_other() -> None:
+    rows = records(id=TEXT)
+    draft = with_paths(**{"a/{id}/b": get(rows), "b/{id}/a": get(rows)})
+
+    assert ["partition_router" in str(stream.component) for stream in draft.streams] == [True, False]
+
+
+def test_a_list_of_one_record_by_its_key_is_no_stream() -> None:
+    draft = with_paths(**{"bounces": get(records(email=TEXT)), "bounces/{email}": get(records(email=TEXT))})
+
+    assert [stream.name for stream in draft.streams] == ["bounces"]
+    assert [each.reason for each in draft.left_out] == ["it reads records of another stream by their key"]
+
+
+def test_pages_that_a_response_does_not_describe_are_those_of_other_streams() -> None:
+    paged = {"properties": {"data": records(), "next_cursor": TEXT}}
+    draft = with_paths(
+        a=get(paged, query("cursor", type="string"), query("limit", type="integer", maximum=10)),
+        b=get({"properties": {"data": records()}}, query("cursor", type="string")),
+        c=get({"properties": {"data": records()}}, query("limit", type="integer")),
+    )
+
+    one, two, three = (retriever(stream).get("paginator") for stream in draft.streams)
+    assert (one["pagination_strategy"]["page_size"], three) == (10, None)
+    assert two == {
+        "type": "DefaultPaginator",
+        "pagination_strategy": {"type": "CursorPagination", "cursor_value": "{{ response.get('next_cursor') }}"},
+        "page_token_option": one["page_token_option"],
+    }
+
+
+def test_a_key_in_the_header_authorization_is_a_bearer_token_where_the_description_says_so() -> None:
+    schemes = {"key": {"type": "apiKey", "in": "header", "name": "Authorization"}}
+
+    kinds: list[Json] = [
+        draft_of(described(records(id=TEXT), components={"securitySchemes": schemes}, info=info)).requester[
+            "authenticator"
+        ]
+        for info in ({}, {"description": "Send `Bearer YOUR_KEY`."})
+    ]
+
+    assert [kind["type"] for kind in kinds] == ["ApiKeyAuthenticator", "BearerAuthenticator"]
