@@ -159,25 +159,8 @@ BINARY: Mapping[str, Callable[[object, object], object]] = {
 
 GROWING = frozenset(
     (
-        "batch",
-        "center",
-        "expandtabs",
-        "format",
-        "format_map",
-        "indent",
-        "join",
-        "ljust",
-        "replace",
-        "rjust",
-        "round",
-        "slice",
-        "sum",
-        "tojson",
-        "translate",
-        "truncate",
-        "wordwrap",
-        "xmlattr",
-        "zfill",
+        *("batch", "center", "expandtabs", "format", "format_map", "indent", "join", "ljust", "replace", "rjust"),
+        *("round", "slice", "sum", "tojson", "translate", "truncate", "wordwrap", "xmlattr", "zfill"),
     )
 )
 """Methods and filters whose result can be far larger than what they are given."""

@@ -8,18 +8,8 @@ from cdk.rest.http.messages import Response
 
 # The keys under which APIs put what went wrong, in the order in which they are looked up (Airbyte's order).
 KEYS = (
-    "message",
-    "messages",
-    "error",
-    "errors",
-    "failures",
-    "failure",
-    "detail",
-    "err",
-    "error_message",
-    "msg",
-    "reason",
-    "status_message",
+    *("message", "messages", "error", "errors", "failures", "failure", "detail", "err", "error_message", "msg"),
+    *("reason", "status_message"),
 )
 
 _PLAIN = re.compile(r"[A-Za-z0-9 _.:-]+\Z")

@@ -104,18 +104,9 @@ class DataSourceOptions:
 _CONFIGS = ("config", "secret_config", "config_file")
 
 OPTIONS = (
-    "connector",
-    "manifest",
-    "allow_custom_code",
-    "stream",
+    *("connector", "manifest", "allow_custom_code", "stream"),
     *_CONFIGS,
-    "target",
-    "state",
-    "concurrency",
-    "push_down",
-    "partition_columns",
-    "lag",
-    "slices_per_batch",
+    *("target", "state", "concurrency", "push_down", "partition_columns", "lag", "slices_per_batch"),
 )
 """Every option there is."""
 

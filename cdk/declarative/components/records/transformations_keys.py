@@ -14,19 +14,8 @@ from cdk.declarative.model.plug_points import AnyTransformation, Transform
 
 _WORD = re.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _LETTERS = str.maketrans(
-    {"ß": "ss", "æ": "ae", "Æ": "AE", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "OE"}
-    | {
-        "đ": "d",
-        "Đ": "D",
-        "ð": "d",
-        "Ð": "D",
-        "ł": "l",
-        "Ł": "L",
-        "þ": "th",
-        "Þ": "Th",
-        "\N{LATIN SMALL LETTER DOTLESS I}": "i",
-    }
-)
+    "øØđĐð\N{LATIN CAPITAL LETTER ETH}łŁ\N{LATIN SMALL LETTER DOTLESS I}", "oOdDdDlLi"
+) | str.maketrans({"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th"})
 """Latin letters that Unicode does not take apart."""
 
 
