@@ -63,6 +63,9 @@ LAZY_COMMANDS = (
         "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
     ),
     LazyCommand(
+        "ui", "Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing."
+    ),
+    LazyCommand(
         "mcp",
         "Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.",
     ),

@@ -15,8 +15,9 @@ from cdk.cli.state.command import state
 from cdk.cli.sync.command import sync
 from cdk.cli.sync.plan import plan
 from cdk.cli.tables import tables
+from cdk.cli.ui.command import ui
 
 LATER_COMMANDS: Mapping[str, click.Command] = {
     str(command.name): command
-    for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor, mcp)
+    for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor, mcp, ui)
 }

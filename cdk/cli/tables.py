@@ -33,6 +33,18 @@ def tables(pipeline: PipelineFile, *, as_json: bool) -> int:
     Reads the logs of the tables only; starts no Spark and asks no API.
     """
     settings = pipeline.settings
+    target, facts_list = table_facts_of(pipeline)
+    if as_json:
+        listed = [facts_json(facts) for facts in facts_list]
+        print_json("spark-cdk-tables/1", settings.name, target=str(target), tables=listed)
+    else:
+        _print_table(settings.name, target, facts_list)
+    return 0
+
+
+def table_facts_of(pipeline: PipelineFile) -> tuple[Path, Sequence[TableFacts]]:
+    """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError."""
+    settings = pipeline.settings
     if "://" in settings.target.path:
         raise ConfigError(
             f"target.path: `tables` looks at folders, and {settings.target.path} is the address of a store; "
@@ -43,15 +55,9 @@ def tables(pipeline: PipelineFile, *, as_json: bool) -> int:
     if not target.is_dir():
         raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
     try:
-        facts_list = tables_of(LocalFolder(target), settings.name, _configured(settings.streams or {}))
+        return target, tables_of(LocalFolder(target), settings.name, _configured(settings.streams or {}))
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
-    if as_json:
-        listed = [_as_json(facts) for facts in facts_list]
-        print_json("spark-cdk-tables/1", settings.name, target=str(target), tables=listed)
-    else:
-        _print_table(settings.name, target, facts_list)
-    return 0
 
 
 def _configured(streams: Mapping[str, StreamOptions]) -> Mapping[str, TableRequest]:
@@ -61,7 +67,8 @@ def _configured(streams: Mapping[str, StreamOptions]) -> Mapping[str, TableReque
     }
 
 
-def _as_json(facts: TableFacts) -> Mapping[str, JsonValue]:
+def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
+    """What `--json` prints of a table."""
     return {
         "stream": facts.stream,
         "path": facts.path,

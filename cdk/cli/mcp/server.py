@@ -16,22 +16,21 @@ from pydantic import Field
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.run import one_run
-from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.authoring.validate import check_files, validate_json
 from cdk.cli.config_file import load_config
 from cdk.cli.mcp import answers
-from cdk.cli.mcp.workspace import Workspace
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.plan import plan_json
+from cdk.cli.workspace import Workspace, masked
 from cdk.engine.first_pages import shown_schema
 from cdk.lake.admin.diff import shown, values
-from cdk.rest.http.redact import surely_secret
 from cdk.testing.proving.proof import prove
 
 Answer = TypeVar("Answer", bound=answers.Answer)
@@ -193,23 +192,7 @@ class Tools:
 
 
 def _answer(model: type[Answer], answer: Mapping[str, object], secrets: Secrets, following: str) -> Answer:
-    masked = _hidden(secrets.mask_json(answer))
-    assert isinstance(masked, Mapping)
-    return model.model_validate({**masked, "next": following})
-
-
-def _hidden(value: JsonValue) -> JsonValue:
-    """`value` without texts and numbers whose names say that they are secret."""
-    match value:
-        case Mapping():
-            return {
-                name: HIDDEN if surely_secret(name) and isinstance(inner, str | int | float) else _hidden(inner)
-                for name, inner in value.items()
-            }
-        case list():
-            return [_hidden(inner) for inner in value]
-        case _:
-            return value
+    return model.model_validate({**masked(answer, secrets), "next": following})
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -62,9 +62,9 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
 def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: bool) -> int:
     """Show what moved the states of a PIPELINE file's streams, newest first."""
     admin = pipeline.admin()
-    commits = {table.name: list(islice(_entries(admin, table), limit)) for table in pipeline.tables(names)}
+    commits = {table.name: list(islice(entries_of(admin, table), limit)) for table in pipeline.tables(names)}
     if as_json:
-        streams = [{"stream": name, "commits": [*map(_entry_json, entries)]} for name, entries in commits.items()]
+        streams = [{"stream": name, "commits": [*map(entry_json, entries)]} for name, entries in commits.items()]
         print_json("spark-cdk-state-log/1", pipeline.name, streams=streams)
         return 0
     for name, entries in commits.items():
@@ -148,7 +148,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
         yield f"  kept: {', '.join(map(str, status.retained))}"
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """A commit, its state if that is kept, and what moved since the one before."""
 
     commit: Commit
@@ -156,21 +156,22 @@ class _Entry(NamedTuple):
     moves: Sequence[str]
 
 
-def _entries(admin: Admin, table: StreamLocation) -> Iterator[_Entry]:
-    """The commits that moved the state or the rows back, newest first."""
+def entries_of(admin: Admin, table: StreamLocation, before: int | None = None) -> Iterator[Entry]:
+    """The commits that moved the state or the rows back, newest first. before: only those of older versions."""
     newer: tuple[Commit, TableState | None] | None = None
-    for commit, saved in admin.log(table):
+    for commit, saved in admin.log(table, before):
         if commit.state is None and commit.operation != "RESTORE":
             continue
         if newer is not None:
             known = newer[1] is not None and saved is not None
-            yield _Entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
+            yield Entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
         newer = commit, saved
     if newer is not None:
-        yield _Entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
+        yield Entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
 
 
-def _entry_json(entry: _Entry) -> Mapping[str, object]:
+def entry_json(entry: Entry) -> Mapping[str, object]:
+    """What `state log --json` prints of a commit."""
     commit, saved, moved = entry
     return {
         "version": commit.version,
@@ -186,7 +187,7 @@ def _entry_json(entry: _Entry) -> Mapping[str, object]:
     }
 
 
-def _entry_line(entry: _Entry) -> str:
+def _entry_line(entry: Entry) -> str:
     commit, saved, _ = entry
     parts = [
         "at an unknown time" if commit.at is None else commit.at.isoformat(timespec="seconds"),

@@ -101,12 +101,16 @@ class Admin:
             restored=not lost and table.restored,
         )
 
-    def log(self, location: StreamLocation) -> Iterator[tuple[Commit, TableState | None]]:
-        """The commits of a stream's table, newest first, each with the state it moved to, if that is retained."""
+    def log(self, location: StreamLocation, before: int | None = None) -> Iterator[tuple[Commit, TableState | None]]:
+        """The commits of a stream's table, newest first, each with the state it moved to, if that is retained.
+
+        before: only those of older versions.
+        """
         if not location.exists:
             return
         table = location.open(self.pipeline, lost=True)
-        for commit in commits(location.root, location.app(self.pipeline), table.version):
+        newest = table.version if before is None else min(table.version, before - 1)
+        for commit in commits(location.root, location.app(self.pipeline), newest):
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
     def at(self, location: StreamLocation, state_number: int) -> TableState:

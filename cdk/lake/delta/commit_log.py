@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cdk.lake.delta.table_state import NOTE
+from cdk.lake.delta.receipt import RECEIPT
+from cdk.lake.delta.table_state import NOTE, SYNC
 from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
@@ -26,6 +27,10 @@ class Commit:
     """Whether it removed files."""
     note: str = ""
     """What a person did to the state."""
+    sync: str = ""
+    """The sync that made it, if one did."""
+    receipt: str = ""
+    """Its receipt, as text; empty for a commit that is not the kit's."""
 
 
 def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
@@ -44,4 +49,6 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             rows=total_rows([row_count_of(add) for add in commit.add.values()]),
             replaced=bool(commit.remove),
             note=str(commit.info.get(NOTE, "")),
+            sync=str(commit.info.get(SYNC, "")),
+            receipt=str(commit.info.get(RECEIPT, "")),
         )

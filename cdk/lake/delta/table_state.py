@@ -13,6 +13,9 @@ from cdk.state.stored_positions import apart, put_back
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
+SYNC = "spark-cdk.sync"
+"""The same of the sync that made it."""
+
 _NEWEST = 3
 """Files of a commit that are remembered."""
 
@@ -86,7 +89,7 @@ def commit_properties(
     app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", alone: bool = False
 ) -> CommitProperties:
     """What goes into the log with a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
-    metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text()}
+    metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text(), SYNC: saved.sync}
     return CommitProperties(
         custom_metadata={**metadata, NOTE: note} if note else metadata,
         app_transactions=[Transaction(app, version)],

@@ -1,4 +1,4 @@
-"""The folder of a server: which files its tools may open, which code may run, and which secrets the files hold."""
+"""The folder of a server: which files it opens, which code may run, and which secrets no answer shows."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cdk import sources
 from cdk.base.errors import ConfigError
-from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.input_files import read_document
@@ -23,7 +23,7 @@ _SHORTEST = 4
 
 
 class Workspace:
-    """What the tools may touch. root: the working directory, which no path leaves, by a symbolic link neither.
+    """What a server may touch. root: the working directory, which no path leaves, by a symbolic link neither.
 
     trusted: connectors in Python, and code that manifests name, may run.
     """
@@ -80,6 +80,25 @@ class Workspace:
                 self.connector(str(folder / connector) if connector.endswith(".py") else connector, secrets)
             case _:
                 pass
+
+
+def masked(answer: Mapping[str, object], secrets: Secrets) -> Json:
+    """An answer as others may see it: without secrets, and without what has the name of one."""
+    return _hidden(secrets.mask_json(answer))
+
+
+def _hidden(value: JsonValue) -> JsonValue:
+    """`value` without texts and numbers whose names say that they are secret."""
+    match value:
+        case Mapping():
+            return {
+                name: HIDDEN if surely_secret(name) and isinstance(inner, str | int | float) else _hidden(inner)
+                for name, inner in value.items()
+            }
+        case list():
+            return [_hidden(inner) for inner in value]
+        case _:
+            return value
 
 
 def _value(path: Path) -> JsonValue:

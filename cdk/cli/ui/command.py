@@ -1,0 +1,39 @@
+"""`spark-cdk ui`: serve the page on this machine alone."""
+
+import secrets
+import socket
+from pathlib import Path
+
+import click
+
+from cdk.cli.options import with_egress
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where on 127.0.0.1. Default: a free one."
+)
+@click.option(
+    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
+)
+@with_egress
+def ui(*, port: int, allow_custom_code: bool) -> int:
+    """Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing.
+
+    The page is on 127.0.0.1, for who has the address that is printed. Ctrl-C ends it.
+    """
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+
+        from cdk.cli.ui.server import application  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"starlette", "uvicorn"}:
+            raise
+        raise click.ClickException("its packages are missing: pip install 'spark-cdk[ui]'") from None
+    token = secrets.token_urlsafe(32)
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}")
+        app = application(Path.cwd(), token, trusted=allow_custom_code)
+        # Its log would have the token, in the address of the first request.
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+    return 0

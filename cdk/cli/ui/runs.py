@@ -1,0 +1,110 @@
+"""What a folder has to show: its pipelines, their runs as the logs of their tables have them, and reports of runs."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from cdk.base.errors import BadState, ConfigError
+from cdk.base.values import Json
+from cdk.base.yaml_file import YamlFile
+from cdk.cli.authoring.file_checks import kind_of
+from cdk.cli.input_files import read_document
+from cdk.cli.state.options import PipelineFile
+from cdk.lake.delta.commit_log import Commit, commits
+from cdk.lake.delta.receipt import Receipt
+
+_LARGEST, _DEEPEST = 2**20, 4
+"""Bytes of a file that is looked into, and levels of folders."""
+_TABLE = {"_delta_log", "_cdk_state"}
+_REPORT = "spark-cdk-report/1"
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files of a folder that are something to the kit, as paths in it."""
+
+    pipelines: Sequence[Path]
+    manifests: Sequence[Path]
+    reports: Sequence[Path]
+
+
+@dataclass
+class Run:
+    """A sync, as the commits of its tables tell. rows: of its files. wrong: why receipts cannot be read."""
+
+    sync: str
+    streams: list[str] = field(default_factory=list)
+    commits: int = 0
+    rows: int = 0
+    began: datetime | None = None
+    ended: datetime | None = None
+    receipt: Receipt = field(default_factory=Receipt)
+    receipts: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def folder_of(root: Path) -> Folder:
+    """What lies in a folder and those in it; not in tables, and not where names begin with a dot."""
+    kinds: dict[str, list[Path]] = {"pipeline": [], "manifest": [], "report": []}
+    for path in _files(root):
+        if (kind := _kind(path)) in kinds:
+            kinds[kind].append(path.relative_to(root))
+    return Folder(kinds["pipeline"], kinds["manifest"], kinds["report"])
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for home, folders, names in os.walk(root):
+        if _TABLE & set(folders) or len(Path(home).relative_to(root).parts) >= _DEEPEST:
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
+        for path in (Path(home) / name for name in sorted(names)):
+            if path.suffix in {".yaml", ".yml", ".json"} and path.stat().st_size <= _LARGEST:
+                yield path
+
+
+def _kind(path: Path) -> str:
+    text = path.read_text(errors="replace")
+    try:
+        if path.suffix == ".json":
+            return "report" if _REPORT in text[:200] else ""
+        # Most files are neither, and YAML takes its time.
+        return kind_of(YamlFile.load(path).value) if "source" in text or "check" in text else ""
+    except ConfigError:
+        return ""
+
+
+def reports_of(root: Path, folder: Folder, pipeline: str) -> list[Json]:
+    """The reports of runs of a pipeline, newest first, each with its `file`."""
+    reports: list[Json] = [{"file": str(path), **_object(read_document(root / path))} for path in folder.reports]
+    own = [report for report in reports if report.get("pipeline") == pipeline]
+    return sorted(own, key=lambda report: str(report.get("started_at")), reverse=True)
+
+
+def _object(value: Json) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def runs_of(pipeline: PipelineFile, most: int) -> list[Run]:
+    """The runs of which the last `most` commits of each table tell, newest first."""
+    runs: dict[str, Run] = {}
+    for location in pipeline.tables():
+        table, _ = location.opened(pipeline.name)
+        for commit in islice(commits(location.root, location.app(pipeline.name), table.version), most):
+            if commit.sync:
+                _add(runs.setdefault(commit.sync, Run(commit.sync)), commit, location.name)
+    return sorted(runs.values(), key=lambda run: str(run.ended), reverse=True)
+
+
+def _add(run: Run, commit: Commit, stream: str) -> None:
+    run.commits, run.rows = run.commits + 1, run.rows + (commit.rows or 0)
+    run.streams += [] if stream in run.streams else [stream]
+    times = [at for at in (run.began, run.ended, commit.at) if at is not None]
+    run.began, run.ended = min(times, default=None), max(times, default=None)
+    if commit.receipt:
+        try:
+            run.receipt, run.receipts = run.receipt + Receipt.from_text(commit.receipt, stream), run.receipts + 1
+        except BadState as error:
+            run.wrong.append(f"{stream}, version {commit.version}: {error}")

@@ -1,0 +1,198 @@
+"""The page: what it shows of pipelines, states and test reads, and to whom. Nothing it does changes anything."""
+
+import hmac
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import TypeAlias
+
+import orjson
+from pydantic_core import to_jsonable_python
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.templating import Jinja2Templates
+
+from cdk.base.errors import CdkError, ConnectorExit
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import to_json
+from cdk.cli.authoring.preview import chosen_stream, preview_json
+from cdk.cli.config_file import load_config
+from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
+from cdk.cli.state.options import PipelineFile
+from cdk.cli.tables import facts_json, table_facts_of
+from cdk.cli.ui.heat_map import heat_map
+from cdk.cli.ui.runs import folder_of, reports_of, runs_of
+from cdk.cli.workspace import Workspace, masked
+
+View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
+
+_FILES = Path(__file__).parent
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_COMMITS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 1000, 20, 20, 2000, 20
+
+
+def application(root: Path, token: str, *, trusted: bool) -> Starlette:
+    """The page of a folder, the working directory, for who knows the token. trusted: connectors in Python may run."""
+    views = Views(root, trusted=trusted)
+    return Starlette(
+        routes=[
+            Route("/", views.page("pipelines.html", views.pipelines)),
+            Route("/pipeline", views.page("pipeline.html", views.pipeline)),
+            Route("/stream", views.page("stream.html", views.stream)),
+            Route("/read", views.page("read.html", views.read)),
+            Mount("/static", StaticFiles(directory=_FILES / "static")),
+        ],
+        middleware=[
+            # Another site's name that leads here would have this one's cookies.
+            Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
+            Middleware(BaseHTTPMiddleware, dispatch=_for_who_knows(token)),
+        ],
+    )
+
+
+def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
+    """Lets in who brings the token: once in the address, then in a cookie."""
+
+    async def dispatch(request: Request, following: RequestResponseEndpoint) -> Response:
+        cookie = f"spark-cdk-{request.url.port}"
+        if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+            response: Response = RedirectResponse(request.url.path, 303)
+            response.set_cookie(cookie, token, httponly=True, samesite="strict")
+        elif hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+            response = await following(request)
+        else:
+            response = PlainTextResponse("open the address that `spark-cdk ui` has printed", 403)
+        response.headers.update(_HEADERS)
+        return response
+
+    return dispatch
+
+
+class Views:
+    """What each page shows, as JSON for its template."""
+
+    def __init__(self, root: Path, *, trusted: bool) -> None:
+        self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
+        self._templates = Jinja2Templates(_FILES / "templates")
+        self._templates.env.filters["json"] = lambda value: to_json(value, str, indent=True).decode()
+        self._templates.env.filters["moment"] = lambda text: (text or "")[: len("2024-01-01T00:00:00")].replace(
+            "T", " "
+        )
+
+    def page(self, template: str, view: View) -> Callable[[Request], Response]:
+        """A view in its template: without secrets, and with its error, if it has one, in place of what it shows."""
+
+        def shown(request: Request) -> Response:
+            secrets = Secrets()
+            context, status = _answered(view, request, secrets)
+            query = dict(request.query_params)
+            plain = masked({"query": query, **to_jsonable_python(context)}, secrets)
+            return self._templates.TemplateResponse(request, template, plain, status_code=status)
+
+        return shown
+
+    def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:
+        """The pipelines of the folder."""
+        listed = []
+        for path in folder_of(self._root).pipelines:
+            try:
+                settings = self._pipeline(str(path), secrets).settings
+                listed.append({"file": path, "name": settings.name, "target": settings.target.path, "problem": ""})
+            except CdkError as error:
+                listed.append({"file": path, "name": "", "target": "", "problem": str(error)})
+        return {"pipelines": listed}
+
+    def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
+        """The tables of a pipeline, its runs, and what reports of runs say."""
+        pipeline, most = self._pipeline(request.query_params["file"], secrets), _number(request, "most", _COMMITS)
+        _, tables = table_facts_of(pipeline)
+        return {
+            "name": pipeline.name,
+            "tables": [facts_json(facts) for facts in tables],
+            "reports": reports_of(self._root, folder_of(self._root), pipeline.name),
+            "runs": runs_of(pipeline, most),
+            "most": most,
+        }
+
+    def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
+        """Where the partitions of a stream stand, and the commits that brought them there."""
+        pipeline = self._pipeline(request.query_params["file"], secrets)
+        admin, table = pipeline.admin(), pipeline.table([request.query_params["stream"]])
+        status, first = admin.standing(table), _number(request, "first", 0)
+        before = _number(request, "before", 0) or None
+        entries = islice(entries_of(admin, table, before), _COMMITS)
+        commits = [_commit(entry) for entry in entries]
+        return {
+            "name": table.name,
+            "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),
+            "map": heat_map(status.saved.state if status.saved else None, first, _PARTITIONS),
+            "first": first,
+            "page": _PARTITIONS,
+            "commits": commits,
+        }
+
+    def read(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
+        """A test read, with requests, responses, records and schema; without a stream only those that there are."""
+        query = {name: request.query_params.get(name, "") for name in ("connector", "config", "stream")}
+        choice: dict[str, object] = {"manifests": folder_of(self._root).manifests}
+        if not query["connector"]:
+            return choice
+        find = self._workspace.connector(query["connector"], secrets)
+        config = self._workspace.optional(query["config"], secrets)
+        source = find()
+        streams = source.open(load_config(config, source, secrets))
+        choice["streams"] = [stream.name for stream in streams]
+        if not query["stream"]:
+            return choice
+        schema = chosen_stream(streams, query["stream"]).json_schema()
+        # One at a time, however fast somebody clicks.
+        with self._one:
+            answer = preview_json(
+                find, query["stream"], secrets, config=config, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES
+            )
+        return {**choice, "answer": answer, "schema": schema}
+
+    def _pipeline(self, file: str, secrets: Secrets) -> PipelineFile:
+        return PipelineFile(self._workspace.file(file, secrets), trusted=self._workspace.trusted)
+
+
+def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[str, object], int]:
+    """What a view shows, or the error that it ends with, and the status of HTTP."""
+    try:
+        return view(request, secrets), 200
+    except CdkError as error:
+        return {"error": str(error)}, 400
+    except KeyError as error:
+        return {"error": f"the address lacks {error}"}, 400
+    except SystemExit as error:
+        return {"error": str(ConnectorExit(error))}, 400
+    except Exception as error:  # noqa: BLE001 - a connector's own code, or a table that somebody breaks meanwhile
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return {"error": f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"}, 500
+
+
+def _commit(entry: Entry) -> Mapping[str, object]:
+    """A commit, what a person did by it, and what moved, of which the first."""
+    note, moves = entry.commit.note, entry.moves
+    what = orjson.loads(note)["what"] if note else entry.commit.operation
+    return {**entry_json(entry), "what": what, "moves": moves[:_MOVES], "further": max(0, len(moves) - _MOVES)}
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isdecimal() else default

@@ -1,0 +1,105 @@
+"""`spark-cdk ui`: what its pages show, and to whom."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from cdk.cli.app import run
+from cdk.cli.ui.server import application
+from tests.cli.ui.shop_folder import PIPELINE, SECRET, put_shop
+
+TOKEN = "letmein"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return put_shop(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def page(folder: Path) -> TestClient:
+    client = TestClient(application(folder, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
+    client.get(f"/?token={TOKEN}")
+    return client
+
+
+def test_only_who_brings_the_token_sees_a_page(folder: Path) -> None:
+    client = TestClient(
+        application(folder, TOKEN, trusted=False), base_url="http://127.0.0.1:1", follow_redirects=False
+    )
+
+    for path in ("/", "/static/page.css", "/?token=wrong", "/?token=%C3%A4"):
+        assert client.get(path).status_code == 403
+    let_in = client.get(f"/?token={TOKEN}")
+    assert (let_in.status_code, let_in.headers["location"]) == (303, "/")
+    assert {"HttpOnly", "SameSite=strict"} <= set(let_in.headers["set-cookie"].split("; "))
+    shown = client.get("/")
+    assert shown.status_code == 200
+    assert shown.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+    assert client.get("/", headers={"host": "rebound.example.com:1"}).status_code == 400
+
+
+def test_a_pipeline_shows_its_tables_runs_receipts_and_errors(page: TestClient) -> None:
+    assert '<a href="/pipeline?file=pipeline.yaml">shop</a>' in page.get("/").text
+
+    shown = page.get("/pipeline?file=pipeline.yaml").text
+
+    assert 'href="/stream?file=pipeline.yaml&amp;stream=orders"' in shown
+    assert "failed" in shown
+    assert "no &lt;i&gt;****&lt;/i&gt;" in shown
+    (run_,) = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
+    cells = re.findall(r"<td.*?>(.*?)</td>", run_)
+    assert cells[3] == "broken, orders"
+    assert cells[4] == cells[5]
+    assert cells[6:] == ["2", "2", "0"]
+    assert SECRET not in shown
+
+
+def test_a_stream_shows_where_its_partitions_stand_and_how_they_came_there(page: TestClient) -> None:
+    shown = page.get("/stream?file=pipeline.yaml&stream=orders").text
+
+    assert "2 partitions" in shown
+    assert shown.count('<rect x="') == 2
+    assert 'class="heat1"><title>{&#34;shop&#34;:&#34;a&#34;}: at 5</title>' in shown
+    assert "{&#34;shop&#34;:&#34;b&#34;} at: nothing → 5<br>" in shown
+
+
+def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
+    assert "Its streams: orders, broken" in page.get("/read?connector=shop.py&config=config.json").text
+
+    shown = page.get("/read?connector=shop.py&config=config.json&stream=orders").text
+    failed = page.get("/read?connector=shop.py&config=config.json&stream=broken").text
+
+    assert "GET https://api.test/orders" in shown
+    assert "&lt;b&gt;for ****&lt;/b&gt;" in shown
+    assert "&#34;Authorization&#34;: &#34;****&#34;" in shown
+    assert "&#34;type&#34;: &#34;integer&#34;" in shown
+    assert '<p role="alert" class="error">' in failed
+    assert SECRET not in shown + failed
+
+
+def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
+    (folder.parent / "other.yaml").write_text(PIPELINE)
+    strict = TestClient(application(folder, TOKEN, trusted=False), base_url="http://127.0.0.1:1")
+    strict.get(f"/?token={TOKEN}")
+
+    for path, why in {
+        "/pipeline?file=../other.yaml": "is outside of the folder",
+        "/pipeline": "the address lacks &#39;file&#39;",
+        "/stream?file=pipeline.yaml&stream=order": "did you mean &#39;orders&#39;",
+    }.items():
+        answer = page.get(path)
+        assert (answer.status_code, why in answer.text) == (400, True), path
+    assert "--allow-custom-code" in strict.get("/read?connector=shop.py").text
+
+
+def test_without_its_packages_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+
+    assert run(["ui"]) == 1
+    assert capsys.readouterr().err == "Error: its packages are missing: pip install 'spark-cdk[ui]'\n"
