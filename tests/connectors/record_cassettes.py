@@ -13,10 +13,12 @@ from tempfile import TemporaryDirectory
 from cdk import Json, Source
 from cdk.testing.cassettes import record
 from cdk.testing.cassettes.interactions import save
+from connectors.buildbot import source as buildbot
 from connectors.datasette import source as datasette
 from connectors.kinto import Kinto
 from connectors.prometheus import Prometheus
 from tests.connectors.kinto.conftest import PASSWORD, USER, Server
+from tests.servers.buildbot import building
 from tests.servers.process import serving
 from tests.servers.test_datasette import served
 from tests.servers.test_prometheus import Database, config_of
@@ -47,6 +49,11 @@ def main() -> None:
         )
         with samples.serving() as url:
             _record("prometheus", Prometheus(), config_of(url))
+    with TemporaryDirectory() as folder, building(Path(folder)) as builder:
+        for name in ("kit", "docs", "kit"):
+            builder.start_build(name)
+        builder.wait_for(3)
+        _record("buildbot", buildbot, {"url": builder.url})
     serve = [sys.executable, "-W", "ignore", str(Path(__file__).parent / "kinto" / "serve.py")]
     with serving(serve, r"^(\d+)$") as port, Server(f"http://127.0.0.1:{port}/v1") as kinto:
         kinto.open_account()

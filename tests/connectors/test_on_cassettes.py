@@ -11,12 +11,18 @@ from cdk.sources.discovery import find_source
 from cdk.testing import Cassette, ConnectorSuite
 from cdk.testing.proving.proof import prove
 from cdk.testing.proving.trials import Subject
+from connectors.buildbot import source as buildbot
 from connectors.datasette import source as datasette
 from connectors.kinto import Kinto
 from connectors.prometheus import Prometheus
 from tests.connectors.record_cassettes import CONNECTORS
 
-CASSETTES = {name: CONNECTORS / name / "cassette.yaml" for name in ("datasette", "kinto", "prometheus")}
+CASSETTES = {name: CONNECTORS / name / "cassette.yaml" for name in ("buildbot", "datasette", "kinto", "prometheus")}
+
+
+class TestBuildbot(ConnectorSuite):
+    source = buildbot
+    cassette = CASSETTES["buildbot"]
 
 
 class TestDatasette(ConnectorSuite):

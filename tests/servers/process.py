@@ -1,13 +1,14 @@
 """Programs of others that serve on a port which the system picks, for as long as a test needs them."""
 
 import re
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 
 @contextmanager
-def serving(command: Sequence[str], listens: str) -> Iterator[str]:
+def serving(command: Sequence[str], listens: str, stop: signal.Signals = signal.SIGTERM) -> Iterator[str]:
     """Run a server until the block ends. listens: a pattern of the line of its log that has the address in a group."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
@@ -21,6 +22,6 @@ def serving(command: Sequence[str], listens: str) -> Iterator[str]:
             else:
                 raise AssertionError(f"{command[0]} did not start:\n{''.join(log)}")
         finally:
-            process.terminate()
+            process.send_signal(stop)
             # What it still has to say would fill the pipe, and it would not end.
             process.stdout.read()

@@ -28,6 +28,8 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     record_filter: the records whose fields have these values are read, a list stands for any of its values; a field
         that some records lack has null among them.
     add_fields: fields that are added to each record.
+    follows_parent: read for those records alone that are new by the cursor of the resource above, where the others
+        bring nothing new any more.
     schema: a JSON Schema or a pydantic model; without one, tables and `discover --infer` take types from the records.
 
     Path, parameters, headers, body and added fields may have placeholders: `{config.NAME}`, `{window.start}` and
@@ -49,6 +51,7 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     cursor: Cursor | Callable[[Config], Cursor] | None = None
     record_filter: Mapping[str, JsonValue] = field(default_factory=dict)
     add_fields: Mapping[str, JsonValue] = field(default_factory=dict)
+    follows_parent: bool = False
     schema: Mapping[str, object] | type | None = None
 
     def requested(self) -> Iterator[Placeholder]:
@@ -128,6 +131,8 @@ class Family:
                 "in the request of the other"
             )
             return
+        if member.follows_parent and (parent is None or parent.cursor is None):
+            yield "follows_parent: no resource with a cursor is named in the request; name one, or leave it out"
         inherited = self.inherited(member)
         for each in everything:
             if each.scope in {*OWN_SCOPES, parent and parent.name} or field_of(each) in inherited:

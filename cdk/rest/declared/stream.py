@@ -13,8 +13,10 @@ from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http_stream import HttpStream
 from cdk.rest.limits.budget import Budget
 from cdk.state.slice import Partition, Slice
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.cursor import Cursor
-from cdk.streams.partitions import parent_partitions
+from cdk.streams.partitions import following_partitions, parent_partitions
 from cdk.streams.stream import Page, Token
 
 
@@ -71,6 +73,11 @@ class ResourceStream(HttpStream):
 
     def partitions(self) -> Iterable[Partition]:
         return super().partitions() if self._parent is None else parent_partitions(self._parent, **self._links)
+
+    def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        if self._parent is None or not self._declared.follows_parent:
+            return super().partitions_since(parents)
+        return following_partitions(self._parent, parents.get(self._parent.name, StreamState()), **self._links)
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
         # Here, not in `parse`: a paginator that counts must see the page as it came.

@@ -46,6 +46,10 @@ REPOS = resource("repos", "/repos")
             [REPOS, resource("issues", "/{repos.id}"), resource("notes", "/{issues.id}", params={"r": "{repos.name}"})],
             ["notes: {repos.name}: expected a field of issues; add it to its records with `add_fields`"],
         ),
+        (
+            [REPOS, resource("issues", "/{repos.id}", follows_parent=True)],
+            ["issues: follows_parent: no resource with a cursor is named in the request"],
+        ),
     ],
 )
 def test_each_slip_has_its_resource_and_a_way_out(resources: list[resource], slips: list[str]) -> None:

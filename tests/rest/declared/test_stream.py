@@ -5,8 +5,9 @@ import pytest
 from pyspark import cloudpickle
 
 from cdk import CountCursor, FatalError, Json, Record
+from cdk.protocol import AirbyteStateMessage
 from cdk.rest import ApiKey, Offset, PageNumber, RestSource, resource
-from cdk.testing import MockApi, read
+from cdk.testing import MockApi, ReadResult, read
 
 CONFIG = {"url": "https://api.test/v1", "token": "s3cret", "kind": "big"}
 OWNERS = resource("owners", "/owners", records_path=["data", "owners"], primary_key="name")
@@ -133,6 +134,26 @@ def test_a_body_is_posted() -> None:
 
     assert records(RestSource("https://api.test/graphql", users), api, "users") == [{"id": 1}]
     assert api.requests[0].headers["X-Kind"] == "big"
+
+
+def test_children_may_be_read_for_new_records_of_the_parent_alone() -> None:
+    builds = resource("builds", "/builds", params={"since": "{window.start}"}, cursor=CountCursor("number"))
+    steps = resource("steps", "/builds/{builds.number}/steps", cursor=CountCursor("at"), follows_parent=True)
+    source = RestSource("https://api.test", builds, steps)
+
+    def requested(state: Sequence[AirbyteStateMessage], *numbers: int) -> tuple[list[str], ReadResult]:
+        api = MockApi()
+        api.get("/builds").serves([{"number": number} for number in numbers], size=9, since=("since", "number"))
+        api.get("/builds/*/steps").returns(json=[{"at": 1}])
+        result = read(source, "steps", transport=api, state=state)
+        assert result.error is None, result.error
+        return [request.url.split("/")[-2] for request in api.requests if "steps" in request.url], result
+
+    before, first = requested((), 1, 2)
+    after, _ = requested(first.state_messages, 1, 2, 3)
+
+    # The last one may have had more records of its number.
+    assert (before, after) == (["1", "2"], ["2", "3"])
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
