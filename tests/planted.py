@@ -2107,6 +2107,12 @@ BUGS = [
         "for column in before if not kinds]",
         "tests/worlds/test_named_times.py",
     ),
+    Bug(
+        "files fit columns that another pipeline has just added",
+        "sync/loop/table_writer",
+        "                stale = True\n",
+        "                pass\n",
+    ),
 ]
 
 

@@ -176,6 +176,14 @@ def a_table_is_restored_to_rows_without_a_column_right_before_an_append(world: T
     world.sync(5)
 
 
+def another_pipeline_adds_the_same_column_with_another_type(world: Times) -> None:
+    begin(world, ("Ordered", "append_dedup"), [(0, 0, 0, {})] * 2)
+    world.sync_under_another_name(1)
+    world.put([(0, 0, 0, {}), (0, 24, 0, {"a": 1}), (0, 24, 0, {"a": "x"}), (0, 0, 0, {})])
+    world.sync_while_another_pipeline_syncs(1, ("tasks", 0), new=False)
+    assert world.settled
+
+
 def files_vanish_that_were_written_again_for_a_wider_column(world: Times) -> None:
     mode = ("Counted", "append_dedup")
     first = [(0, 0, 0, {"a": 2**40})]
@@ -221,6 +229,7 @@ WORLDS = [
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     a_table_is_restored_to_a_narrower_column_right_before_a_merge,
     a_table_is_restored_to_rows_without_a_column_right_before_an_append,
+    another_pipeline_adds_the_same_column_with_another_type,
     files_vanish_that_were_written_again_for_a_wider_column,
     others_append_all_the_while,
     somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,

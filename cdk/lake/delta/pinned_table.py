@@ -71,6 +71,10 @@ def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
+class ColumnsChanged(TableChanged):
+    """Another writer gave the table columns that this run has with other types. Plan the columns anew."""
+
+
 class FilesGone(TransientError):
     """Files of a commit are missing, or not as they were written. Nothing is committed; read the slices again."""
 

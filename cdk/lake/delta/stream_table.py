@@ -24,9 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
+from cdk.lake.arrow.type_promotion import only_gains
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
-from cdk.lake.delta.pinned_table import ATTEMPTS, PinnedTable, repeat_if_changed
+from cdk.lake.delta.pinned_table import ATTEMPTS, ColumnsChanged, PinnedTable, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
@@ -138,13 +139,19 @@ class StreamTable(PinnedTable):
         """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
 
         A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
-        opened.
+        opened. ColumnsChanged: the table has got some of them with other types.
         """
         for attempts_left in reversed(range(ATTEMPTS)):
             schema = self.schema
             missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
             if not missing:
                 return
+            kinds = {field.name: field.type for field in schema}
+            if others := [c.name for c in missing if c.name in kinds and not only_gains(kinds[c.name], c.type)]:
+                raise ColumnsChanged(
+                    f"somebody has given the table the columns {', '.join(others)} with other types",
+                    path=str(self.root),
+                )
             try:
                 self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
                 self._handle.update_incremental()

@@ -17,7 +17,7 @@ from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import columns
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import Grown, SchemaChange, with_columns
-from cdk.lake.delta.pinned_table import FilesGone, TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import ColumnsChanged, FilesGone, TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
@@ -141,7 +141,13 @@ class TableWriting:
 
         The latter is one commit, in which the state stays what it is; a history follows. Raises StateError.
         """
-        self._widen(saved, spread)
+        while True:
+            try:
+                self._widen(saved, spread)
+                break
+            except ColumnsChanged as error:
+                logger.warning("%s; the sync writes them as they are now", error)
+                self._plan_anew()
         self.mode.prepare(spread)
 
     def _widen(self, saved: TableState, spread: TaskMap) -> bool:
@@ -189,6 +195,10 @@ class TableWriting:
         while True:
             try:
                 return self._grown(grown, files, saved, missing, spread, stale=stale)
+            except ColumnsChanged as error:
+                logger.warning("%s; the files are written again as the columns are now", error)
+                self._plan_anew()
+                stale = True
             except Exception as error:
                 before, missing = missing, set(lost_files(self.mode.staging, staged))
                 if missing <= before:
@@ -273,6 +283,10 @@ class TableWriting:
         if not met:
             return
         self._met.update(met)
+        self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        """Plan with the columns that the table has now."""
         self._columns = self._planned()
         if self._plan.traits.hidden_until_complete:
             self.mode.add(list(self._columns.schema))

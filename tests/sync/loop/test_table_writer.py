@@ -1,6 +1,7 @@
 """Tables that follow their streams' schemas, and rows that are merged, in syncs whose tasks run in this process."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Source, Stream
 from cdk.base.errors import TransientError
@@ -48,7 +50,31 @@ class One(Source):
         return [self.stream]
 
 
-def sync(folder: Path, stream: Stream, **options: Any) -> StreamReport:
+@dataclass(frozen=True)
+class LateWorkers(Workers):
+    """Workers that are ready once somebody has done something to the table that the sync has opened."""
+
+    work: Callable[[], object] = list
+
+    def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
+        self.work()
+        return super().start(name, log, modules)
+
+
+class OnReading(Things):
+    """Things that somebody does something beside: once, when all records are read and no commit is made."""
+
+    def __init__(self, work: Callable[[], object], records: Sequence[Mapping[str, Json]]) -> None:
+        super().__init__(records)
+        self.work = [work]
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield from super().read_records(slice)
+        while self.work:
+            self.work.pop()()
+
+
+def sync(folder: Path, stream: Stream, work: Callable[[], object] = list, /, **options: Any) -> StreamReport:
     pipeline = Pipeline(
         name="shop",
         source=SourceOptions(connector="things"),
@@ -58,12 +84,12 @@ def sync(folder: Path, stream: Stream, **options: Any) -> StreamReport:
         concurrency=2,
     )
     stream.name = "things"
-    (report,) = SyncRunner(pipeline, One(stream), workers=Workers(run_inline, 2)).run().streams
+    (report,) = SyncRunner(pipeline, One(stream), workers=LateWorkers(run_inline, 2, work=work)).run().streams
     return report
 
 
-def ok(folder: Path, stream: Stream, **options: Any) -> StreamReport:
-    report = sync(folder, stream, **options)
+def ok(folder: Path, stream: Stream, work: Callable[[], object] = list, /, **options: Any) -> StreamReport:
+    report = sync(folder, stream, work, **options)
     assert report.failure is None
     return report
 
@@ -174,6 +200,23 @@ def test_a_column_that_became_wider_holds_the_older_rows_too(tmp_path: Path, mod
 
     assert kinds(tmp_path)["size"] == pa.string()
     assert [row["size"] for row in rows(tmp_path)] == ["5.0", "1.5", "XL"]
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup", "overwrite"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_column_that_somebody_has_just_added_as_text_is_text(tmp_path: Path, mode: str, declared: bool) -> None:  # noqa: FBT001 - a parameter
+    def add() -> None:
+        DeltaTable(str(tmp_path / "things")).alter.add_columns(Field("stars", PrimitiveType("string")))
+
+    options = {"sync_mode": "full_refresh" if mode == "overwrite" else "incremental", "write_mode": mode}
+    records = [of(1), of(2, stars=5)]
+    ok(tmp_path, Things([of(1)]), **options)
+    if declared:
+        ok(tmp_path, Things(records, stars=INT), add, **options)
+    else:
+        ok(tmp_path, OnReading(add, records), **options)
+
+    assert [row.get("stars") for row in rows(tmp_path)] == [None, "5"]
 
 
 def test_whole_numbers_that_a_double_would_round_become_text(tmp_path: Path) -> None:
