@@ -27,7 +27,7 @@ from cdk.lake.arrow.columns import OWN_COLUMNS, RAW_ID, table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import CursorColumn, Identity
-from cdk.lake.parquet.merge import Merge
+from cdk.lake.parquet.merge import TableMerge
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.driver import driver_of
@@ -130,7 +130,7 @@ def _measured(work: Work, merge: Way, number: int) -> tuple[Usage, int]:
 def _merged(spread: TaskMap, folder: Path, staged: list[DataFile], *, rows_here: int) -> int:
     table = _opened(folder)
     identity = Identity(("id",), CursorColumn("version", "version", CountOrder()))
-    merge = Merge(table.layout(), identity, spread, small_rows=rows_here)
+    merge = TableMerge(table.layout(), identity, spread, small_rows=rows_here)
     merged = merge(staged, table.files("id"))
     assert table.saved is not None
     table.commit(replace(table.saved, records=0), merged.add, remove=merged.remove)
@@ -146,7 +146,7 @@ def _by_delta(folder: Path, staged: list[DataFile]) -> int:
 
 def _imported(number: int) -> int:
     """Let a worker begin: unpickling what this module uses has it imported there."""
-    return number + len(Merge.__name__)
+    return number + len(TableMerge.__name__)
 
 
 def _opened(folder: Path) -> StreamTable:

@@ -9,10 +9,10 @@ from cdk.base.values import Json, JsonSchema
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
+    AnyOf,
     Anything,
     Choice,
     Either,
-    Family,
     FieldShape,
     ListOf,
     MapOf,
@@ -161,7 +161,7 @@ def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
         schema = _schema(field.shape)
     else:
         # A component may stand there too: the name covers the plain values.
-        parts = [part for part in flat(field.shape) if isinstance(part, Part | Family)]
+        parts = [part for part in flat(field.shape) if isinstance(part, Part | AnyOf)]
         schema = {"anyOf": [_ref(named), *map(_schema, parts)]}
         if not field.required:
             schema["anyOf"].append({"type": "null"})
@@ -173,7 +173,7 @@ def _field_schema(component: str, field: FieldShape) -> dict[str, Json]:
 
 
 def _value_schema(name: str, field: FieldShape) -> dict[str, Json]:
-    plain = tuple(part for part in flat(field.shape) if not isinstance(part, Part | Family | Nothing))
+    plain = tuple(part for part in flat(field.shape) if not isinstance(part, Part | AnyOf | Nothing))
     schema = _schema(plain[0] if len(plain) == 1 else Either(plain))
     return {"title": name, "description": field.description, **schema}
 
@@ -205,7 +205,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
             return {"type": "object", "additionalProperties": _schema(item) or True}
         case Part(model=model):
             return _ref(_name(model))
-        case Family(kind=kind, default=default):
+        case AnyOf(kind=kind, default=default):
             types = (default.type, default.custom) if default else ()
             implied = [name for name in types if name and name in Component.registry]
             # Without a `type`, only what is implied may stand there.

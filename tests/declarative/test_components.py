@@ -18,10 +18,10 @@ from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.field_shapes import (
+    AnyOf,
     Anything,
     Choice,
     Either,
-    Family,
     FieldShape,
     ListOf,
     MapOf,
@@ -269,7 +269,7 @@ LEAST: dict[str, tuple[str, ...]] = {
 def _size(model: type[Component]) -> tuple[int, int, str]:
     """How much a component needs: other components first."""
     shapes = [field.shape for field in fields_of(model).values() if field.required]
-    return sum(isinstance(shape, Part | Family) for shape in shapes), len(shapes), kind_of(model)
+    return sum(isinstance(shape, Part | AnyOf) for shape in shapes), len(shapes), kind_of(model)
 
 
 def _value(kind: str, field: FieldShape, *, full: bool, depth: int) -> Json:
@@ -293,7 +293,7 @@ def _made(shape: Shape, key: str, *, full: bool, depth: int) -> Json:  # noqa: P
             return {"a": _made(item, key, full=full, depth=depth)}
         case Part(model=model):
             return sample(model, full=full, depth=depth)
-        case Family(kind=family, default=default):
+        case AnyOf(kind=family, default=default):
             members = family.members()
             implied = default.type if default is not None and default.type in members else None
             plain = (name for name in members if not open_to_more(members[name]))

@@ -10,9 +10,9 @@ from cdk.authoring.docstrings import component_docs
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
+    AnyOf,
     Choice,
     Either,
-    Family,
     FieldShape,
     ListOf,
     MapOf,
@@ -120,16 +120,14 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
     match shape:
         case Either(options=options):
             return ", or ".join(_takes(one, page, places) for one in options if not isinstance(one, Nothing))
-        case ListOf(item=Part() | Family() | Either() as item, alone=alone) if any(
-            isinstance(leaf, Part | Family) for leaf in leaves(item)
-        ):
+        case ListOf(item=Part() | AnyOf() | Either() as item, alone=alone) if _linked(item):
             inner = _takes(item, page, places)
             return f"{inner}, or a list of them" if alone else f"a list: {inner}"
-        case MapOf(item=Part() | Family() | Either() | ListOf() as item):
+        case MapOf(item=Part() | AnyOf() | Either() | ListOf() as item):
             return f"an object: {_takes(item, page, places)}"
         case Part(model=model) if issubclass(model, Component):
             return _link(kind_of(model), places.get(kind_of(model), page), page, anchor=True)
-        case Family(kind=kind, default=default):
+        case AnyOf(kind=kind, default=default):
             widest = _family(kind) or kind
             link = _link(kind_of(kind), _slug(kind_of(widest)), page, anchor=False)
             return f"{link} (`{default.type}` without a `type`)" if default is not None and default.type else link
@@ -141,7 +139,7 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
 
 def _linked(shape: Shape) -> bool:
     """Whether there are components in it."""
-    return any(isinstance(leaf, Part | Family) for leaf in leaves(shape))
+    return any(isinstance(leaf, Part | AnyOf) for leaf in leaves(shape))
 
 
 def _link(name: str, target: str, page: str, *, anchor: bool) -> str:

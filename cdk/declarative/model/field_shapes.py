@@ -67,7 +67,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class AnyOf:
     """Any component of a family. default: what it is without a `type`."""
 
     kind: type[Component]
@@ -83,7 +83,7 @@ class Either:
 
 S = TypeVar("S", bound="Shape")
 
-Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | Family | Either
+Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part | AnyOf | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
             return f"an object{_of(item)}"
         case Part(model=model):
             return with_article(kind_of(model))
-        case Family(kind=kind):
+        case AnyOf(kind=kind):
             return with_article(kind_of(kind))
         case Either(options=options):
             phrases = [words(option) for option in options if option != Nothing()]
@@ -210,7 +210,7 @@ def _bare(annotation: object) -> Shape:  # noqa: PLR0911
     bare = origin or annotation
     if isclass(bare) and not issubclass(bare, str):
         if issubclass(bare, BaseModel):
-            return Family(bare) if issubclass(bare, Component) and bare.type_name() is None else Part(bare)
+            return AnyOf(bare) if issubclass(bare, Component) and bare.type_name() is None else Part(bare)
         if issubclass(bare, Mapping):
             return MapOf(shape_of(inner[1]) if inner else Anything())
         if issubclass(bare, Sequence | set | frozenset):
@@ -232,8 +232,8 @@ def _marked(shape: Shape, mark: object) -> Shape:
     match shape, mark:
         case Either(options=options), _:
             return Either(tuple(_marked(option, mark) for option in options))
-        case Family(kind=kind), Default() as default:
-            return Family(kind, default)
+        case AnyOf(kind=kind), Default() as default:
+            return AnyOf(kind, default)
         case ListOf(item=item, least=least), _ if mark is ONE_OR_MANY:
             return ListOf(item, alone=True, least=least)
         case ListOf(item=item, alone=alone), _ if minimum := getattr(mark, "min_length", None):
@@ -259,7 +259,7 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
             return f" of {words(item).removeprefix('a ').replace('list', 'lists', 1)}"
         case Part(model=model):
             return f" of {_plural(kind_of(model))}"
-        case Family(kind=kind):
+        case AnyOf(kind=kind):
             return f" of {_plural(kind_of(kind))}"
         case _:
             return f", each {words(item)}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.field_shapes import Either, Family, ListOf, Part, Shape, fields_of, flat, kind_of, options_of
+from cdk.declarative.model.field_shapes import AnyOf, Either, ListOf, Part, Shape, fields_of, flat, kind_of, options_of
 
 _PARAMETERS = "$parameters"
 
@@ -58,7 +58,7 @@ def implied_type(component: str, field: str, value: Mapping[str, JsonValue]) -> 
 def _implied(shape: Shape, value: Mapping[str, JsonValue]) -> str | None:
     """The first that an option of a shape implies; what families say counts before what stands there plainly."""
     inner = Either(tuple(option.item if isinstance(option, ListOf) else option for option in flat(shape)))
-    family_types = [family.default.of(value) for family in options_of(inner, Family) if family.default]
+    family_types = [family.default.of(value) for family in options_of(inner, AnyOf) if family.default]
     plain = [kind_of(part.model) for part in options_of(inner, Part) if issubclass(part.model, Component)]
     return next((name for name in (*family_types, *plain) if name is not None), None)
 

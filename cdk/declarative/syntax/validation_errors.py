@@ -18,10 +18,10 @@ from cdk.base.validation_messages import expected, shown
 from cdk.base.values import JsonValue, Keys, dotted
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
+    AnyOf,
     Anything,
     Choice,
     Either,
-    Family,
     ListOf,
     MapOf,
     Nothing,
@@ -112,7 +112,7 @@ def _explain(shape: Shape, value: JsonValue, keys: Keys) -> Iterator[ManifestPro
             yield from _either(shape, value, keys)
         case Part(model=model):
             yield from _part(model, shape, value, keys)
-        case Family():
+        case AnyOf():
             yield from _member(shape, value, keys)
         case ListOf(item=item) if isinstance(value, list | tuple):
             for i, part in enumerate(value):
@@ -158,13 +158,13 @@ def _may_be_meant(option: Shape, value: JsonValue) -> bool:
     match option:
         case ListOf(alone=alone):
             return alone or not isinstance(value, Mapping)
-        case Part() | Family():
+        case Part() | AnyOf():
             return isinstance(value, Mapping)
         case _:
             return False
 
 
-def _member(shape: Family, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
+def _member(shape: AnyOf, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
     kind = shape.kind
     if not isinstance(value, Mapping):
         yield _wrong(shape, value, keys)
@@ -300,7 +300,7 @@ def _advice(shape: Shape, value: JsonValue) -> str:
         return f"; write '{shown(value)}', in quotes"
     if any(_explains(option.item, value) for option in options_of(shape, ListOf)):
         return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
-    if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, Family)), None)):
+    if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, AnyOf)), None)):
         implied = family.default.type if family.default is not None else ""
         return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"
     return ""

@@ -18,7 +18,7 @@ from cdk.lake.arrow.columns import ADDITIONAL, META, RAW_ID
 from cdk.lake.delta.engine_writes import INSERT, OPERATION, REMOVE, TARGET, UPSERT
 from cdk.lake.parquet.dedup import APART, DELETED, FILE, NUMBER, ROW, STALE, latest_rows, pairs
 from cdk.lake.parquet.keyless_rows import HIDDEN
-from cdk.lake.parquet.merge import Merge, Merged
+from cdk.lake.parquet.merge import Merged, TableMerge
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
 
@@ -27,7 +27,7 @@ from cdk.lake.parquet.writer import DataFile
 class EngineMerge:
     """What becomes of the rows that were read."""
 
-    merge: Merge
+    merge: TableMerge
     staged: Sequence[DataFile]
     operations: pa.Table
     """The operation on each row that was read, by `_file` and `_row`."""
@@ -56,7 +56,7 @@ class EngineMerge:
 
 
 def engine_comparison(
-    merge: Merge, staged: Sequence[DataFile], scan: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
+    merge: TableMerge, staged: Sequence[DataFile], scan: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 ) -> EngineMerge:
     """Compare what was read with the rows of the table. scan: gives columns of these.
 
@@ -142,7 +142,7 @@ def _columns_of(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.RecordBa
     return [batch.select([name for name in names if name in batch.schema.names])]
 
 
-def _check_visible(rows: pa.Table, merge: Merge) -> None:
+def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
     if HIDDEN in {None if mark is None else mark[:1] for mark in pc.unique(rows[APART]).to_pylist()}:
         raise FatalError(
             f"a value of the primary key ({', '.join(merge.identity.keys)}) has more than its column holds, such as "
@@ -152,7 +152,7 @@ def _check_visible(rows: pa.Table, merge: Merge) -> None:
         )
 
 
-def _few(merge: Merge) -> list[str]:
+def _few(merge: TableMerge) -> list[str]:
     schema = merge.table.schema
     return [name for name in dict.fromkeys([*merge.identity.columns(schema), META, ADDITIONAL]) if name in schema.names]
 

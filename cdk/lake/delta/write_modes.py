@@ -31,7 +31,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import Identity
-from cdk.lake.parquet.merge import Merge, Merged, remove_scratch
+from cdk.lake.parquet.merge import Merged, TableMerge, remove_scratch
 from cdk.lake.parquet.table_rows import rows_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
@@ -292,7 +292,7 @@ class AppendDedup(WriteMode):
     def _merged(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> tuple[TableState, Merged, Receipt]:
         table, source, files = self.table, self.tables[-1], rows.files
         staged_in = None if source is table else source.root
-        merge = Merge(table.layout(self._bounded), self.identity, spread, staged_in)
+        merge = TableMerge(table.layout(self._bounded), self.identity, spread, staged_in)
         source.check_files(files)
         if table.guard.way(Use.APPEND_DEDUP) is Way.ENGINE:
             return self._merged_by_engine(merge, saved, rows)
@@ -320,7 +320,7 @@ class AppendDedup(WriteMode):
         return () if self._history is None else files
 
     def _merged_by_engine(
-        self, merge: Merge, saved: TableState, rows: CommitRows
+        self, merge: TableMerge, saved: TableState, rows: CommitRows
     ) -> tuple[TableState, Merged, Receipt]:
         table, files = self.table, rows.files
         comparison = engine_comparison(merge, files, table.scan)

@@ -69,7 +69,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Merge:
+class TableMerge:
     """A table as merging sees it."""
 
     table: TableLayout
@@ -140,7 +140,7 @@ class Merge:
         types = {**OWN_COLUMNS, **{field.name: field.type for field in schema}}
         return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
-    def _plain(self) -> "Merge":
+    def _plain(self) -> "TableMerge":
         """This merge for a task, which starts no tasks of its own."""
         return replace(self, spark=run_inline)
 
@@ -215,7 +215,7 @@ def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[Table
                 yield file
 
 
-def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
+def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
     """Find the rows of a file that winners replace, and write the file without them."""
     root = merge.table.root
     existing = merge.keyed(root, file.path, file.partition)
@@ -233,7 +233,7 @@ def _compare(merge: Merge, name: str, file: TableFile) -> _Compared:
     return _Compared(file, len(replaced), lost, files)
 
 
-def _keep(merge: Merge, part: _Part) -> list[DataFile]:
+def _keep(merge: TableMerge, part: _Part) -> list[DataFile]:
     rows = rows_of(merge.source, part.path, {}, merge.table.schema)
     return merge.table.write(_selected(rows, lambda numbers: pc.is_in(numbers, value_set=part.rows)))
 

@@ -7,10 +7,10 @@ from cdk.protocol import AirbyteStateMessage
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import compare
-from cdk.testing.conformance.subject import Answer, Subject
+from cdk.testing.conformance.subject import CommandResult, SuiteSubject
 
 
-def check_statuses(subject: Subject) -> None:
+def check_statuses(subject: SuiteSubject) -> None:
     """Check that a read ends with exit code 0, and each stream with a state and COMPLETE."""
     answer = subject.command("read")
     with subject.streams() as streams:
@@ -34,7 +34,7 @@ def check_statuses(subject: Subject) -> None:
             )
 
 
-def check_failures(subject: Subject) -> None:
+def check_failures(subject: SuiteSubject) -> None:
     """Check that a read whose API fails says so, wherever that happens, and that what is COMPLETE is complete."""
     first, reading = subject.first, Failing(subject.api(), healthy=None)
     subject.read(api=reading)
@@ -67,7 +67,7 @@ def check_failures(subject: Subject) -> None:
             )
 
 
-def _check_rest(subject: Subject, names: Iterable[str], failed: Answer, why: str) -> None:
+def _check_rest(subject: SuiteSubject, names: Iterable[str], failed: CommandResult, why: str) -> None:
     """Check that a read from the last states of a failed one brings the rest."""
     states = {m["state"]["stream"]["stream_descriptor"]["name"]: m["state"] for m in failed.of("STATE")}
     messages = [AirbyteStateMessage.model_validate(state) for state in states.values()]
@@ -77,7 +77,7 @@ def _check_rest(subject: Subject, names: Iterable[str], failed: Answer, why: str
         compare(subject.first.records_of(name), [*before, *rest.records_of(name)], name, f"a read after {why}")
 
 
-def check_secrets(subject: Subject) -> None:
+def check_secrets(subject: SuiteSubject) -> None:
     """Check that no secret of config or requests is in a log, error, state or catalog, whatever the API answers."""
     healthy = Failing(subject.api(), healthy=None)
     apis: list[tuple[Failing, str, Sequence[str]]] = [(healthy, "", ("spec", "check", "discover", "read"))]
@@ -105,7 +105,7 @@ def _kind(message: FieldValue) -> str:
     return str(message["type"])
 
 
-def _of_stream(answer: Answer, name: str) -> Iterable[FieldValue]:
+def _of_stream(answer: CommandResult, name: str) -> Iterable[FieldValue]:
     for message in answer.messages:
         match message:
             case {"type": "RECORD", "record": {"stream": stream}} if stream == name:
@@ -114,6 +114,6 @@ def _of_stream(answer: Answer, name: str) -> Iterable[FieldValue]:
                 yield message
 
 
-def _statuses(answer: Answer, name: str) -> list[str]:
+def _statuses(answer: CommandResult, name: str) -> list[str]:
     traces = [m["trace"].get("stream_status") for m in answer.of("TRACE")]
     return [t["status"] for t in traces if t and t["stream_descriptor"]["name"] == name]

@@ -10,13 +10,13 @@ from cdk.rest.http.redact import looks_secret
 from cdk.sources.config import prepared_config
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.subject import Answer, Subject
+from cdk.testing.conformance.subject import CommandResult, SuiteSubject
 
 _WRONG: Mapping[str, FieldValue] = {"object": "text", "array": "text", "string": {"not": "a string"}, "boolean": "text"}
 """A value of a wrong type, for each type; for numbers a string."""
 
 
-def check_spec(subject: Subject) -> None:
+def check_spec(subject: SuiteSubject) -> None:
     """Check the config's schema, that it marks secrets, and that the config of the suite fits it."""
     schema = subject.source.config_schema
     where = f"{subject.name}.config_schema"
@@ -58,7 +58,7 @@ def check_spec(subject: Subject) -> None:
         )
 
 
-def check_good_config(subject: Subject) -> None:
+def check_good_config(subject: SuiteSubject) -> None:
     """Check that the config is accepted, and only while the API accepts the credentials and can be reached."""
     try:
         prepared_config(subject.config, subject.source, "config", Secrets())
@@ -94,7 +94,7 @@ def check_good_config(subject: Subject) -> None:
         _must_fail(subject, answer, f"an API that answers {status} to everything")
 
 
-def check_bad_configs(subject: Subject, bad_configs: list[Mapping[str, FieldValue]]) -> None:
+def check_bad_configs(subject: SuiteSubject, bad_configs: list[Mapping[str, FieldValue]]) -> None:
     """Check that configs which lack something, or have it in a wrong type, are refused by the name of the property.
 
     bad_configs: others that must be refused.
@@ -117,7 +117,7 @@ def check_bad_configs(subject: Subject, bad_configs: list[Mapping[str, FieldValu
         _must_fail(subject, subject.command("check", config=config), f"a bad config ({', '.join(shown) or 'as given'})")
 
 
-def _must_fail(subject: Subject, answer: Answer, why: str) -> None:
+def _must_fail(subject: SuiteSubject, answer: CommandResult, why: str) -> None:
     if _succeeded(answer):
         raise Nonconforming(
             f"`check` succeeds with {why}",
@@ -128,7 +128,7 @@ def _must_fail(subject: Subject, answer: Answer, why: str) -> None:
     _must_not_break(subject, answer, why)
 
 
-def _must_not_break(subject: Subject, answer: Answer, why: str) -> None:
+def _must_not_break(subject: SuiteSubject, answer: CommandResult, why: str) -> None:
     if answer.code or not answer.of("CONNECTION_STATUS") or "Traceback" in _message(answer):
         raise Nonconforming(
             f"`check` breaks with {why}: exit code {answer.code}, {answer.text[-600:]}",
@@ -139,13 +139,13 @@ def _must_not_break(subject: Subject, answer: Answer, why: str) -> None:
         )
 
 
-def _succeeded(answer: Answer) -> bool:
+def _succeeded(answer: CommandResult) -> bool:
     return [m["connectionStatus"]["status"] for m in answer.of("CONNECTION_STATUS")] == [
         "SUCCEEDED"
     ] and not answer.code
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: CommandResult) -> str:
     statuses = [m["connectionStatus"].get("message") or "" for m in answer.of("CONNECTION_STATUS")]
     return statuses[0] if statuses else answer.text[-600:]
 

@@ -11,10 +11,10 @@ from cdk.state.slice import Partition
 from cdk.streams.order import NaturalOrder
 from cdk.streams.stream import Stream
 from cdk.testing.conformance.finding import Nonconforming, listed
-from cdk.testing.conformance.subject import Subject
+from cdk.testing.conformance.subject import SuiteSubject
 
 
-def check_discover(subject: Subject) -> None:
+def check_discover(subject: SuiteSubject) -> None:
     """Check that `discover` gives the same twice, with a name and a valid schema for each stream."""
     first, second = (subject.command("discover") for _ in range(2))
     if first.code or len(first.of("CATALOG")) != 1:
@@ -52,7 +52,7 @@ def check_discover(subject: Subject) -> None:
             ) from None
 
 
-def check_declared(subject: Subject, may_be_empty: Sequence[str]) -> None:
+def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
     """Check that every stream brings records, whose fields its schema declares, if it declares any."""
     with subject.streams() as streams:
         for name, stream in streams.items():
@@ -77,7 +77,7 @@ def check_declared(subject: Subject, may_be_empty: Sequence[str]) -> None:
                 )
 
 
-def check_schema(subject: Subject) -> None:
+def check_schema(subject: SuiteSubject) -> None:
     """Check that every record fits its schema."""
     if errors := subject.first.schema_errors:
         raise Nonconforming(
@@ -88,7 +88,7 @@ def check_schema(subject: Subject) -> None:
         )
 
 
-def check_keys(subject: Subject) -> None:
+def check_keys(subject: SuiteSubject) -> None:
     """Check that no two records of a stream have one key, and that none lacks it."""
     with subject.streams() as streams:
         for name, stream in streams.items():
@@ -112,7 +112,7 @@ def check_keys(subject: Subject) -> None:
                 )
 
 
-def check_cursors(subject: Subject) -> None:
+def check_cursors(subject: SuiteSubject) -> None:
     """Check that records have their cursor, and that the state goes up to the highest, and never back."""
     with subject.streams() as streams:
         for name, stream in streams.items():
@@ -120,7 +120,7 @@ def check_cursors(subject: Subject) -> None:
                 _check_cursor(subject, name, stream, stream.cursor_field)
 
 
-def _check_cursor(subject: Subject, name: str, stream: Stream, field: str) -> None:
+def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) -> None:
     where = f"{name}, cursor {field!r}"
     values = [_at(record, field.split(".")) for record in subject.first.records_of(name)]
     if None in values:

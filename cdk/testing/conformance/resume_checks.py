@@ -10,13 +10,13 @@ from cdk.base.values import FieldValue, canonical
 from cdk.streams.stream import full_name
 from cdk.testing.conformance.faults import Together
 from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.subject import Subject
+from cdk.testing.conformance.subject import SuiteSubject
 
 _MOST_STATES = 200
 """States of a stream that are resumed from; of more, so many at equal distances."""
 
 
-def check_resume(subject: Subject) -> None:
+def check_resume(subject: SuiteSubject) -> None:
     """Check that from every state the rest is read: nothing is lost, and nothing comes that was not there."""
     with subject.streams() as streams:
         names = list(streams)
@@ -31,7 +31,7 @@ def check_resume(subject: Subject) -> None:
             compare(first, [*befores[number], *rest], name, f"{why}, {_shown(states[number].stream)}")
 
 
-def check_second_read(subject: Subject) -> None:
+def check_second_read(subject: SuiteSubject) -> None:
     """Check that a read from the last states brings nothing that was not there, and leaves the same states."""
     first = subject.first
     last = first.state_messages
@@ -55,7 +55,7 @@ def check_second_read(subject: Subject) -> None:
                 )
 
 
-def check_threads(subject: Subject) -> None:
+def check_threads(subject: SuiteSubject) -> None:
     """Check that slices which are read at once bring what they bring one after the other."""
     first = subject.first
     threaded = subject.read(api=Together(subject.api()), concurrency=4, why="a read of 4 slices at once")
@@ -72,7 +72,7 @@ def check_threads(subject: Subject) -> None:
                 )
 
 
-def check_sync(subject: Subject) -> None:
+def check_sync(subject: SuiteSubject) -> None:
     """Check that a sync, in this process, writes each record of a read once into the stream's table."""
     # A quarter of a second, which only this check takes.
     from deltalake import DeltaTable  # noqa: PLC0415
@@ -132,7 +132,7 @@ def _raise_changed(name: str, fresh: list[str]) -> None:
     )
 
 
-def _records_before_states(subject: Subject, name: str) -> list[list[FieldValue]]:
+def _records_before_states(subject: SuiteSubject, name: str) -> list[list[FieldValue]]:
     """For each state of a stream the records before it."""
     befores: list[list[FieldValue]] = []
     records: list[FieldValue] = []

@@ -1,4 +1,4 @@
-"""Subject: a connector under test, with all that it takes to run it again and again in the same world."""
+"""SuiteSubject: a connector under test, with all that it takes to run it again and again in the same world."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ _SHORT = 5
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """What a command of the connector's program gave: its exit code, its protocol messages, and all of its text."""
 
     code: int
@@ -43,7 +43,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Subject:
+class SuiteSubject:
     """A connector, its config and its API. transport: makes the API anew. now: when all of its runs begin."""
 
     source: Source
@@ -119,7 +119,7 @@ class Subject:
 
     def command(
         self, name: str, *, config: Mapping[str, FieldValue] | None = None, api: Transport | None = None
-    ) -> Answer:
+    ) -> CommandResult:
         """Run a command of the protocol as the program of the connector does, in this process."""
         # The command line is above this package; the program of a connector calls it by this door.
         launch = import_module("cdk").launch
@@ -134,7 +134,9 @@ class Subject:
                     launch(self.source, arguments)
                 except SystemExit as end:
                     code = end.code if isinstance(end.code, int) else 1
-        return Answer(code, [self._message(line, name) for line in lines], "\n".join([*lines, errors.getvalue()]))
+        return CommandResult(
+            code, [self._message(line, name) for line in lines], "\n".join([*lines, errors.getvalue()])
+        )
 
     def _message(self, line: str, command: str) -> JsonObject:
         try:

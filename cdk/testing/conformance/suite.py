@@ -18,7 +18,7 @@ from cdk.testing.conformance.record_checks import (
     check_schema,
 )
 from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_sync, check_threads
-from cdk.testing.conformance.subject import Subject
+from cdk.testing.conformance.subject import SuiteSubject
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock
 
@@ -54,7 +54,7 @@ class ConnectorSuite:
         return None if self.cassette is None else Cassette(self.cassette)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> SuiteSubject:
         """The connector under test; one for all tests of the class, so that what they all need is read once."""
         return _subject(type(self))  # type: ignore[arg-type] # mypy takes a class for its instance
 
@@ -105,10 +105,10 @@ class ConnectorSuite:
 
 
 @cache
-def _subject(suite: type[ConnectorSuite]) -> Subject:
+def _subject(suite: type[ConnectorSuite]) -> SuiteSubject:
     tests = suite()
     config, clock = tests.config, MockClock(tests.now)
     if tests.cassette is not None:
         cassette = Cassette(tests.cassette)
         config, clock = config or cassette.config, clock if tests.now else cassette.clock
-    return Subject(connector(tests.source), config, tests.transport, clock)
+    return SuiteSubject(connector(tests.source), config, tests.transport, clock)

@@ -7,10 +7,10 @@ from pydantic import BaseModel, Field
 from cdk.declarative.components import register
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
 from cdk.declarative.model.field_shapes import (
+    AnyOf,
     Anything,
     Choice,
     Either,
-    Family,
     ListOf,
     MapOf,
     Nothing,
@@ -53,17 +53,17 @@ class Plain(BaseModel):
         (dict[str, Any], MapOf(Anything()), "an object"),
         (Mapping[str, str], MapOf(Scalar(str)), "an object of strings"),
         (OPTION, Part(OPTION), "a RequestOption"),
-        (AnyDecoder, Family(AnyDecoder), "a Decoder"),
-        (list[AnyDecoder], ListOf(Family(AnyDecoder)), "a list of Decoders"),
-        (list[AnyPaginationStrategy], ListOf(Family(AnyPaginationStrategy)), "a list of PaginationStrategies"),
+        (AnyDecoder, AnyOf(AnyDecoder), "a Decoder"),
+        (list[AnyDecoder], ListOf(AnyOf(AnyDecoder)), "a list of Decoders"),
+        (list[AnyPaginationStrategy], ListOf(AnyOf(AnyPaginationStrategy)), "a list of PaginationStrategies"),
         (
             Annotated[AnyDecoder | None, Default("JsonDecoder")],
-            Either((Family(AnyDecoder, Default("JsonDecoder")), Nothing())),
+            Either((AnyOf(AnyDecoder, Default("JsonDecoder")), Nothing())),
             "a Decoder",
         ),
         (
             Annotated[list[AnyDecoder], ONE_OR_MANY],
-            ListOf(Family(AnyDecoder), alone=True),
+            ListOf(AnyOf(AnyDecoder), alone=True),
             "a Decoder, or a list of them",
         ),
         (str | dict[str, Any] | list[str], None, "a string, an object or a list of strings"),

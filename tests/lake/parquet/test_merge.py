@@ -13,7 +13,7 @@ from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.parquet.dedup import CursorColumn, Identity
-from cdk.lake.parquet.merge import Merge, Merged
+from cdk.lake.parquet.merge import Merged, TableMerge
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile
 from cdk.lake.parquet.writer import DataFile
@@ -38,7 +38,7 @@ class Table:
         self.place, self.columns = LocalFolder(folder), columns or COLUMNS
         self.rows = RecordBatchBuilder(self.columns, generation=1)
         bounded = tuple(name for name in identity.keys if name not in partition_by)
-        self.merge = Merge(TableLayout(self.place, self.rows.schema, bounded, partition_by), identity, run_inline)
+        self.merge = TableMerge(TableLayout(self.place, self.rows.schema, bounded, partition_by), identity, run_inline)
         self.files: list[TableFile] = []
 
     def stage(self, records: Sequence[dict[str, Any]]) -> list[DataFile]:
