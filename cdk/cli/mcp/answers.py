@@ -34,10 +34,11 @@ class Answer(BaseModel):
 
 
 class NewConnector(Answer):
-    """A connector to begin with."""
+    """A connector to begin with. notes: what of it was guessed, and what of an earlier draft stays."""
 
     folder: str
     files: Sequence[str]
+    notes: Sequence[str]
 
 
 class FileProblem(BaseModel):

@@ -13,6 +13,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from cdk.authoring.drafts.curl import draft_of_curl
+from cdk.authoring.drafts.openapi.from_description import draft_of
+from cdk.authoring.drafts.openapi.reading import read_description
+from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.run import one_run
@@ -40,6 +44,7 @@ Connector: TypeAlias = Annotated[
 ]
 Config: TypeAlias = Annotated[str, Field(description="Path of the config (.json, .yaml); empty: an empty config.")]
 Pipeline: TypeAlias = Annotated[str, Field(description="Path of the pipeline file (.yaml).")]
+Description: TypeAlias = Annotated[str, Field(description="Path or URL of an OpenAPI description.")]
 Stream: TypeAlias = Annotated[str, Field(description="Name of the stream.")]
 
 _LOOP = """\
@@ -50,7 +55,7 @@ requests, responses and records; `infer` the fields that its schema lacks; `prov
 do not ask for them; have the user write them into a config, or into a file .env and name them there as ${NAME}.
 """
 
-_MOST_PAGES, _MOST_POSITIONS = 20, 20
+_MOST_PAGES, _MOST_POSITIONS, _LISTED = 20, 20, 5
 _LOOKS, _CALLS = ToolAnnotations(read_only_hint=True), ToolAnnotations(read_only_hint=True, open_world_hint=True)
 
 
@@ -74,13 +79,26 @@ class Tools:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._one = workspace, Lock()
 
-    def new(self, name: str, language: Language = "yaml", folder: str = "") -> answers.NewConnector:
-        """Write a connector to begin with into a folder (default: its name): manifest or Python, tests, pipeline."""
-        with self._answering():
-            target = self._workspace.path(folder or name)
-            files = [str(target / path) for path in new_connector(name, language, target).files]
-            following = f"replace the API in {target} by the one that is meant, then `validate`"
-            return answers.NewConnector(folder=str(target), files=files, next=following)
+    def new(
+        self, name: str, language: Language = "yaml", folder: str = "", openapi: Description = "", curl: str = ""
+    ) -> answers.NewConnector:
+        """Write a connector to begin with into a folder (default: its name): manifest or Python, tests, pipeline.
+
+        openapi, curl: draft the manifest from a description, or a command line.
+        """
+        with self._answering() as secrets:
+            draft, target = None, self._workspace.path(folder or name)
+            if openapi:
+                is_url = openapi.startswith(("http://", "https://"))
+                draft = draft_of(read_description(openapi if is_url else str(self._workspace.path(openapi))))
+            elif curl:
+                draft = draft_of_curl(curl)
+            written = new_connector(name, "yaml" if draft else language, target, draft)
+            guesses = [] if draft is None else [line for line in report(draft, _LISTED) if line]
+            following = f"{'check the guesses' if draft else 'replace the API'} in {target}, then `validate`"
+            files = [str(target / path) for path in written.files]
+            answer = {"folder": str(target), "files": files, "notes": [*guesses, *written.notes]}
+            return _answer(answers.NewConnector, answer, secrets, following)
 
     def validate(self, files: list[str], connector: str = "") -> answers.Validated:
         """Look for mistakes in manifests, configs, pipelines, catalogs and states; requests nothing.

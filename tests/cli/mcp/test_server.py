@@ -129,10 +129,30 @@ def test_no_path_leaves_the_folder(folder: Path) -> None:
         for path in ("../outside.yaml", str(outside), "link.yaml", "pipeline.yaml"):
             assert "is outside of the folder" in await session.call("validate", files=[path])
         assert "is outside of the folder" in await session.call("new", name="things", folder="../things")
+        assert "is outside of the folder" in await session.call("new", name="things", openapi="../outside.yaml")
         assert "is outside of the folder" in await session.call("plan", pipeline="pipeline.yaml")
         assert "is outside of the folder" in await session.call("prove", connector="link.yaml", cassette="../c.yaml")
 
     talk(folder, conversation)
+
+
+def test_a_description_of_an_api_becomes_a_draft_whose_guesses_are_listed(folder: Path) -> None:
+    items = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"}}}}
+    listing = {"responses": {"200": {"description": "", "content": {"application/json": {"schema": items}}}}}
+    description = {"openapi": "3.0.0", "servers": [{"url": "https://api.test"}], "paths": {"/things": {"get": listing}}}
+    (folder / "api.json").write_text(json.dumps({"info": {"title": "", "version": "1"}, **description}))
+
+    async def conversation(session: Session) -> None:
+        drafted = await session.call("new", name="things", openapi="api.json")
+        assert drafted["notes"][0] == "## What was guessed"
+        again = await session.call(
+            "new", name="calls", curl=f"curl -H 'Authorization: Bearer {TOKEN}' https://api.test/x"
+        )
+        for made in (drafted, again):
+            files = [f"{made['folder']}/manifest.yaml"]
+            assert (await session.call("validate", files=files))["valid"]
+
+    assert TOKEN not in talk(folder, conversation)
 
 
 CONNECTOR = """

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -17,6 +18,10 @@ pytestmark = pytest.mark.skipif(
     shutil.which("chromium") is None or shutil.which("chromedriver") is None,
     reason="Chromium is on no package index; Debian's packages `chromium` and `chromium-driver` bring it",
 )
+
+_SECONDS = 60
+_MEANWHILE = (NoSuchElementException, StaleElementReferenceException)
+"""What is looked at while the page changes."""
 
 
 @pytest.fixture
@@ -47,7 +52,10 @@ def test_each_view_opens_by_keyboard_without_an_error_of_the_console(browser: Ch
     _see(browser, "Pipeline shop")
     browser.execute_script("window.same = true")
     _press(browser, "more")
-    WebDriverWait(browser, 10).until(lambda _: "most=200" in browser.current_url)
+    WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
+        lambda _: "last 200 commits" in browser.find_element(By.ID, "main").text
+    )
+    assert "most=200" in browser.current_url
     assert browser.execute_script("return window.same"), "the part of the page was to be replaced, not the page"
     _press(browser, "orders")
     _see(browser, "Stream orders")
@@ -55,7 +63,9 @@ def test_each_view_opens_by_keyboard_without_an_error_of_the_console(browser: Ch
     _press(browser, "Test read")
     _see(browser, "Test read")
     _press(browser, "", "[name=connector]", "shop.py", Keys.TAB, "config.json", Keys.TAB, "orders", Keys.ENTER)
-    WebDriverWait(browser, 10).until(lambda _: browser.find_elements(By.CSS_SELECTOR, "[aria-label=records] pre"))
+    WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
+        lambda _: browser.find_elements(By.CSS_SELECTOR, "[aria-label=records] pre")
+    )
     log = browser.get_log("browser")  # type: ignore[no-untyped-call] # selenium has no types there
     assert [entry for entry in log if entry["level"] != "INFO"] == []
 
@@ -72,4 +82,6 @@ def _press(browser: Chrome, text: str, selector: str = "a", *keys: str) -> None:
 
 
 def _see(browser: Chrome, heading: str) -> None:
-    WebDriverWait(browser, 10).until(lambda _: browser.find_element(By.TAG_NAME, "h1").text == heading)
+    WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
+        lambda _: browser.find_element(By.TAG_NAME, "h1").text == heading
+    )
