@@ -152,6 +152,13 @@ BUGS = [
         "tests/rest/test_pages_ahead.py",
     ),
     Bug(
+        "a commit waits for tasks that were to end by then",
+        "sync/loop/task_loop",
+        "_PATIENCE if waits else",
+        "0 if waits else",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
         "what a task has requested ahead is read before it stops",
         "sync/tasks/bundle_task",
         "ahead is None or bool(self._interruption.why) or ahead.end()",

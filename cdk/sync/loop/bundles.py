@@ -337,7 +337,8 @@ class Bundles:
         if queue is None:
             return
         if started < len(bundle.slices):
-            queue.size = max(self._each, 2 * started)
+            # Few more than it came to: if one of them is long, nobody else gets at those that wait behind it.
+            queue.size = max(self._each, started + started // 8)
         elif seconds < AIM and len(bundle.slices) >= queue.size:
             queue.size = min(2 * queue.size, _MOST)
 

@@ -4,6 +4,7 @@ Nobody waits for the slowest: a task that ends gets the next slices at once, and
 then. Planning goes on beside the tasks.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -50,6 +51,12 @@ A task ends when the next commit is due, or a quarter later where it begins shor
 within an interval, and nothing else is read beside a commit, however long it takes.
 """
 
+_PATIENCE = 0.25
+"""How long a commit waits for tasks that were to end when it is due, of the time between two: a page, as a rule.
+
+What they bring would wait for the next commit, for longer than an interval with what they began with.
+"""
+
 _SHORTEST_TASK = 0.25
 """The shortest time of a task, of the time between two commits."""
 
@@ -71,7 +78,10 @@ _LONGEST = 40
 
 @dataclass(frozen=True)
 class _Running:
-    """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began."""
+    """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began.
+
+    commit: when that is due which it is to be part of; infinite where it ends later than the next one.
+    """
 
     workers: Workers
     bundle: Bundle
@@ -79,6 +89,7 @@ class _Running:
     targets: Mapping[int, WriteTarget]
     share: TaskShare
     started: float
+    commit: float
 
 
 class TaskLoop:
@@ -165,9 +176,9 @@ class TaskLoop:
                 # Only a commit finds out whether there is more.
                 self._commit()
             return
-        for ended in self._pool.ended(0 if planning else self._until_due()):
+        for ended in self._pool.ended(0 if planning else self._until_commit()):
             self._end(ended)
-        if self._uncommitted and (self._clock() >= self._due or not all(map(self._bundles.in_wave, self._overdue))):
+        if self._uncommitted and (self._until_commit() == 0 or not all(map(self._bundles.in_wave, self._overdue))):
             self._commit()
 
     def _join(self) -> None:
@@ -194,9 +205,11 @@ class TaskLoop:
         ):
             cluster.begin()
 
-    def _until_due(self) -> float | None:
+    def _until_commit(self) -> float | None:
         """How long a commit can wait; None: there is nothing to commit."""
-        return max(0.0, self._due - self._clock()) if self._uncommitted else None
+        waits = any(task.commit == self._due for task in self._running.values())
+        moment = self._due + self._interval * _PATIENCE if waits else self._due
+        return max(0.0, moment - self._clock()) if self._uncommitted else None
 
     def _start(self, bundle: Bundle) -> bool:
         """Begin a task; False: it waits for what others have of a budget."""
@@ -206,7 +219,8 @@ class TaskLoop:
             self._bundles.put_back(bundle)
             return False
         crash_point("task_begins")
-        seconds = self._interruption.limited(max(self._due - self._clock(), self._interval * _SHORTEST_TASK))
+        until_due = self._due - self._clock()
+        seconds = self._interruption.limited(max(until_due, self._interval * _SHORTEST_TASK))
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT)
         if self._workers.cluster is not None and self._workers.cluster.starting:
@@ -225,7 +239,8 @@ class TaskLoop:
         tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
         name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
         number = next(self._numbers)
-        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock())
+        commit = self._due if seconds <= until_due else math.inf
+        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock(), commit)
         self._watch(max(self._due - self._clock(), _SHORT))
         self._pool.start(number, partial(_read, self._workers, name, job, tasks))
         return True

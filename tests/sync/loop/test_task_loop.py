@@ -341,6 +341,50 @@ def test_what_is_read_beside_a_commit_makes_the_next_one_come_earlier(tmp_path: 
     assert max(seconds) == 60
 
 
+class Late:
+    """Tasks that end a page after their time, but for each third one, which has nothing to read any more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.waits = clock, list[float]()
+        self.sync: Watched | None = None
+        self._running: list[tuple[float, float, EndedTask]] = []
+        self._uncommitted, self._commits = list[float](), 0
+
+    def start(self, number: int, call: Call, /) -> None:
+        assert self.sync is not None
+        now, pool = self.clock.now, InlineTasks()
+        pool.start(number, call)
+        (ended,) = pool.ended(None)
+        seconds, _ = self.sync.bundles[-1]
+        self._running.append((now + (seconds / 2 if number % 3 == 0 else seconds + 0.1), now, ended))
+        self.clock.now = now
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        assert self.sync is not None
+        if self.sync.run.report.commits > self._commits:
+            self._commits = self.sync.run.report.commits
+            self.waits += [self.clock.now - began for began in self._uncommitted]
+            self._uncommitted.clear()
+        self._running.sort(key=lambda task: task[0])
+        if seconds is not None and self._running[0][0] > self.clock.now + seconds:
+            self.clock.now += seconds
+            return []
+        end, began, ended = self._running.pop(0)
+        self.clock.now = max(self.clock.now, end)
+        self._uncommitted.append(began)
+        return [ended]
+
+
+def test_what_was_read_waits_for_its_commit_an_interval_and_a_page_at_most(tmp_path: Path) -> None:
+    pool = Late(Clock())
+    pool.sync = Watched(tmp_path, Pages(pool.clock, 120), pool.clock, pool=pool, interval=10)
+    pool.sync.loop._bundles._queue(0).size = 4
+    pool.sync.read_all()
+
+    assert len(pool.waits) > 5
+    assert max(pool.waits) <= 10 + 0.1
+
+
 class OnAndOn(PagedStream):
     """Pages that take a second each; of partitions that are known at once."""
 

@@ -155,6 +155,18 @@ def test_threads_that_no_slice_needs_go_to_those_that_are_read_but_for_what_may_
     assert [bundle.threads for bundle in dealt(bundles)] == threads
 
 
+def test_a_task_gets_few_more_slices_than_the_last_came_to_for_nobody_else_gets_at_them(tmp_path: Path) -> None:
+    bundles = bundles_of(tmp_path, [Parts(3_000, None, stops=True, mode="append")], 2, 8)
+    bundles.plan(1)
+    first, _ = dealt(bundles)
+    bundles.ended(first, 80, 8.0)
+    bundles.plan(1)
+    (again,) = dealt(bundles)
+
+    assert len(first.slices) > 2 * 80
+    assert len(again.slices) == 90
+
+
 def test_streams_take_turns_where_there_are_fewer_tasks(tmp_path: Path) -> None:
     streams = [Parts(1_000, most, stops=True, mode="append") for most in (1, 1, None, 1)]
     bundles, turns = bundles_of(tmp_path, streams, 2, 8), list[int]()
