@@ -2120,6 +2120,58 @@ BUGS = [
         "                stale = True\n",
         "                pass\n",
     ),
+    Bug(
+        "what a filter of a resource drops ends no pages",
+        "rest/declared/stream",
+        "return page._replace(records=records)",
+        "return page._replace(records=records, next=page.next if records else None)",
+    ),
+    Bug(
+        "children that follow their parent are read for what is new",
+        "rest/declared/stream",
+        "parents.get(self._parent.name, StreamState())",
+        "StreamState()",
+    ),
+    Bug(
+        "resources of one parent ask for it once",
+        "rest/declared/stream",
+        "family.parent(other) is declared for",
+        "family.parent(other) is None and other is declared for",
+    ),
+    Bug(
+        "fields that are added hide none of a record",
+        "rest/declared/stream",
+        "if name in record and record[name] != added[name]:",
+        "if name in record and record[name] is added[name]:",
+    ),
+    Bug("a value is one segment of a path", "rest/declared/placeholders", 'safe="")', 'safe="/")'),
+    Bug(
+        "a value of the config is not looked through for placeholders",
+        "rest/declared/placeholders",
+        "return value if isinstance(value, str) else",
+        "return filled_text(value, values) if isinstance(value, str) else",
+    ),
+    Bug(
+        "what credentials name is a secret",
+        "rest/declared/source",
+        'airbyte_secret": True',
+        'airbyte_secret": False',
+        "tests/rest/declared/test_resources.py",
+    ),
+    Bug(
+        "credentials have the values of the config",
+        "rest/declared/settings",
+        "for name, value in own.items() if any(placeholders(value))",
+        "for name, value in own.items() if not any(placeholders(value))",
+        "tests/rest/declared/test_stream.py",
+    ),
+    Bug(
+        "partitions have the fields that the request names of the parent",
+        "rest/declared/resources",
+        "if parent and each.scope == parent.name}",
+        "if parent}",
+        "tests/rest/declared/test_stream.py",
+    ),
 ]
 
 

@@ -1,11 +1,12 @@
 """A connector as an author writes it. Nothing runs here: mypy reads it as a user's code."""
 # ruff: noqa: ARG002 - signatures are written out as they are
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import assert_never, assert_type
 
 import cdk
+from cdk.rest import Bearer, PageNumber, RestSource, resource
 
 
 class Users(cdk.PagedStream):
@@ -98,3 +99,23 @@ def reader_of(stream: cdk.Stream) -> cdk.StreamState | None:
     while (slice := reader.next()) is not None:
         reader.observe(slice, cdk.Done())
     return reader.get_checkpoint()
+
+
+assert_type(
+    RestSource(
+        "{config.url}",
+        resource("orgs", "/orgs", primary_key="id", record_filter={"state": ["open", None], "size": 3}),
+        resource(
+            "repos",
+            "/orgs/{orgs.id}/repos",
+            records_path=("data", "repos"),
+            params={"since": "{window.start}", "kind": ["a", 1], "all": True},
+            cursor=lambda config: cdk.DatetimeCursor("updated_at", start=config["start"]),
+            paginator=PageNumber(size=10),
+        ),
+        resource("stars", "/stars", recods_path="data"),  # type: ignore[call-arg]
+        auth=Bearer("{config.token}"),
+        config={"size": {"type": "integer", "default": 3}},
+    ).streams({}),
+    Sequence[cdk.Stream],
+)

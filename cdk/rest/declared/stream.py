@@ -12,6 +12,7 @@ from cdk.rest.declared.settings import with_settings
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http_stream import HttpStream
 from cdk.rest.limits.budget import Budget
+from cdk.rest.tracing import TRACE
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
@@ -85,6 +86,8 @@ class ResourceStream(HttpStream):
         records: Sequence[Record] = page.records
         if self._declared.record_filter:
             records = [record for record in records if self._passes(record)]
+            if (trace := TRACE.get()) is not None and trace.page is not None:
+                trace.page = trace.page._replace(selected=len(records))
         if self._declared.add_fields:
             added = {name: filled(value, values) for name, value in self._declared.add_fields.items()}
             records = [self._with(record, added) for record in records]

@@ -6,7 +6,8 @@ from pyspark import cloudpickle
 
 from cdk import CountCursor, FatalError, Json, Record
 from cdk.protocol import AirbyteStateMessage
-from cdk.rest import ApiKey, Offset, PageNumber, RestSource, resource
+from cdk.rest import ApiKey, OAuth2, Offset, PageNumber, RestSource, resource
+from cdk.rest.tracing import tracing
 from cdk.testing import MockApi, ReadResult, read
 
 CONFIG = {"url": "https://api.test/v1", "token": "s3cret", "kind": "big"}
@@ -86,15 +87,22 @@ def test_what_a_filter_drops_ends_no_pages() -> None:
     rows: list[Record] = [
         {"id": 1, "kind": None},
         {"id": 2, "kind": "x"},
-        {"id": 3, "kind": "x"},
-        {"id": 4},
+        *({"id": id, "kind": "x"} for id in (3, 4)),
         {"id": 5, "kind": "y"},
+        {"id": 6},
+        {"id": 7, "kind": "y"},
+        *({"id": id, "kind": "x"} for id in (8, 9)),
     ]
     api = MockApi()
     api.get("/rows").serves(rows, size=2)
     rest = resource("rows", "/rows", paginator=PageNumber(size=2), record_filter={"kind": ["y", None]})
 
-    assert [record["id"] for record in records(RestSource("https://api.test", rest), api, "rows")] == [1, 4, 5]
+    with tracing() as trace:
+        assert [record["id"] for record in records(RestSource("https://api.test", rest), api, "rows")] == [1, 5, 6, 7]
+
+    # Of the last page, which is what an author sees in a preview.
+    assert trace.page is not None
+    assert (trace.page.extracted, trace.page.selected) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +142,20 @@ def test_a_body_is_posted() -> None:
 
     assert records(RestSource("https://api.test/graphql", users), api, "users") == [{"id": 1}]
     assert api.requests[0].headers["X-Kind"] == "big"
+
+
+def test_logins_have_the_values_of_the_config_and_are_shared() -> None:
+    api = MockApi()
+    api.issues_tokens("/v1/token", uses=10)
+    api.get("/v1/owners").returns(json={"data": {"owners": [{"name": "a", "since": 2001}]}})
+    api.get("/v1/owners/a/repos").returns(json=[])
+    auth = OAuth2("{config.url}/token", client_id="kit", client_secret="{config.token}", scopes=["{config.kind}"])
+    source = RestSource("{config.url}", OWNERS, REPOS, auth=auth)
+
+    assert read(source, config=CONFIG, transport=api).error is None
+    assert [request.body for request in api.requests if request.url.endswith("/token")] == [
+        b"grant_type=client_credentials&client_id=kit&client_secret=s3cret&scope=big"
+    ]
 
 
 def test_children_may_be_read_for_new_records_of_the_parent_alone() -> None:
