@@ -2171,6 +2171,23 @@ BUGS = [
         "if parent and each.scope == parent.name}",
         "if parent}",
         "tests/rest/declared/test_stream.py",
+        "a draft keeps what was changed by hand",
+        "authoring/drafts/merging",
+        "if base.get(key) != value:",
+        "if key not in base:",
+    ),
+    Bug(
+        "no secret of a command is in a draft",
+        "authoring/drafts/curl",
+        "if looks_secret(name) or _random(value):",
+        "if looks_secret(name):",
+    ),
+    Bug(
+        "pages of an unknown size end with an empty one",
+        "authoring/drafts/pagination",
+        "return name, _USUAL, False",
+        "return name, _USUAL, True",
+        "tests/authoring/drafts/openapi/test_from_description.py",
     ),
 ]
 
