@@ -2171,6 +2171,8 @@ BUGS = [
         "if parent and each.scope == parent.name}",
         "if parent}",
         "tests/rest/declared/test_stream.py",
+    ),
+    Bug(
         "a draft keeps what was changed by hand",
         "authoring/drafts/merging",
         "if base.get(key) != value:",

@@ -131,6 +131,25 @@ def test_discover_adds_the_types_of_the_first_records_and_says_which_stream_has_
     assert "no page" in line["log"]["message"]
 
 
+def test_discover_names_a_key_and_writes_what_it_infers_where_no_other_schema_is(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "keyless.py").write_text(USERS.replace('primary_key = "id"', ""))
+    command = ("discover", "--connector", "keyless.py", "--infer", "--schemas", "inferred")
+    first, second = cli(*command), cli(*command)
+    file = tmp_path / "inferred" / "users.json"
+    written = json.loads(file.read_text())
+    file.write_text('{"type": "array"}')
+    third = cli(*command)
+
+    logs = [[line["log"]["message"] for line in ran.of_type("LOG")] for ran in (first, second, third)]
+    other = f"{Path('inferred/users.json')}: there is another schema, which stays; remove it to have it written"
+    assert written == first.messages[-1]["catalog"]["streams"][0]["json_schema"]
+    assert logs == [["users: its primary key may be: id"]] * 2 + [["users: its primary key may be: id", other]]
+    assert file.read_text() == '{"type": "array"}'
+    assert cli(*command[:3], *command[4:]).code == 2
+
+
 def test_the_catalog_of_discover_can_be_read(cli: CommandLine, users: str, tmp_path: Path) -> None:
     (tmp_path / "catalog.json").write_text("\n".join(cli("discover", "--connector", users).lines))
 

@@ -7,13 +7,13 @@ from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expressio
 from cdk.authoring.drafts.names import words
 from cdk.base.values import JsonObject, JsonValue
 
-_CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
-_CREATED = {"created", "creation", "create"}
+CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
+CREATED = {"created", "creation", "create"}
 _BOUNDS = {"since", "after", "min", "gte", "gt", "from"}
 _SINCE = {"since", "after"}
 _FILLERS = {"at", "date", "on", "time", "timestamp", "last", "datetime", "filter", "is", "utc"}
 _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
-_TIMES = {"date", "time", "timestamp", "datetime"}
+TIMES = {"date", "time", "timestamp", "datetime"}
 _ISO, _DAY, _EPOCH = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%s"
 _MAIL = "%a, %d %b %Y %H:%M:%S %z"
 _START = "2000-01-01T00:00:00Z"
@@ -57,24 +57,24 @@ def _rate(name: str, parameter: Parameter) -> int:
     if (
         not own & (_BOUNDS if subjects else _SINCE)
         or own & _UPPER
-        or not subjects <= _CHANGED | _CREATED
+        or not subjects <= CHANGED | CREATED
         or not _dated(parameter, own)
     ):
         return 0
-    return 3 if subjects & _CHANGED else 2 if not subjects else 1
+    return 3 if subjects & CHANGED else 2 if not subjects else 1
 
 
 def _dated(parameter: Parameter, own: set[str]) -> bool:
     """Whether a parameter takes a date: plain names such as `after` are those of pages, too."""
-    if parameter.schema.get("format") in {"date-time", "date"} or own & (_CHANGED | _CREATED | _TIMES):
+    if parameter.schema.get("format") in {"date-time", "date"} or own & (CHANGED | CREATED | TIMES):
         return True
-    return bool(set(words(parameter.text)) & (_TIMES | {"iso", "rfc", "unix", "epoch"}))
+    return bool(set(words(parameter.text)) & (TIMES | {"iso", "rfc", "unix", "epoch"}))
 
 
 def _field(parameter: set[str], fields: Mapping[str, Mapping[str, JsonValue]]) -> str | None:
     """The date that a parameter goes by: what has changed, what was created, or any, as it says."""
-    subjects = parameter & (_CHANGED | _CREATED)
-    orders = [_CHANGED] if subjects & _CHANGED else [_CREATED] if subjects else [_CHANGED, _CREATED, _TIMES]
+    subjects = parameter & (CHANGED | CREATED)
+    orders = [CHANGED] if subjects & CHANGED else [CREATED] if subjects else [CHANGED, CREATED, TIMES]
     for order in orders:
         candidates = [
             name

@@ -1,21 +1,27 @@
 """`discover`: the streams that a connector offers."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
+from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
-from cdk.base.values import JsonSchema
+from cdk.base.values import JsonSchema, Record, from_json, to_json
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
-from cdk.engine.first_pages import shown_schema
+from cdk.engine.first_pages import first_records, shown_schema
 from cdk.protocol import AirbyteMessage, Type, error_text
 from cdk.streams.stream import Stream
+
+_MOST = 3
+"""Candidates that are named."""
 
 
 @click.command()
@@ -26,10 +32,18 @@ from cdk.streams.stream import Stream
     is_flag=True,
     help="Read the first pages of each stream, and add the fields that its schema does not declare.",
 )
+@click.option(
+    "--schemas",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="With --infer: write each schema to <stream>.json in this folder, where no other file is.",
+)
 @with_egress
 @debug_option
-def discover(find: FindSource, *, config: Path | None, infer: bool, debug: bool) -> int:
+def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Path | None, debug: bool) -> int:
     """Print the catalog: the streams there are, with their schemas."""
+    if schemas is not None and not infer:
+        raise click.UsageError("--schemas writes what --infer finds; give both")
 
     def say(output: Output) -> None:
         source = find()
@@ -37,16 +51,43 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, debug: bool)
         settings = load_config(config, source, output.secrets)
         streams = source.open(settings) if infer else source.streams(settings)
         with one_run():
-            catalog = offered(streams, _shown) if infer else offered(streams)
+            catalog = offered(streams, partial(_shown, schemas)) if infer else offered(streams)
         output.say(AirbyteMessage(type=Type.CATALOG, catalog=catalog))
 
     return run_protocol_command(say, debug=debug)
 
 
-def _shown(stream: Stream) -> JsonSchema:
+def _shown(folder: Path | None, stream: Stream) -> JsonSchema:
     """The schema with what its first records add; the one that is declared where they cannot be read."""
     try:
-        return shown_schema(stream)
+        records = first_records(stream)
+        schema = shown_schema(stream, records)
     except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
         logger.error("%s: its records cannot be read, so its schema is as declared: %s", stream.name, error_text(error))
         return stream.json_schema()
+    _name_candidates(stream, records)
+    if folder is not None and Path(stream.name).name == stream.name:
+        _write(folder / f"{stream.name}.json", stream.json_schema(), schema)
+    return schema
+
+
+def _name_candidates(stream: Stream, records: Sequence[Record]) -> None:
+    """Log which fields may be the key or the cursor that a stream does not have."""
+    from cdk.authoring.candidates import cursor_candidates, key_candidates  # noqa: PLC0415 - of --infer alone
+
+    if not stream.primary_key and (names := key_candidates(records)):
+        logger.info("%s: its primary key may be: %s", stream.name, ", ".join(names[:_MOST]))
+    if stream.cursor_field is None and (names := cursor_candidates(records)):
+        logger.info("%s: its cursor may be: %s", stream.name, ", ".join(names[:_MOST]))
+
+
+def _write(path: Path, declared: JsonSchema, schema: JsonSchema) -> None:
+    """Write a schema. A file that is not the declared one is somebody else's."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and from_json(path.read_bytes()) not in (declared, schema):
+            logger.warning("%s: there is another schema, which stays; remove it to have it written", path)
+            return
+        path.write_bytes(to_json(schema, indent=True) + b"\n")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot be written: {error}", path=str(path)) from error

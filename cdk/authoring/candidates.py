@@ -1,0 +1,61 @@
+"""Candidates: fields that may be the primary key or the cursor of a stream, as its first records show them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from cdk.authoring.drafts.cursors import CHANGED, CREATED, TIMES
+from cdk.authoring.drafts.keys import IDS
+from cdk.authoring.drafts.names import words
+from cdk.base.values import FieldValue, Record
+
+_SHORTEST_DATE = len("2024-01-01")
+
+
+def key_candidates(records: Sequence[Record]) -> list[str]:
+    """Fields with another value in each record; those that are called like keys first. None of fewer than two."""
+    unique = [
+        name
+        for name in _everywhere(records)
+        if all(type(record[name]) in {str, int} for record in records)
+        and len({record[name] for record in records}) == len(records)
+        and not _is_date(name, records)
+    ]
+    return sorted(unique, key=_key_rank)
+
+
+def cursor_candidates(records: Sequence[Record]) -> list[str]:
+    """Fields with a date in each record; those that are called like a change first, then those like a creation."""
+    return sorted((name for name in _everywhere(records) if _is_date(name, records)), key=_cursor_rank)
+
+
+def _everywhere(records: Sequence[Record]) -> list[str]:
+    """The fields that all of at least two records have."""
+    if len(records) < 2:  # noqa: PLR2004 - of one record, every field is unique
+        return []
+    return [name for name in records[0] if all(name in record for record in records)]
+
+
+def _is_date(name: str, records: Sequence[Record]) -> bool:
+    timely = bool(set(words(name)) & (CHANGED | CREATED | TIMES))
+    return all(_date(record[name], timely=timely) for record in records)
+
+
+def _date(value: FieldValue, *, timely: bool) -> bool:
+    """Whether a value is a date of ISO 8601; a number is one by its name alone."""
+    if not isinstance(value, str):
+        return timely and type(value) is int
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return len(value) >= _SHORTEST_DATE and not value.isdigit()
+
+
+def _key_rank(name: str) -> int:
+    last = words(name)[-1:]
+    return IDS.index(last[0]) if last and last[0] in IDS else len(IDS)
+
+
+def _cursor_rank(name: str) -> int:
+    own = set(words(name))
+    return 0 if own & CHANGED else 1 if own & CREATED else 2
