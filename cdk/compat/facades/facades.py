@@ -21,7 +21,15 @@ from cdk.compat.airbyte.streams import slice_facade
 from cdk.compat.facades.slices import blank, names_of, slice_of
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import Incremental, Pages, PageStrategy, Requester, Router, Select, Transform
+from cdk.declarative.model.plug_points import (
+    Incremental,
+    PageRequests,
+    PageStrategy,
+    Requester,
+    Router,
+    Select,
+    Transform,
+)
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, Request, Response, Transport
 from cdk.rest import Decoder as NativeDecoder
@@ -217,7 +225,7 @@ class _DraftFacade(RequestOptionsProvider):
         return self._draft(names).json
 
 
-class PaginatorFacade(Facade[Pages], _DraftFacade):
+class PaginatorFacade(Facade[PageRequests], _DraftFacade):
     """A paginator of the manifest."""
 
     def get_initial_token(self) -> JsonValue:

@@ -179,7 +179,7 @@ class AnyPaginationStrategy(Component, type=None):
         return ""
 
 
-class Pages(PageStrategy, Protocol):
+class PageRequests(PageStrategy, Protocol):
     """Pages of a slice: how the next is found, and how it is asked for."""
 
     @abstractmethod
@@ -191,7 +191,7 @@ class AnyPaginator(Component, type=None):
     """How pages are found and asked for."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages: ...
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests: ...
 
     def shrinking_problem(self) -> str:
         """Why pages cannot be asked for with fewer records, in words; an empty text where they can."""

@@ -8,7 +8,7 @@ from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, Sta
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import Incremental, Pages, Requester, Router, Select
+from cdk.declarative.model.plug_points import Incremental, PageRequests, Requester, Router, Select
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
@@ -106,7 +106,7 @@ class PageReader:
     changes_records: bool
     """Records are changed after they are decoded."""
 
-    pages: Pages
+    pages: PageRequests
     incremental: Incremental | None
 
     only_first: bool

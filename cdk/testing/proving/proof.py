@@ -15,7 +15,7 @@ from cdk.lake.storage.object_store import folder_at
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import chosen_streams, plan_stream
-from cdk.testing.proving.trials import EACH_PAGE, RARELY, Run, Subject, Trials, rows
+from cdk.testing.proving.trials import EACH_PAGE, RARELY, Subject, TrialRun, Trials, rows
 
 RANDOM = "random"
 POINTS = ("before_state_blob", "after_state_blob", "after_commit", "done")
@@ -96,14 +96,16 @@ def prove(
         return Proof(counts, commits, kills)
 
 
-def _undisturbed(trials: Trials, folder: Path, interval: str) -> Run:
+def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:
     run = trials.sync(folder, interval=interval)
     if run.failure:
         raise FatalError(f"a sync that nobody kills fails, so there is nothing to compare with: {run.failure}")
     return run
 
 
-def _places(run: Run, at_commits: int, at_random: int, chance: random.Random) -> Iterator[tuple[str, float | None]]:
+def _places(
+    run: TrialRun, at_commits: int, at_random: int, chance: random.Random
+) -> Iterator[tuple[str, float | None]]:
     """Where to kill: crash points in the order in which they are reached, then moments."""
     counts = range(1, max(run.reached.get(point, 0) for point in POINTS) + 1)
     points = [f"{point}:{time}" for time in counts for point in POINTS if time <= run.reached.get(point, 0)]

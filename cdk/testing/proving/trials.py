@@ -59,7 +59,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Run:
+class TrialRun:
     """How a sync ended. reached: how often it was at each crash point. failure: why a stream was not read, if any."""
 
     killed: bool
@@ -79,7 +79,9 @@ class Trials:
         self._forks = multiprocessing.get_context("forkserver")
         self._forks.set_forkserver_preload([__name__])
 
-    def sync(self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None) -> Run:
+    def sync(
+        self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None
+    ) -> TrialRun:
         """Sync into a folder. crash_at: the crash point at which the sync dies. seconds: when it is killed."""
         report = folder.with_suffix(".json")
         report.unlink(missing_ok=True)
@@ -92,12 +94,12 @@ class Trials:
         process.kill()
         process.join()
         if endless:
-            return Run(killed=False, failure=f"it does not end, {self.limit:.0f} s after its beginning")
+            return TrialRun(killed=False, failure=f"it does not end, {self.limit:.0f} s after its beginning")
         if process.exitcode == -signal.SIGKILL:
-            return Run(killed=True)
+            return TrialRun(killed=True)
         if not report.exists():
-            return Run(killed=False, failure=f"the process ended with exit code {process.exitcode}")
-        return Run(**orjson.loads(report.read_bytes()))
+            return TrialRun(killed=False, failure=f"the process ended with exit code {process.exitcode}")
+        return TrialRun(**orjson.loads(report.read_bytes()))
 
 
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
@@ -111,7 +113,7 @@ def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at:
             failures = [f"{each.name}: {each.failure.message}" for each in result.streams if each.failure is not None]
         except CdkError as error:
             failures = [str(error)]
-    run = Run(killed=False, seconds=time.monotonic() - began, reached=reached, failure="; ".join(failures))
+    run = TrialRun(killed=False, seconds=time.monotonic() - began, reached=reached, failure="; ".join(failures))
     report.write_bytes(orjson.dumps(run))
 
 

@@ -11,7 +11,7 @@ from cdk.declarative.components.requests.request_options import AnyPageTokenOpti
 from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.page_result import PageResult
-from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, Pages, PageStrategy
+from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.messages import Headers
@@ -31,11 +31,11 @@ class NoPagination(AnyPaginator):
         type: NoPagination
     """
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
         return _OnePage()
 
 
-class _OnePage(Pages):
+class _OnePage(PageRequests):
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None: ...
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
@@ -58,7 +58,7 @@ class DefaultPaginator(AnyPaginator):
     page_token_option: AnyPageTokenOption | None = Field(None, description="Where the token of the page goes.")
     page_size_option: RequestOption | None = Field(None, description="Where the size of a page goes.")
 
-    def build(self, ctx: BuildContext, decoder: Decoder) -> Pages:
+    def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
         """The pages. Raises ManifestError: there is a place for a page size, and no page size."""
         strategy = self.pagination_strategy.build(ctx, decoder)
         if self.page_size_option is not None and strategy.size is None:
@@ -74,7 +74,7 @@ class DefaultPaginator(AnyPaginator):
         return "" if self.page_size_option else "there is no page_size_option, so the API would not know of it"
 
 
-class _StrategyPages(Pages):
+class _StrategyPages(PageRequests):
     """Pages found by a strategy."""
 
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
-from cdk.declarative.model.plug_points import Incremental, Pages
+from cdk.declarative.model.plug_points import Incremental, PageRequests
 from cdk.declarative.reading.page_size_reduction import Reduction
 from cdk.declarative.reading.recovering_reader import Reset, Split
 
@@ -72,7 +72,7 @@ class PageSizeReduction(Component):
         "NEVER", description="Whether the page after one that came is large again."
     )
 
-    def reduction(self, ctx: BuildContext, pages: Pages) -> Reduction:
+    def reduction(self, ctx: BuildContext, pages: PageRequests) -> Reduction:
         """How pages shrink. Raises ManifestError: there is no page size, or none that could be smaller."""
         size = pages.size
         if size is None:

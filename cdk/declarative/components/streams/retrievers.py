@@ -23,7 +23,7 @@ from cdk.declarative.model.plug_points import (
     AnyRetriever,
     AnySchemaNormalization,
     Incremental,
-    Pages,
+    PageRequests,
     Select,
     SliceReader,
     StreamParts,
@@ -197,7 +197,7 @@ class SimpleRetriever(AnyRetriever):
             split=None if split is None else split.split(ctx, parts.incremental),
         )
 
-    def _reduction(self, ctx: BuildContext, pages: Pages, properties: Properties | None) -> Reduction | None:
+    def _reduction(self, ctx: BuildContext, pages: PageRequests, properties: Properties | None) -> Reduction | None:
         if self.page_size_reduction is None:
             return None
         problem = "" if self.paginator is None else self.paginator.shrinking_problem()
