@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cdk.authoring.drafts.loose_json import mapping
 from cdk.base.values import JsonObject, JsonValue
 
 
@@ -65,9 +66,9 @@ class ConfigFields:
     def add(self, name: str, schema: Mapping[str, JsonValue], example: JsonValue = None) -> str:
         """Have a property, required where it has no default; the expression of its value.
 
-        One of the same name that is a secret, or not, as this one is not, gets a neighbour.
+        Of the same name it is the same property, but where one is a secret or a timestamp and the other is not.
         """
-        if name in self.properties and _secret(self.properties[name]) != _secret(schema):
+        while name in self.properties and _kind(self.properties[name]) != _kind(schema):
             name = f"{name}_parameter"
         if name not in self.properties:
             self.properties[name] = dict(schema)
@@ -104,8 +105,8 @@ def quoted(name: str) -> str:
     return "'" + name.replace("\\", r"\\").replace("'", r"\'") + "'"
 
 
-def _secret(schema: JsonValue) -> bool:
-    return isinstance(schema, Mapping) and schema.get("airbyte_secret") is True
+def _kind(schema: JsonValue) -> tuple[JsonValue, ...]:
+    return tuple(mapping(schema).get(name) for name in ("airbyte_secret", "format", "pattern"))
 
 
 def _example(schema: Mapping[str, JsonValue]) -> JsonValue:

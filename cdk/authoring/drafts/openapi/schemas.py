@@ -9,6 +9,9 @@ from cdk.base.values import JsonObject, JsonValue
 _DEEPEST = 5
 """Levels of a record's schema; what is deeper is any object."""
 
+_MOST_FIELDS = 1000
+"""Fields of a record, at all levels, behind which objects are any."""
+
 _MOST_PARTS = 8
 """Levels of `allOf` and the like inside each other."""
 
@@ -20,7 +23,7 @@ class Schemas:
     """The schemas of a description."""
 
     def __init__(self, description: Description) -> None:
-        self._description = description
+        self._description, self._remaining = description, 0
 
     def flat(self, value: JsonValue, depth: int = 0) -> Mapping[str, JsonValue]:
         """A schema with `type`, and with the `properties` of all that it is composed of; these are as they were."""
@@ -45,6 +48,7 @@ class Schemas:
 
     def record(self, value: JsonValue) -> JsonObject:
         """The JSON Schema of a record. Every field may be null: descriptions seldom know."""
+        self._remaining = _MOST_FIELDS
         return {**self._written(value, _DEEPEST, ()), "type": "object"}
 
     def leaves(self, value: JsonValue, depth: int = 3) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
@@ -65,7 +69,8 @@ class Schemas:
         schema = {} if reference and reference in above else self.flat(value)
         above = (*above, reference)
         match schema.get("type"):
-            case "object" if depth > 0 and (properties := mapping(schema.get("properties"))):
+            case "object" if depth > 0 < self._remaining and (properties := mapping(schema.get("properties"))):
+                self._remaining -= len(properties)
                 fields = {name: self._written(part, depth - 1, above) for name, part in properties.items()}
                 return {"type": ["null", "object"], "properties": fields}
             case "array" if items := mapping(schema.get("items")):

@@ -277,3 +277,26 @@ def test_a_key_in_the_header_authorization_is_a_bearer_token_where_the_descripti
     ]
 
     assert [kind["type"] for kind in kinds] == ["ApiKeyAuthenticator", "BearerAuthenticator"]
+
+
+def test_a_schema_that_would_grow_without_measure_is_cut() -> None:
+    wide = {
+        f"Level{n}": {"properties": {f"f{m}": {"$ref": f"#/components/schemas/Level{n + 1}"} for m in range(30)}}
+        for n in range(6)
+    }
+    response = {"type": "array", "items": {"$ref": "#/components/schemas/Level0"}}
+
+    schema = component(described(response, components={"schemas": wide}))["schema_loader"]["schema"]
+
+    assert len(str(schema)) < 100_000
+    assert len(schema["properties"]) == 30
+
+
+def test_a_required_parameter_called_as_the_start_of_a_cursor_is_a_field_of_its_own() -> None:
+    day = query("start_date", required=True, type="string", format="date")
+    since = query("updated_since", type="string", format="date-time")
+
+    draft = draft_of(described(records(updated_at={**TEXT, "format": "date-time"}), day, since))
+
+    assert list(draft.config.properties) == ["start_date", "start_date_parameter"]
+    assert draft.config.required == ["start_date_parameter"]
