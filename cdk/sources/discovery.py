@@ -130,6 +130,8 @@ def _run(load: Callable[[], T], where: str) -> T:
     """What `load` gives, which runs code of the connector. Raises ConfigError: that code fails."""
     try:
         return load()
+    except ConfigError as error:
+        raise ConfigError(str(error), path=where) from error
     except Exception as error:
         raise ConfigError(f"cannot be imported: {type(error).__name__}: {error}", path=where) from error
 

@@ -81,7 +81,7 @@ class Family:
             except ConfigError as error:
                 slips.append(f"{each.name}: {error}")
         if slips:
-            raise ConfigError("\n".join(slips))
+            raise ConfigError("\n".join(dict.fromkeys(slips)))
 
     def parent(self, member: resource) -> resource | None:
         """The one whose records `member` is read for, None if it is read once."""

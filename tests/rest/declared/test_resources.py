@@ -12,7 +12,10 @@ REPOS = resource("repos", "/repos")
         ([REPOS, resource("repos", "/more")], ["repos: two resources have this name"]),
         ([resource("config", "/config")], ["config: a resource cannot have this name"]),
         (
-            [REPOS, resource("issues", "/{repo.id}/issues", add_fields={"owner": "{confg.owner}"})],
+            [
+                REPOS,
+                resource("issues", "/{repo.id}/issues", add_fields={"owner": "{confg.owner}", "repo": "{repo.id}"}),
+            ],
             [
                 "issues: {repo.id}: there is no such resource; did you mean 'repos'?",
                 "issues: {confg.owner}: there is no such resource; did you mean 'config'?",
