@@ -2191,6 +2191,33 @@ BUGS = [
         "return name, _USUAL, True",
         "tests/authoring/drafts/openapi/test_from_description.py",
     ),
+    Bug(
+        "an assistant sees no secret",
+        "cli/workspace",
+        "    return _hidden(secrets.mask_json(answer))",
+        "    return answer",
+        "tests/cli/mcp/test_server.py",
+    ),
+    Bug(
+        "no path leaves the folder of a server",
+        "cli/workspace",
+        "if not resolved.is_relative_to(self._root):",
+        "if False:",
+        "tests/cli/mcp/test_server.py",
+    ),
+    Bug(
+        "code runs only where the user says so",
+        "cli/workspace",
+        "        if not self.trusted:",
+        "        if False:",
+        "tests/cli/mcp/test_server.py",
+    ),
+    Bug(
+        "a page is for who has its address",
+        "cli/ui/server",
+        'elif hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):',
+        "elif True:",
+    ),
 ]
 
 

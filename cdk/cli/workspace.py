@@ -12,6 +12,8 @@ from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.input_files import read_document
+from cdk.cli.state.options import PipelineFile
+from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.rest.http.redact import looks_secret, surely_secret
 from cdk.sources.discovery import find_source
 from cdk.sources.variables import SecretEnvironment, environment, with_variables
@@ -56,6 +58,14 @@ class Workspace:
     def optional(self, text: str, secrets: Secrets) -> Path | None:
         """As `file`; None for no text."""
         return self.file(text, secrets) if text else None
+
+    def pipeline(self, text: str, secrets: Secrets) -> PipelineFile:
+        """A pipeline file in the folder; `secrets` gets what its connector calls secret in the config, too."""
+        path = self.file(text, secrets)
+        # What cannot be read of the connector, tables and states can do without.
+        with suppress(ConfigError):
+            file_pipeline(path, secrets, trusted=self.trusted)
+        return PipelineFile(path, trusted=self.trusted)
 
     def connector(self, text: str, secrets: Secrets) -> Callable[[], Source]:
         """What gives the connector of a path or a name. Raises ConfigError: it is outside, or code that may not run."""

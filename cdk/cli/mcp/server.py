@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -18,7 +18,7 @@ from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
-from cdk.base.errors import CdkError, ConfigError, ConnectorExit
+from cdk.base.errors import CdkError, ConnectorExit
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue
@@ -29,8 +29,6 @@ from cdk.cli.mcp import answers
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
-from cdk.cli.state.options import PipelineFile
-from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.plan import plan_json
 from cdk.cli.workspace import Workspace, masked
 from cdk.engine.first_pages import shown_schema
@@ -180,11 +178,7 @@ class Tools:
     def state(self, pipeline: Pipeline, streams: list[str] = []) -> answers.States:  # noqa: B006 - only read
         """Show where the streams of a pipeline stand after its syncs: all, or those that are named."""
         with self._answering() as secrets:
-            path = self._workspace.file(pipeline, secrets)
-            file = PipelineFile(path, trusted=self._workspace.trusted)
-            # What it cannot read of the connector, the state can do without: but not its secrets.
-            with suppress(ConfigError):
-                file_pipeline(path, secrets, trusted=self._workspace.trusted)
+            file = self._workspace.pipeline(pipeline, secrets)
             statuses = [*map(status_json, statuses_of(file, streams))]
             following = "the next sync goes on there" if statuses else "no sync has committed anything yet"
             answer = {"pipeline": file.name, "streams": [_with_positions(status) for status in statuses]}

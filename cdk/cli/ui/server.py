@@ -27,7 +27,6 @@ from cdk.base.values import to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
-from cdk.cli.state.options import PipelineFile
 from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.heat_map import heat_map
 from cdk.cli.ui.runs import folder_of, reports_of, runs_of
@@ -111,7 +110,7 @@ class Views:
         listed = []
         for path in folder_of(self._root).pipelines:
             try:
-                settings = self._pipeline(str(path), secrets).settings
+                settings = self._workspace.pipeline(str(path), secrets).settings
                 listed.append({"file": path, "name": settings.name, "target": settings.target.path, "problem": ""})
             except CdkError as error:
                 listed.append({"file": path, "name": "", "target": "", "problem": str(error)})
@@ -119,7 +118,10 @@ class Views:
 
     def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """The tables of a pipeline, its runs, and what reports of runs say."""
-        pipeline, most = self._pipeline(request.query_params["file"], secrets), _number(request, "most", _COMMITS)
+        pipeline, most = (
+            self._workspace.pipeline(request.query_params["file"], secrets),
+            _number(request, "most", _COMMITS),
+        )
         _, tables = table_facts_of(pipeline)
         return {
             "name": pipeline.name,
@@ -131,7 +133,7 @@ class Views:
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """Where the partitions of a stream stand, and the commits that brought them there."""
-        pipeline = self._pipeline(request.query_params["file"], secrets)
+        pipeline = self._workspace.pipeline(request.query_params["file"], secrets)
         admin, table = pipeline.admin(), pipeline.table([request.query_params["stream"]])
         status, first = admin.standing(table), _number(request, "first", 0)
         before = _number(request, "before", 0) or None
@@ -166,9 +168,6 @@ class Views:
                 find, query["stream"], secrets, config=config, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES
             )
         return {**choice, "answer": answer, "schema": schema}
-
-    def _pipeline(self, file: str, secrets: Secrets) -> PipelineFile:
-        return PipelineFile(self._workspace.file(file, secrets), trusted=self._workspace.trusted)
 
 
 def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[str, object], int]:

@@ -1,0 +1,46 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from cdk.authoring.new_connector import new_connector
+from cdk.base.secret_masking import Secrets
+from cdk.cli.workspace import Workspace, masked
+
+PLANTED = {
+    "by the spec": "marked-by-its-spec",
+    "by the environment": "out-of-the-environment",
+    "by its name": "called-a-secret",
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.chdir(tmp_path)
+    new_connector("things", "yaml", tmp_path / "things")
+    manifest = tmp_path / "things" / "manifest.yaml"
+    manifest.write_text(manifest.read_text().replace("token: {type", "code: {type").replace("[token]", "[code]"))
+    config = {"code": PLANTED["by the spec"], "host": "${HOST_OF_THINGS}", "session": PLANTED["by its name"]}
+    pipeline = {"name": "x", "source": {"manifest": "manifest.yaml", "config": config}, "target": {"path": "tables"}}
+    (tmp_path / "things" / "pipeline.yaml").write_text(json.dumps(pipeline))
+    (tmp_path / "things" / ".env").write_text(f"HOST_OF_THINGS={PLANTED['by the environment']}")
+    return Workspace(tmp_path, trusted=False)
+
+
+@pytest.mark.parametrize("secret", PLANTED.values(), ids=PLANTED.keys())
+def test_a_secret_of_a_pipeline_is_known_before_it_is_looked_at(workspace: Workspace, secret: str) -> None:
+    secrets = Secrets()
+    workspace.pipeline("things/pipeline.yaml", secrets)
+
+    assert secrets.holds(f"a text with {secret} in it")
+    assert not secrets.holds("a text with things in it")
+
+
+def test_what_has_the_name_of_a_secret_is_hidden_whoever_wrote_it() -> None:
+    answer = {"password": "abc", "next": {"api_key": 7, "page_token": "p2"}, "items": [{"secret": {"x": "left"}}]}
+
+    assert masked(answer, Secrets()) == {
+        "password": "****",
+        "next": {"api_key": "****", "page_token": "p2"},
+        "items": [{"secret": {"x": "left"}}],
+    }
