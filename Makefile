@@ -67,7 +67,7 @@ fuzz: $(VENV)/.installed-dev  ## hostile manifests, configs, states and answers,
 
 # The bench is a folder of its own, with a local API and hand-written programs that do the least work possible.
 BENCH ?= ../shared/bench
-CASES ?= a200k,a,b,c,cfull,i,d10k,e,f-spec,f-check,f-discover
+CASES ?= a200k,a,b,c,cfull,i,d50k,e,epages,f-spec,f-check,f-discover
 ROUNDS ?= 3
 # A virtual environment with airbyte-cdk in it is compared, too: PEER=folder.
 PEER ?=
@@ -75,17 +75,21 @@ bench: $(VENV)/.installed-dev  ## CPU and memory of `read` against hand-written 
 	@test -f $(BENCH)/bench.py || { echo "no bench in $(BENCH): name its folder with BENCH=..." >&2; exit 1; }
 	@test -d $(VENV)/bench || { $(BIN)/python -m venv $(VENV)/bench && \
 		$(VENV)/bench/bin/python -m pip -qq install requests orjson msgspec pyarrow uvloop urllib3; }
-	$(VENV)/bench/bin/python $(BENCH)/bench.py run --venv limit=$(VENV)/bench --cases $(CASES) --rounds $(ROUNDS) \
+	@rm -f $(VENV)/bench.jsonl
+	$(VENV)/bench/bin/python $(BENCH)/bench.py run --results $(VENV)/bench.jsonl --venv limit=$(VENV)/bench --cases $(CASES) --rounds $(ROUNDS) \
 		$(if $(PEER),--venv airbyte=$(PEER)) \
 		--impl 'manifest=$(BIN)/spark-cdk {command} --manifest-path {manifest} @args' \
 		--impl 'python=$(BIN)/spark-cdk {command} --connector benchmarks/bench_source.py @args' \
-		--runners limit-orjson$(if $(PEER),$(comma)airbyte) --base limit-orjson
+		--runners limit-orjson,limit-splice$(if $(PEER),$(comma)airbyte) --base limit-orjson
+	@$(BIN)/python benchmarks/goals.py $(VENV)/bench.jsonl
 
-SPARK_CASES ?= rows200k,rows1m,busy,latency
+SPARK_CASES ?= rows200k,rows1m,nothing,busy,latency
 bench-spark: $(VENV)/.installed-dev  ## CPU and memory of `sync` against limits and dlt, and of merges (BENCH=folder SPARK_CASES=... ROUNDS=3)
 	@test -f $(BENCH)/bench.py || { echo "no bench in $(BENCH): name its folder with BENCH=..." >&2; exit 1; }
-	$(BIN)/python benchmarks/spark/run.py --bench $(BENCH) --limits $(VENV)/bench --dlt $(VENV)/dlt \
+	@rm -f $(VENV)/bench-spark.jsonl
+	$(BIN)/python benchmarks/spark/run.py --results $(VENV)/bench-spark.jsonl --bench $(BENCH) --limits $(VENV)/bench --dlt $(VENV)/dlt \
 		--cases $(SPARK_CASES) --rounds $(ROUNDS)
+	@$(BIN)/python benchmarks/goals.py $(VENV)/bench-spark.jsonl
 	$(BIN)/python benchmarks/spark/merges.py $(VENV)/merges --rounds $(ROUNDS)
 	$(BIN)/python benchmarks/spark/uneven.py
 

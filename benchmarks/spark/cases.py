@@ -13,7 +13,7 @@ from cdk.base.values import Json
 
 HERE = Path(__file__).resolve().parent
 CONNECTOR = HERE.parent / "bench_source.py"
-DLT = "dlt[duckdb,parquet]==1.31"
+DLT = "dlt[duckdb,parquet,deltalake]==1.31"
 LIMITS = ("requests", "orjson", "msgspec", "pyarrow", "uvloop", "urllib3")
 
 
@@ -82,8 +82,20 @@ def rows(count: int, *, peers: bool = True) -> Case:
             yield Measured(name, count, usage, start)
         if peers and bench.runs("dlt"):
             yield Measured("dlt", count, run(_dlt(bench, full), log=bench.scratch / "dlt.log"))
+        if peers and bench.runs("dlt into Delta"):
+            command: Sequence[str | Path] = [bench.dlt, HERE / "dlt_delta.py", full, bench.fresh("dlt-delta")]
+            yield Measured("dlt into Delta", count, run(command, log=bench.scratch / "dlt.log"))
 
     return case
+
+
+def nothing(bench: Bench) -> Iterator[Measured]:
+    """A sync of three streams that have nothing new: what a sync takes by itself."""
+    base = f"{bench.address}/n=1,parents=0,children=0"
+    source = _sources(bench)["sync"](base)
+    pipeline = _pipeline(bench, "nothing", source, ["items_incremental", "children", "parents"])
+    run(_sync(pipeline), log=bench.scratch / "start.log")
+    yield Measured("sync", 1, run(_sync(pipeline), log=bench.scratch / "sync.log"))
 
 
 def cores(connector: Path, stream: str, config: str, first: str, *, concurrency: int) -> Case:
@@ -109,6 +121,7 @@ CASES: Mapping[str, Case] = {
     "rows200k": rows(200_000),
     "rows1m": rows(1_000_000),
     "rows5m": rows(5_000_000, peers=False),
+    "nothing": nothing,
     "busy": cores(HERE / "sources.py", "busy", '{"parts": 40}', '{"parts": 2}', concurrency=4),
     "latency": cores(
         CONNECTOR,
@@ -128,10 +141,10 @@ def _sources(bench: Bench) -> Mapping[str, Callable[[str], Json]]:
     }
 
 
-def _pipeline(bench: Bench, name: str, source: Json) -> Path:
+def _pipeline(bench: Bench, name: str, source: Json, streams: Sequence[str] = ("items",)) -> Path:
     """A pipeline file: JSON is YAML."""
     folder = bench.fresh(f"{name}-{len(list(bench.scratch.iterdir()))}".replace(", ", "-"))
-    pipeline = {"name": "bench", "source": source, "target": {"path": str(folder / "tables")}, "streams": ["items"]}
+    pipeline = {"name": "bench", "source": source, "target": {"path": str(folder / "tables")}, "streams": streams}
     path = folder / "pipeline.yaml"
     path.write_bytes(orjson.dumps(pipeline))
     return path

@@ -6,6 +6,7 @@ that others use.
 """
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,11 +25,12 @@ def main() -> None:
     """Run the cases and print a table of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cases", default="rows200k,rows1m,busy,latency", help=f"of {', '.join(CASES)}")
+    parser.add_argument("--cases", default="rows200k,rows1m,nothing,busy,latency", help=f"of {', '.join(CASES)}")
     parser.add_argument("--bench", type=Path, default=Path("../shared/bench"), help="the folder with bench.py")
     parser.add_argument("--limits", type=Path, default=Path(".venv/bench"), help="the limits' virtual environment")
     parser.add_argument("--dlt", type=Path, default=Path(".venv/dlt"), help="dlt's; both are made when absent")
     parser.add_argument("--only", default="", help="programs of the rows' cases: parquet3,sync,dlt,... (default: all)")
+    parser.add_argument("--results", type=Path, help="a file that gets a line for each program in each round")
     given = parser.parse_args()
     chosen = {name: CASES[name] for name in given.cases.split(",")}
     only = frozenset(filter(None, given.only.split(",")))
@@ -41,8 +43,18 @@ def main() -> None:
                 rounds = []
                 for number in range(given.rounds):
                     rounds.append(list(case(bench)))
+                    if given.results:
+                        with given.results.open("a") as file:
+                            file.writelines(_line(name, measured) for measured in rounds[-1])
                     print(f"{name}: round {number + 1} of {given.rounds} is done", flush=True)
                 print_table(name, rounds)
+
+
+def _line(case: str, measured: Measured) -> str:
+    """A program in a round. cpu: of the whole tree; worker: microseconds a record, less start."""
+    usage = measured.usage
+    figures = {"cpu": usage.total, "wall": usage.wall, "worker": less_start(measured)}
+    return f"{json.dumps({'case': case, 'runner': measured.program, **figures})}\n"
 
 
 def print_table(name: str, rounds: Sequence[Sequence[Measured]]) -> None:
