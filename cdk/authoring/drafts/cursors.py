@@ -66,7 +66,7 @@ def _rate(name: str, parameter: Parameter) -> int:
 
 def _dated(parameter: Parameter, own: set[str]) -> bool:
     """Whether a parameter takes a date: plain names such as `after` are those of pages, too."""
-    if parameter.schema.get("format") in {"date-time", "date"} or own & (CHANGED | CREATED | TIMES):
+    if str(parameter.schema.get("format")) in {"date-time", "date"} or own & (CHANGED | CREATED | TIMES):
         return True
     return bool(set(words(parameter.text)) & (TIMES | {"iso", "rfc", "unix", "epoch"}))
 
@@ -88,7 +88,7 @@ def _field(parameter: set[str], fields: Mapping[str, Mapping[str, JsonValue]]) -
 
 
 def _is_date(schema: Mapping[str, JsonValue]) -> bool:
-    return schema.get("type") in {"string", "integer", "number"}
+    return str(schema.get("type")) in {"string", "integer", "number"}
 
 
 def _built(

@@ -100,7 +100,7 @@ def as_others(paging: Paging, pages: Pages, others: Iterable[Paging]) -> Paging:
 def _by_url(pages: Pages) -> Paging | None:
     def is_url(path: tuple[str, ...], schema: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
-        uri = schema.get("format") in {"uri", "url", "uri-reference"} or "url" in str(schema.get("example"))[:4]
+        uri = str(schema.get("format")) in {"uri", "url", "uri-reference"} or "url" in str(schema.get("example"))[:4]
         return last in _NEXT_URLS or both in _NEXT_URLS or (last == "next" and (uri or "links" in path))
 
     if (path := _path(pages, is_url)) is None:
@@ -113,7 +113,7 @@ def _by_token(pages: Pages) -> Paging | None:
     known = {
         name: each
         for name, each in pages.parameters.items()
-        if not (plain(name) == "offset" and each.schema.get("type") in {"integer", "number"})
+        if not (plain(name) == "offset" and str(each.schema.get("type")) in {"integer", "number"})
     }
     leaves = {plain(path[-1]) for path in pages.leaves}
     # A position is where a feed stands, which says so again where it has nothing new.
@@ -225,7 +225,9 @@ def _path(pages: Pages, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]
 def _integer(pages: Pages, known: Sequence[str]) -> str | None:
     """The parameter of one of these names that takes a number."""
     numeric = [
-        name for name, each in pages.parameters.items() if each.schema.get("type", "integer") in {"integer", "number"}
+        name
+        for name, each in pages.parameters.items()
+        if str(each.schema.get("type", "integer")) in {"integer", "number"}
     ]
     return first_of(numeric, known)
 

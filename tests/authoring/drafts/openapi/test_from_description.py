@@ -300,3 +300,12 @@ def test_a_required_parameter_called_as_the_start_of_a_cursor_is_a_field_of_its_
 
     assert list(draft.config.properties) == ["start_date", "start_date_parameter"]
     assert draft.config.required == ["start_date_parameter"]
+
+
+@pytest.mark.parametrize("odd", [{}, [1], None, 1.5])
+def test_parameters_and_fields_of_odd_types_are_drafted_all_the_same(odd: Json) -> None:
+    rows = records(id={"type": odd, "format": odd}, updated_at={"type": odd})
+
+    stream = component(described(rows, query("offset", type=odd), query("updated_since", type=odd, format=odd)))
+
+    assert stream["name"] == "orders"
