@@ -169,9 +169,9 @@ class Failing(Stream):
 
 
 def test_a_connector_in_python_runs_only_where_the_user_says_so(folder: Path) -> None:
-    (folder / "things.py").write_text(CONNECTOR)
+    (folder / "talkative.py").write_text(CONNECTOR)
     (folder / "config.json").write_text(json.dumps({"api_key": TOKEN}))
-    here = {"connector": "things.py", "config": "config.json"}
+    here = {"connector": "talkative.py", "config": "config.json"}
 
     async def refused(session: Session) -> None:
         assert "--allow-custom-code" in await session.call("preview", **here, stream="things")
@@ -203,7 +203,7 @@ def test_each_tool_says_what_it_takes_and_gives(folder: Path) -> None:
 
 
 def test_the_settings_of_the_page_start_a_server_that_prints_do_not_disturb(folder: Path) -> None:
-    (folder / "things.py").write_text(CONNECTOR.replace("raise", 'print("not", self.config["api_key"]); raise'))
+    (folder / "talkative.py").write_text(CONNECTOR.replace("raise", 'print("not", self.config["api_key"]); raise'))
     (folder / "config.json").write_text(json.dumps({"api_key": TOKEN}))
     page = (DOCS / "how-to" / "build-with-an-assistant.md").read_text()
     settings = [json.loads(block) for block in re.findall(r"^```json\n(.+?)```", page, re.MULTILINE | re.DOTALL)]
@@ -216,7 +216,7 @@ def test_the_settings_of_the_page_start_a_server_that_prints_do_not_disturb(fold
         with (folder / "log").open("w") as log:
             async with Client(stdio_client(command, errlog=log)) as client:
                 session = Session(client)
-                here = {"connector": "things.py", "config": "config.json"}
+                here = {"connector": "talkative.py", "config": "config.json"}
                 (page,) = (await session.call("preview", **here, stream="failing"))["pages"]
                 assert "RuntimeError" in page["error"]
                 return session.heard
