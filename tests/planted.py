@@ -955,7 +955,13 @@ BUGS = [
         "        try:\n            notes.write",
         "        try:\n            notes.delete(name)\n            notes.write",
     ),
-    Bug("a second run is to try again later", "cli/command_errors", "raise Busy(", "raise click.ClickException("),
+    Bug(
+        "a second run is to try again later",
+        "cli/command_errors",
+        "raise Busy(",
+        "raise click.ClickException(",
+        "tests/cli/sync/test_command.py",
+    ),
     Bug(
         "a secret is hidden in base64 behind others",
         "base/secret_masking",
@@ -1009,7 +1015,10 @@ BUGS = [
         "super().__init__(str(",
     ),
     Bug(
-        "settings of a pipeline go through a file", "spark/cluster/session", "**(conf if running_jvm else {})", "**conf"
+        "settings of a pipeline go through a file",
+        "spark/cluster/session",
+        "launch.run({**own,",
+        "launch.run({**own, **conf,",
     ),
     Bug(
         "rows that vectors deleted stay deleted",

@@ -57,13 +57,13 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
     if options.master is not None:
         settings["spark.master"] = options.master
     own = {key: value for key, value in settings.items() if key not in conf}
-    # The arguments of a JVM that is started here can be read by everybody on the machine: what a pipeline says, such as
-    # the keys of a store, goes through a file. One that runs already is told over its connection.
-    running_jvm = SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
-    for key, value in {**own, **(conf if running_jvm else {})}.items():
+    for key, value in {**own, **conf}.items():
         builder = builder.config(key, value)
+    running_jvm = SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
     try:
         if not running_jvm:
+            # The arguments of a JVM can be read by everybody on the machine: what a pipeline says, such as the keys of
+            # a store, goes through a file.
             with _properties(conf) as properties:
                 launch.run({**own, "spark.app.name": f"spark-cdk {name}"}, properties, log)
         with _keeping_ctrl_c():
