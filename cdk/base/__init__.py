@@ -1,1 +1,16 @@
-"""Errors, JSON values, secrets, clocks, YAML with line numbers: what every room needs, and nothing of this field."""
+"""Errors, JSON values, secrets, clocks, YAML with line numbers: what every room needs, and nothing of this field.
+
+`base.YamlFile` is imported when it is first used: most runs need no YAML.
+"""
+
+from typing import TYPE_CHECKING
+
+from cdk.base.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # importing it at run time would import PyYAML
+    from cdk.base.yaml_file import YamlFile
+
+__all__ = ["YamlFile"]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from cdk import base
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, Keys, dotted, from_json
@@ -23,9 +24,7 @@ def read_document(path: Path) -> JsonValue:
     Raises ConfigError naming line and column: the file cannot be read, or is neither.
     """
     if path.suffix in {".yaml", ".yml"}:
-        from cdk.base.yaml_file import YamlFile  # noqa: PLC0415 - most runs need no YAML
-
-        return YamlFile.load(path).value
+        return base.YamlFile.load(path).value
     return _parse(_read(path), str(path))
 
 
