@@ -21,7 +21,6 @@ from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.run import current_run
 from cdk.base.task_map import TaskLost, run_inline
-from cdk.base.values import FieldValue
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import as_folder
@@ -29,12 +28,12 @@ from cdk.rest.auth.tokens import IssuedToken, run_tokens
 from cdk.rest.http.activity import activities
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
-from cdk.state.slice import Slice
 from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
+from cdk.sync.tasks.job_name import job_name
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
 from cdk.sync.tasks.workers import Workers
@@ -68,12 +67,6 @@ _PLANNING = 0.25
 
 _SHORT = 1.0
 """Seconds of a task that has fewer slices than it could read at once, while others are planned."""
-
-_NAMED = 3
-"""Streams in the name of a job."""
-
-_LONGEST = 40
-"""Characters of a value in the name of a job."""
 
 
 @dataclass(frozen=True)
@@ -376,31 +369,3 @@ def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask
 def _delete(run: StreamSync, files: Iterable[DataFile]) -> None:
     for file in files:
         as_folder(run.target.root).delete(file.path)
-
-
-def job_name(pipeline: str, slices: Iterable[tuple[str, Slice]]) -> str:
-    """What Spark's own pages call the job of a task: `shop: orders 2024-01-01..2024-01-31, users`.
-
-    slices: in the order they were planned, each with the name of its stream. Partitions are left out: a
-    task has thousands of them. At most three streams are named.
-    """
-    by_stream: dict[str, list[Slice]] = {}
-    for name, slice in slices:
-        by_stream.setdefault(name, []).append(slice)
-    named = [f"{name}{_stretch(slices_of_stream)}" for name, slices_of_stream in list(by_stream.items())[:_NAMED]]
-    more = f" ({len(by_stream) - _NAMED} more)" if len(by_stream) > _NAMED else ""
-    return f"{pipeline}: {', '.join(named)}{more}"
-
-
-def _stretch(slices: list[Slice]) -> str:
-    windows = [slice.window for slice in slices if slice.window is not None]
-    if not windows:
-        return ""
-    # Windows are handed out oldest first, and those of one task may belong to several partitions.
-    start, end = windows[0].start, windows[-1].end
-    return f" {_short(start)}..{'' if end is None else _short(end)}"
-
-
-def _short(value: FieldValue) -> str:
-    text = str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

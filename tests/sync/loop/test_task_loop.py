@@ -30,11 +30,12 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Budget, Request
 from cdk.state.window import Window
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.loop.task_loop import TaskLoop, job_name
+from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
+from cdk.sync.tasks.job_name import job_name
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
 from cdk.sync.tasks.workers import Workers
 from tests.samples import Users
