@@ -3,6 +3,7 @@
 Whoever wrote it may have erred anywhere: what is not of the expected type counts as missing.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urljoin
@@ -15,6 +16,7 @@ from cdk.authoring.drafts.loose_json import mapping, sequence, string
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
 """References to references."""
 
@@ -95,8 +97,8 @@ class Description:
         return operation.servers or sequence(self._document.get("servers"))
 
     def absolute(self, url: str) -> str:
-        """A URL of the description, joined to where it came from."""
-        return urljoin(self._origin, url) if self._origin else url
+        """A URL of the description, joined to where it came from, without the user and password that it may name."""
+        return _CREDENTIALS.sub("", urljoin(self._origin, url) if self._origin else url)
 
     def security_schemes(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """The ways to log in, by name."""

@@ -3,13 +3,18 @@
 import pytest
 
 from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.openapi.description import Description
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.base.errors import CdkError
+from cdk.base.values import Json
 from cdk.testing import MockApi
 
-LIST = {"type": "array", "items": {"allOf": [{"properties": {"id": {"type": "string"}}}, {"$ref": "other.json#/a"}]}}
-DOCUMENT = {
+LIST: Json = {
+    "type": "array",
+    "items": {"allOf": [{"properties": {"id": {"type": "string"}}}, {"$ref": "other.json#/a"}]},
+}
+DOCUMENT: Json = {
     "openapi": "3.0.0",
     "servers": [{"url": "../v1"}],
     "paths": {"/a": {"get": {"responses": {"200": {"content": {"application/json": {"schema": LIST}}}}}}},
@@ -27,6 +32,13 @@ def test_only_the_url_is_fetched_and_no_secret_of_it_is_written() -> None:
         "nothing but the description is read, and it refers to other.json#/a"
     ]
     assert (len(api.requests), "a-secret" in manifest_text(draft)) == (1, False)
+
+
+def test_the_password_of_a_server_that_is_described_is_not_written() -> None:
+    servers: Json = [{"url": "https://me:a-secret@api.example.com/v1"}]
+    text = manifest_text(draft_of(Description({**DOCUMENT, "servers": servers})))
+
+    assert ("https://api.example.com/v1" in text, "a-secret" in text) == (True, False)
 
 
 def test_a_url_without_a_description_is_an_error_that_shows_no_secret() -> None:
