@@ -8,7 +8,8 @@ import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NoReturn
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
@@ -38,11 +39,18 @@ _SWITCHES = (
     *("-N", "--no-buffer", "-4", "-6", "--basic", "--fail-with-body"),
 )
 _OF_THE_BROWSER = re.compile(
-    r"accept.*|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control|pragma|te|host|content-.*|if-.*"
-    r"|upgrade-.*|x-requested-with",
+    r"accept-(?:encoding|language|charset)|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control"
+    r"|pragma|te|host|content-.*|if-.*|upgrade-.*|x-requested-with",
     re.IGNORECASE,
 )
 _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:]{16,}")
+_ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
+"""What APIs have versions by, where browsers have pages."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
+_QUOTED = re.compile(r"""(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")
+_ESCAPE = re.compile(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))")
+_ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _PREVIEW = "`spark-cdk preview {}` shows the response"
 
 
@@ -57,14 +65,20 @@ def draft_of_curl(command: str) -> Draft:
 
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"the curl command is not understood: {message}")
+        raise ConfigError(f"the curl command is not understood: {_without_values(message)}")
+
+
+def _without_values(message: str) -> str:
+    """A message of argparse, which quotes what it does not understand: that may be a secret."""
+    return re.sub(r"(?s)['\"].*", "****", message)
 
 
 def _options(command: str) -> Namespace:
     """The options of a command line. Raises ConfigError."""
     try:
         # A shell joins lines that end with a backslash; `$'...'` is a string with escapes, which browsers write.
-        words = shlex.split(command.replace("\\\r\n", " ").replace("\\\n", " ").replace(" $'", " '"))
+        lines = command.replace("\\\r\n", " ").replace("\\\n", " ")
+        words = shlex.split(_QUOTED.sub(lambda each: each[0] if each[1] is None else _unescaped(each[1]), lines))
     except ValueError as error:
         raise ConfigError(f"the curl command is not understood: {error}") from None
     if words[:1] != ["curl"]:
@@ -81,11 +95,31 @@ def _options(command: str) -> Namespace:
     try:
         options, unknown = parser.parse_known_intermixed_args(words[1:])
     except ArgumentError as error:
-        raise ConfigError(f"the curl command is not understood: {error.argument_name}: {error.message}") from None
+        raise ConfigError(
+            f"the curl command is not understood: {error.argument_name}: {_without_values(error.message)}"
+        ) from None
     if unknown:
-        named = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        named = [
+            word.partition("=")[0] if word.startswith("--") else word[:2] for word in unknown if word.startswith("-")
+        ]
         raise ConfigError(f"found the options {', '.join(named)} of curl, which no stream has; leave them out")
     return options
+
+
+def _unescaped(text: str) -> str:
+    """A string with escapes as one without, in quotes. Raises ConfigError: an escape is none of a shell's."""
+
+    def value(match: re.Match[bytes]) -> bytes:
+        byte, *points, other = match.groups()
+        if byte is not None:
+            return bytes([int(byte, 16)])
+        point = next((each for each in points if each is not None), None)
+        return bytes([_ESCAPED[ord(other)]]) if point is None else chr(int(point, 16)).encode()
+
+    try:
+        return shlex.quote(_ESCAPE.sub(value, text.encode()).decode())
+    except (KeyError, ValueError, OverflowError):
+        raise ConfigError("found an unknown escape in a $'...' of the curl command; write what it stands for") from None
 
 
 def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
@@ -109,18 +143,18 @@ class _Request:
         """The draft. Raises ConfigError."""
         url, data = self._url(), self._data()
         self._login(url)
-        query = dict(parse_qsl(url.query, keep_blank_values=True))
+        texts = [url.query, *(data if self._options.get else [])]
+        query = _once(pair for text in texts for pair in parse_qsl(text, keep_blank_values=True))
         method = self._options.method or ("GET" if self._options.get or not data else "POST")
-        if self._options.get:
-            query |= {name: value for each in data for name, value in parse_qsl(each, keep_blank_values=True)}
         path = [unquote(part) for part in url.path.split("/") if part]
+        end = not path or url.path.endswith("/")
         name = snake(
             next((part for part in reversed(path) if not _random(part) and not part.isdigit()), url.hostname or "")
         )
         pages = paging(Pages(name, {key: _parameter(key, value) for key, value in query.items()}, {}, (), "", None))
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
-            "path": "/" + "/".join(self._value("path", part) for part in path),
+            "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
             "http_method": method.upper(),
         }
         parameters: JsonObject = {key: self._value(key, value) for key, value in query.items() if key not in pages.used}
@@ -199,7 +233,7 @@ class _Request:
         elif scheme.lower() == "basic" and _is_base64(credentials):
             self._authenticate(basic(self._config), "username", "password")
         elif scheme:
-            prefix = f"{scheme} " if credentials else ""
+            prefix = f"{scheme} " if credentials and _SCHEME.fullmatch(scheme) else ""
             self._authenticate(api_key(self._config, "Authorization", "header", prefix), "api_key")
 
     def _authenticate(self, authenticator: JsonObject, *secrets: str) -> None:
@@ -212,7 +246,10 @@ class _Request:
             name, value = text.partition(":")[0].strip(), text.partition(":")[2].strip()
             if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
                 continue
-            headers[name] = self._secret(name)
+            if name.lower() != "accept":
+                headers[name] = self._secret(name)
+            elif _ACCEPTED.fullmatch(value):
+                headers[name] = value
         if self._options.cookie and "=" in self._options.cookie:
             headers["Cookie"] = self._secret("cookie")
         return headers
@@ -227,7 +264,7 @@ class _Request:
                 raise ConfigError("the data of the curl command is neither a JSON object nor a form") from None
             return {
                 "type": "RequestBodyUrlEncodedForm",
-                "value": {name: self._value(name, value) for name, value in fields},
+                "value": {name: self._value(name, value) for name, value in _once(fields).items()},
             }
         if not isinstance(document, Mapping):
             raise ConfigError("the data of the curl command is JSON, expected an object")
@@ -269,6 +306,18 @@ def _parameter(name: str, value: str) -> Parameter:
     """A parameter whose value the command has: as good as a documented one."""
     schema: JsonObject = {"type": "integer", "default": int(value)} if value.isdecimal() else {"type": "string"}
     return Parameter(name, "query", required=False, schema=schema, text="")
+
+
+def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Parameters by their names. Raises ConfigError: one is there twice."""
+    listed = list(pairs)
+    counts = Counter(name for name, _ in listed)
+    if again := ["****" if _random(name) else name for name, count in counts.items() if count > 1]:
+        raise ConfigError(
+            f"found the parameters {', '.join(again)} several times in the curl command, expected each once; "
+            "leave the others out"
+        )
+    return dict(listed)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -30,6 +30,7 @@ def requester(command: str) -> Json:
         (f"-H 'Authorization: Bearer {SECRET}'", {"access_token": SECRET}, {"Authorization": f"Bearer {SECRET}"}),
         (f"--oauth2-bearer {SECRET}", {"access_token": SECRET}, {"Authorization": f"Bearer {SECRET}"}),
         (f"-H 'Authorization: Token {SECRET}'", {"api_key": SECRET}, {"Authorization": f"Token {SECRET}"}),
+        (f"-H 'Authorization: key={SECRET} x'", {"api_key": f"key={SECRET} x"}, {"Authorization": f"key={SECRET} x"}),
         (f"-H 'X-Tenant: {SECRET}' -A me -sSL", {"x_tenant": SECRET}, {"X-Tenant": SECRET}),
         (f"-b 'session={SECRET}; a=b'", {"cookie": f"session={SECRET}; a=b"}, {"Cookie": f"session={SECRET}; a=b"}),
     ],
@@ -55,6 +56,7 @@ def test_what_a_command_sends_is_read_with_its_secrets_in_the_config(
         ("-d a=1 -d b=x%20y", "POST", b"a=1&b=x+y"),
         ("""--json '{"filter": {"state": "open", "n": [1]}}'""", "POST", b'{"filter":{"state":"open","n":[1]}}'),
         ("-X PUT --data-urlencode 'q=a&b'", "PUT", b"q=a%26b"),
+        (r"""--json $'{"a": "it\'s \u0021\x21\xc3\xa9\\n."}'""", "POST", '{"a":"it\'s !!é\\n."}'.encode()),
     ],
 )
 def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes) -> None:
@@ -66,6 +68,24 @@ def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes) 
     run = read(manifest, transport=api)
 
     assert (run.records, [request.body for request in api.requests]) == (ROWS, [body])
+
+
+def test_a_slash_at_the_end_of_a_path_is_sent() -> None:
+    paths = [requester(f"curl https://api.example.com{path}")["path"] for path in ("", "/", "/orders/", "/orders")]
+
+    assert paths == ["/", "/", "/orders/", "/orders"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "sent"),
+    [
+        ("application/vnd.github.v3+json", {"Accept": "application/vnd.github.v3+json"}),
+        ("text/html,application/xhtml+xml", None),
+        ("*/*", None),
+    ],
+)
+def test_a_header_selects_the_version_of_an_api(accept: str, sent: Json) -> None:
+    assert requester(f"curl -H 'Accept: {accept}' {URL}").get("request_headers") == sent
 
 
 def test_data_of_a_get_is_parameters() -> None:
@@ -142,8 +162,18 @@ def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
         ("curl --json [1] https://a", "is JSON, expected an object"),
         ("curl -F file=@a --form x=y https://a", "found the options -F, --form of curl"),
         ("curl https://a -H", "-H/--header: expected one argument"),
+        (f"curl -Ecert.pem:{SECRET} https://a", "found the options -E of curl"),
+        (f"curl -sFpassword={SECRET} https://a", "ignored explicit argument"),
+        (f"curl --silent={SECRET} https://a", "ignored explicit argument"),
+        ("curl 'https://a?ids[]=1&ids[]=2'", r"the parameters ids\[\] several times"),
+        ("curl -G -d a=1 'https://a?a=2'", "the parameters a several times"),
+        ("curl -d a=1 -d a=2 https://a", "the parameters a several times"),
+        (r"curl -d $'a=\q' https://a", "found an unknown escape"),
+        (r"curl -d $'a=\xff' https://a", "found an unknown escape"),
     ],
 )
 def test_a_command_that_is_none_is_refused(command: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as raised:
         draft_of_curl(command)
+
+    assert SECRET not in str(raised.value)
