@@ -1,12 +1,13 @@
 """The folder of a server: which files it opens, which code may run, and which secrets no answer shows."""
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from cdk import sources
-from cdk.base.errors import ConfigError
+from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
@@ -95,6 +96,16 @@ class Workspace:
 def masked(answer: Mapping[str, object], secrets: Secrets) -> Json:
     """An answer as others may see it: without secrets, and without what has the name of one."""
     return _hidden(secrets.mask_json(answer))
+
+
+def shown_error(error: Exception | SystemExit) -> str:
+    """An error that was raised, as a server shows it: with its stream, or with its line where it is the code's."""
+    if isinstance(error, SystemExit):
+        error = ConnectorExit(error)
+    if isinstance(error, CdkError):
+        return f"{error.stream}: {error}" if error.stream else str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
 
 
 def _hidden(value: JsonValue) -> JsonValue:

@@ -1,6 +1,5 @@
 """The MCP server, and its tools: each calls what the command of its name calls, and shows no secret."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -18,7 +17,6 @@ from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
-from cdk.base.errors import CdkError, ConnectorExit
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue
@@ -30,7 +28,7 @@ from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
 from cdk.cli.sync.plan import plan_json
-from cdk.cli.workspace import Workspace, masked
+from cdk.cli.workspace import Workspace, masked, shown_error
 from cdk.engine.first_pages import shown_schema
 from cdk.lake.admin.diff import shown, values
 from cdk.testing.proving.proof import prove
@@ -191,13 +189,8 @@ class Tools:
         with self._one:
             try:
                 yield secrets
-            except CdkError as error:
-                text = f"{error.stream}: {error}" if error.stream else str(error)
-            except SystemExit as error:
-                text = str(ConnectorExit(error))
-            except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                text = f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
+                text = shown_error(error)
             else:
                 return
             raise ToolError(secrets.mask(text))

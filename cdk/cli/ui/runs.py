@@ -15,15 +15,15 @@ from cdk.cli.input_files import read_document
 from cdk.cli.state.options import PipelineFile
 from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.receipt import Receipt
+from cdk.sync.reports.run_report import FORMAT
 
 _LARGEST, _DEEPEST = 2**20, 4
 """Bytes of a file that is looked into, and levels of folders."""
 _TABLE = {"_delta_log", "_cdk_state"}
-_REPORT = "spark-cdk-report/1"
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderFiles:
     """The files of a folder that are something to the kit, as paths in it."""
 
     pipelines: Sequence[Path]
@@ -39,20 +39,20 @@ class Run:
     streams: list[str] = field(default_factory=list)
     commits: int = 0
     rows: int = 0
-    began: datetime | None = None
+    started: datetime | None = None
     ended: datetime | None = None
     receipt: Receipt = field(default_factory=Receipt)
     receipts: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
-def folder_of(root: Path) -> Folder:
-    """What lies in a folder and those in it; not in tables, and not where names begin with a dot."""
+def folder_files(root: Path) -> FolderFiles:
+    """What lies in a folder and those in it; not in tables, and nothing whose name begins with a dot."""
     kinds: dict[str, list[Path]] = {"pipeline": [], "manifest": [], "report": []}
     for path in _files(root):
         if (kind := _kind(path)) in kinds:
             kinds[kind].append(path.relative_to(root))
-    return Folder(kinds["pipeline"], kinds["manifest"], kinds["report"])
+    return FolderFiles(kinds["pipeline"], kinds["manifest"], kinds["report"])
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -61,24 +61,27 @@ def _files(root: Path) -> Iterator[Path]:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
         for path in (Path(home) / name for name in sorted(names)):
-            if path.suffix in {".yaml", ".yml", ".json"} and path.stat().st_size <= _LARGEST:
+            if path.suffix in {".yaml", ".yml", ".json"} and not path.name.startswith("."):
                 yield path
 
 
 def _kind(path: Path) -> str:
-    text = path.read_text(errors="replace")
     try:
+        # A link may lead nowhere, and the read of a pipe never ends.
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return ""
+        text = path.read_text(errors="replace")
         if path.suffix == ".json":
-            return "report" if _REPORT in text[:200] else ""
+            return "report" if FORMAT in text[:200] else ""
         # Most files are neither, and YAML takes its time.
         return kind_of(YamlFile.load(path).value) if "source" in text or "check" in text else ""
-    except ConfigError:
+    except (ConfigError, OSError):  # it may be gone meanwhile
         return ""
 
 
-def reports_of(root: Path, folder: Folder, pipeline: str) -> list[Json]:
+def reports_of(root: Path, files: FolderFiles, pipeline: str) -> list[Json]:
     """The reports of runs of a pipeline, newest first, each with its `file`."""
-    reports: list[Json] = [{"file": str(path), **_object(read_document(root / path))} for path in folder.reports]
+    reports: list[Json] = [{"file": str(path), **_object(read_document(root / path))} for path in files.reports]
     own = [report for report in reports if report.get("pipeline") == pipeline]
     return sorted(own, key=lambda report: str(report.get("started_at")), reverse=True)
 
@@ -101,8 +104,8 @@ def runs_of(pipeline: PipelineFile, most: int) -> list[Run]:
 def _add(run: Run, commit: Commit, stream: str) -> None:
     run.commits, run.rows = run.commits + 1, run.rows + (commit.rows or 0)
     run.streams += [] if stream in run.streams else [stream]
-    times = [at for at in (run.began, run.ended, commit.at) if at is not None]
-    run.began, run.ended = min(times, default=None), max(times, default=None)
+    times = [at for at in (run.started, run.ended, commit.at) if at is not None]
+    run.started, run.ended = min(times, default=None), max(times, default=None)
     if commit.receipt:
         try:
             run.receipt, run.receipts = run.receipt + Receipt.from_text(commit.receipt, stream), run.receipts + 1

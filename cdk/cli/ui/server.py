@@ -1,7 +1,6 @@
 """The page: what it shows of pipelines, states and test reads, and to whom. Nothing it does changes anything."""
 
 import hmac
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -21,7 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
-from cdk.base.errors import CdkError, ConnectorExit
+from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
@@ -29,8 +28,8 @@ from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
 from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.heat_map import heat_map
-from cdk.cli.ui.runs import folder_of, reports_of, runs_of
-from cdk.cli.workspace import Workspace, masked
+from cdk.cli.ui.runs import folder_files, reports_of, runs_of
+from cdk.cli.workspace import Workspace, masked, shown_error
 
 View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
 
@@ -108,7 +107,7 @@ class Views:
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:
         """The pipelines of the folder."""
         listed = []
-        for path in folder_of(self._root).pipelines:
+        for path in folder_files(self._root).pipelines:
             try:
                 settings = self._workspace.pipeline(str(path), secrets).settings
                 listed.append({"file": path, "name": settings.name, "target": settings.target.path, "problem": ""})
@@ -118,23 +117,21 @@ class Views:
 
     def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """The tables of a pipeline, its runs, and what reports of runs say."""
-        pipeline, most = (
-            self._workspace.pipeline(request.query_params["file"], secrets),
-            _number(request, "most", _COMMITS),
-        )
+        pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
+        most = _number(request, "most", _COMMITS)
         _, tables = table_facts_of(pipeline)
         return {
             "name": pipeline.name,
             "tables": [facts_json(facts) for facts in tables],
-            "reports": reports_of(self._root, folder_of(self._root), pipeline.name),
+            "reports": reports_of(self._root, folder_files(self._root), pipeline.name),
             "runs": runs_of(pipeline, most),
             "most": most,
         }
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """Where the partitions of a stream stand, and the commits that brought them there."""
-        pipeline = self._workspace.pipeline(request.query_params["file"], secrets)
-        admin, table = pipeline.admin(), pipeline.table([request.query_params["stream"]])
+        pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
+        admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
         status, first = admin.standing(table), _number(request, "first", 0)
         before = _number(request, "before", 0) or None
         entries = islice(entries_of(admin, table, before), _COMMITS)
@@ -151,7 +148,7 @@ class Views:
     def read(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """A test read, with requests, responses, records and schema; without a stream only those that there are."""
         query = {name: request.query_params.get(name, "") for name in ("connector", "config", "stream")}
-        choice: dict[str, object] = {"manifests": folder_of(self._root).manifests}
+        choice: dict[str, object] = {"manifests": folder_files(self._root).manifests}
         if not query["connector"]:
             return choice
         find = self._workspace.connector(query["connector"], secrets)
@@ -174,15 +171,10 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
     """What a view shows, or the error that it ends with, and the status of HTTP."""
     try:
         return view(request, secrets), 200
-    except CdkError as error:
-        return {"error": str(error)}, 400
-    except KeyError as error:
-        return {"error": f"the address lacks {error}"}, 400
-    except SystemExit as error:
-        return {"error": str(ConnectorExit(error))}, 400
+    except (CdkError, SystemExit) as error:
+        return {"error": shown_error(error)}, 400
     except Exception as error:  # noqa: BLE001 - a connector's own code, or a table that somebody breaks meanwhile
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return {"error": f"{type(error).__name__}: {error} (line {last.lineno} of {last.filename})"}, 500
+        return {"error": shown_error(error)}, 500
 
 
 def _commit(entry: Entry) -> Mapping[str, object]:
@@ -190,6 +182,12 @@ def _commit(entry: Entry) -> Mapping[str, object]:
     note, moves = entry.commit.note, entry.moves
     what = orjson.loads(note)["what"] if note else entry.commit.operation
     return {**entry_json(entry), "what": what, "moves": moves[:_MOVES], "further": max(0, len(moves) - _MOVES)}
+
+
+def _required(request: Request, name: str) -> str:
+    if name not in request.query_params:
+        raise ConfigError(f"the address lacks {name!r}; start from the list of pipelines")
+    return request.query_params[name]
 
 
 def _number(request: Request, name: str, default: int) -> int:

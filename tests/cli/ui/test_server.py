@@ -1,5 +1,6 @@
 """`spark-cdk ui`: what its pages show, and to whom."""
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from cdk.base.errors import ConfigError
 from cdk.cli.app import run
+from cdk.cli.ui.runs import folder_files
 from cdk.cli.ui.server import application
+from cdk.cli.workspace import shown_error
 from tests.cli.ui.shop_folder import PIPELINE, SECRET, put_shop
 
 TOKEN = "letmein"
@@ -88,12 +92,39 @@ def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
 
     for path, why in {
         "/pipeline?file=../other.yaml": "is outside of the folder",
-        "/pipeline": "the address lacks &#39;file&#39;",
+        "/pipeline": "the address lacks &#39;file&#39;; start from the list of pipelines",
         "/stream?file=pipeline.yaml&stream=order": "did you mean &#39;orders&#39;",
     }.items():
         answer = page.get(path)
         assert (answer.status_code, why in answer.text) == (400, True), path
     assert "--allow-custom-code" in strict.get("/read?connector=shop.py").text
+
+
+def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:
+    (tmp_path / ".#pipeline.yaml").symlink_to("somebody@host.1")
+    (tmp_path / "nowhere.yaml").symlink_to("missing.yaml")
+    (tmp_path / ".hidden.yaml").write_text(PIPELINE)
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    files = folder_files(tmp_path)
+
+    assert (files.pipelines, files.manifests, files.reports) == ([Path("pipeline.yaml")], [], [])
+
+
+def test_an_error_names_the_stream_or_the_line_of_the_connectors_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["from cdk import Source", "class Shop(Source):", "    def streams(self, config):", "        config['key']"]
+    (tmp_path / "lacks_key.py").write_text("\n".join(lines))
+    client = TestClient(application(tmp_path, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
+    client.get(f"/?token={TOKEN}")
+
+    answer = client.get("/read?connector=lacks_key.py")
+
+    assert (answer.status_code, "KeyError: &#39;key&#39; (line 4 of " in answer.text) == (500, True)
+    assert shown_error(ConfigError("is wrong", stream="orders")) == "orders: is wrong"
 
 
 def test_without_its_packages_the_command_says_what_to_install(
