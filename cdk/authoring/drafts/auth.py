@@ -54,8 +54,10 @@ def login(
             examples += token
         elif scheme.get("type") == "apiKey":
             part = "request_parameters" if scheme.get("in") == "query" else "request_headers"
-            key = expression(config.add(snake(name), _secret(f"key ({string(scheme.get('name'))})")))
-            requester[part] = {**mapping(requester.get(part)), string(scheme.get("name")): key}
+            own = string(scheme.get("name")) or name
+            key = expression(config.add(snake(name), _secret(f"key ({own})")))
+            sent = {"Cookie": f"{own}={key}"} if scheme.get("in") == "cookie" else {own: key}
+            requester[part] = {**mapping(requester.get(part)), **sent}
     return Login(requester, guesses, examples)
 
 

@@ -94,8 +94,8 @@ def _is_date(schema: Mapping[str, JsonValue]) -> bool:
 def _built(
     parameter: Parameter, name: str, field: Mapping[str, JsonValue], config: ConfigFields, stream: str
 ) -> Advance:
-    kind = parameter.schema.get("type")
-    pattern = _EPOCH if kind in {"integer", "number"} else _DAY if parameter.schema.get("format") == "date" else _ISO
+    day = _DAY if parameter.schema.get("format") == "date" else _ISO
+    pattern = _EPOCH if parameter.kinds & {"integer", "number"} else day
     written = _EPOCH if field.get("type") != "string" else _MAIL if "2822" in str(field.get("format")) else _ISO
     start: JsonObject = {
         "type": "MinMaxDatetime",

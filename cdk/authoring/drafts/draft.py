@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk.authoring.drafts.loose_json import mapping
+from cdk.authoring.drafts.loose_json import mapping, sequence, string
 from cdk.base.values import JsonObject, JsonValue
 
 
@@ -16,6 +16,12 @@ class Parameter:
     required: bool
     schema: Mapping[str, JsonValue]
     text: str
+
+    @property
+    def kinds(self) -> set[str]:
+        """The JSON types of its values but null; empty where none is described."""
+        kinds = self.schema.get("type")
+        return {string(each) for each in (sequence(kinds) or [kinds])} - {"", "null"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,21 +99,21 @@ def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redra
     for path, text in drafted.items():
         base, mine, join = before.get(path), _text(folder / path), _join(path)
         new = text
-        if base is not None and adds:
-            new = base if join is None else join(_NOTHING, base, text, [])
-            redraft.locked[path] = new
-        if mine is None:
-            if base is None:
-                redraft.files[path] = new
-        elif base is not None and join is not None:
-            try:
+        try:
+            if base is not None and adds:
+                new = base if join is None else join(_NOTHING, base, text, [])
+                redraft.locked[path] = new
+            if mine is None:
+                if base is None:
+                    redraft.files[path] = new
+            elif base is not None and join is not None:
                 redraft.files[path] = join(base, mine, new, redraft.notes)
-            except (ValueError, yaml.YAMLError) as error:
-                raise ConfigError(f"cannot be merged with a new draft: {error}", path=str(folder / path)) from error
-        elif mine == base:
-            redraft.files[path] = new
-        elif new not in {mine, base}:
-            redraft.notes.append(f"changed by hand, stays as it is: {path}")
+            elif mine == base:
+                redraft.files[path] = new
+            elif new not in {mine, base}:
+                redraft.notes.append(f"changed by hand, stays as it is: {path}")
+        except (ValueError, yaml.YAMLError) as error:
+            raise ConfigError(f"cannot be merged with a new draft: {error}", path=str(folder / path)) from error
     return redraft
 
 
@@ -128,13 +128,20 @@ def _join(path: Path) -> Join | None:
 
 
 def _last(folder: Path) -> Mapping[Path, str]:
+    """The texts of the last draft. Raises ConfigError: the lock is of another format."""
+    text = _text(folder / LOCK)
+    if text is None:
+        return {}
     try:
-        files = mapping(mapping(from_json(_text(folder / LOCK) or "{}")).get("files"))
+        document = mapping(from_json(text))
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"is not JSON: {error}; restore it, or draft into another folder", path=str(folder / LOCK)
         ) from error
-    return {Path(path): string(text) for path, text in files.items()}
+    if (form := document.get("format")) != _FORMAT:
+        why = f"found the format {str(form)[:50]!r}, expected {_FORMAT!r}; restore it, or draft into another folder"
+        raise ConfigError(why, path=str(folder / LOCK))
+    return {Path(path): string(text) for path, text in mapping(document.get("files")).items()}
 
 
 def _text(path: Path) -> str | None:

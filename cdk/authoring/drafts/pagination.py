@@ -113,7 +113,7 @@ def _by_token(pages: Pages) -> Paging | None:
     known = {
         name: each
         for name, each in pages.parameters.items()
-        if not (plain(name) == "offset" and str(each.schema.get("type")) in {"integer", "number"})
+        if not (plain(name) == "offset" and each.kinds & {"integer", "number"})
     }
     leaves = {plain(path[-1]) for path in pages.leaves}
     # A position is where a feed stands, which says so again where it has nothing new.
@@ -224,11 +224,7 @@ def _path(pages: Pages, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]
 
 def _integer(pages: Pages, known: Sequence[str]) -> str | None:
     """The parameter of one of these names that takes a number."""
-    numeric = [
-        name
-        for name, each in pages.parameters.items()
-        if str(each.schema.get("type", "integer")) in {"integer", "number"}
-    ]
+    numeric = [name for name, each in pages.parameters.items() if not each.kinds or each.kinds & {"integer", "number"}]
     return first_of(numeric, known)
 
 

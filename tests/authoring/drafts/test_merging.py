@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.authoring.drafts.merging import LOCK, merge
+from cdk.authoring.drafts.merging import LOCK, lock, merge, redrafted
 from cdk.authoring.drafts.openapi.description import Description
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.new_connector import new_connector
@@ -133,3 +133,18 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_written(tmp_path: Path,
         draft(tmp_path, "orders", "users")
 
     assert "users" not in (tmp_path / "manifest.yaml").read_text()
+
+
+def test_a_lock_of_another_format_is_refused(tmp_path: Path) -> None:
+    draft(tmp_path, "orders")
+    edit(tmp_path / LOCK, "spark-cdk-draft/1", "spark-cdk-draft/0")
+
+    with pytest.raises(ConfigError, match="found the format 'spark-cdk-draft/0', expected 'spark-cdk-draft/1'"):
+        draft(tmp_path, "orders", "users")
+
+
+def test_a_draft_is_added_to_no_broken_one(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text(lock({Path("manifest.yaml"): "[{"}))
+
+    with pytest.raises(ConfigError, match=r"manifest.yaml: cannot be merged"):
+        redrafted(tmp_path, {Path("manifest.yaml"): "a: 1"}, adds=True)

@@ -98,7 +98,8 @@ class Description:
 
     def absolute(self, url: str) -> str:
         """A URL of the description, joined to where it came from, without the user and password that it may name."""
-        return _CREDENTIALS.sub("", urljoin(self._origin, url) if self._origin else url)
+        joined = urljoin(self._origin, url) if self._origin and "://" not in url else url
+        return _CREDENTIALS.sub("", joined)
 
     def security_schemes(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """The ways to log in, by name."""

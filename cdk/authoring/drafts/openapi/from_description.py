@@ -136,9 +136,9 @@ class _Drafting:
             for each in self._candidates
         ]
         guesses = [*login_.guesses]
-        if base.startswith("{{") or "{{" in base:
+        if "{{" in base:
             guesses.append(Guess(f"the server is {base}", f"variables of servers are config; {plain_base}", _DOCS))
-        if outside := sorted(each for each in self._description.unresolved):
+        if outside := sorted(self._description.unresolved):
             why = f"nothing but the description is read, and it refers to {', '.join(outside[:3])}"
             guesses.append(Guess("schemas without what other files say", why, "join them into one file first"))
         requester: JsonObject = {"type": "HttpRequester", "url_base": base, **login_.requester}
@@ -148,12 +148,13 @@ class _Drafting:
     def _base(self, operation: Operation) -> tuple[str, str]:
         """Where an operation's paths begin, with expressions for variables, and with their defaults."""
         server = mapping(next(iter(self._description.servers(operation)), None))
-        written = actual = self._description.absolute(string(server.get("url")).rstrip("/"))
+        written = actual = self._description.absolute(string(server.get("url")) or "/").rstrip("/")
         for name, value in mapping(server.get("variables")).items():
-            default = string(mapping(value).get("default"))
+            raw = mapping(value).get("default")
+            default = "" if raw is None else str(raw)
             schema: JsonObject = {"type": "string", "title": f"{name} of the server", "default": default}
-            if "enum" in mapping(value):
-                schema["enum"] = mapping(value)["enum"]
+            if choices := sequence(mapping(value).get("enum")):
+                schema["enum"] = [str(each) for each in choices]
             written = written.replace(f"{{{name}}}", expression(self._config.add(snake(name), schema)))
             actual = actual.replace(f"{{{name}}}", default)
         if "://" not in actual:

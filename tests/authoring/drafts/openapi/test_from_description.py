@@ -128,6 +128,7 @@ def test_what_is_no_collection_is_left_out_with_its_reason(response: Json, reaso
         (query("updated_since", type="string", format="date-time"), "updatedAt", "%Y-%m-%dT%H:%M:%SZ"),
         (query("modifiedAfter", type="string", format="date"), "updatedAt", "%Y-%m-%d"),
         (query("created[gte]", type="integer"), "created", "%s"),
+        (query("created[gte]", type=["integer", "null"]), "created", "%s"),
         (query("since", type="string", format="date-time"), "updatedAt", "%Y-%m-%dT%H:%M:%SZ"),
         (query("after", type="string"), None, ""),
     ],
@@ -147,6 +148,42 @@ def test_pages_of_an_undocumented_size_are_read_up_to_an_empty_one() -> None:
 
     assert "page_size" not in retriever["paginator"]["pagination_strategy"]
     assert retriever["requester"]["request_parameters"] == {"per_page": "100"}
+
+
+def test_a_page_that_may_be_null_is_a_number() -> None:
+    pages = component(described(records(id=TEXT), query("page", type=["integer", "null"])))["retriever"]["paginator"]
+
+    assert pages["pagination_strategy"]["type"] == "PageIncrement"
+
+
+@pytest.mark.parametrize(
+    ("servers", "base"),
+    [
+        ([], "https://docs.example.com"),
+        ([{"url": "/"}], "https://docs.example.com"),
+        ([{"url": "v1/"}], "https://docs.example.com/api/v1"),
+        (
+            [{"url": "{scheme}://a.com", "variables": {"scheme": {"default": "https"}}}],
+            "{{ config['scheme'] }}://a.com",
+        ),
+        ([{"url": "https://me:secret@a.com/"}], "https://a.com"),
+    ],
+)
+def test_a_server_is_where_the_description_came_from_unless_it_says_otherwise(servers: Json, base: str) -> None:
+    document: Json = {"openapi": "3.0.0", "servers": servers, "paths": {"/orders": get(records(id=TEXT))}}
+
+    draft = draft_of(Description(document, origin="https://docs.example.com/api/openapi.json"))
+
+    assert draft.requester["url_base"] == base
+
+
+def test_the_port_of_a_server_is_a_string_of_the_config() -> None:
+    servers: Json = [{"url": "https://a.com:{port}", "variables": {"port": {"default": 8443, "enum": [443, 8443]}}}]
+
+    draft = draft_of(described(records(id=TEXT), servers=servers))
+
+    port: Json = draft.config.properties["port"]
+    assert (port["default"], port["enum"]) == ("8443", ["443", "8443"])
 
 
 def test_a_required_parameter_with_one_value_is_sent_and_others_are_config() -> None:
@@ -180,6 +217,16 @@ def test_two_keys_at_once_are_an_authenticator_and_a_header() -> None:
 
     assert draft.requester["request_headers"] == {"X-App": "{{ config['b'] }}"}
     assert [*draft.config.properties] == draft.config.required == ["api_key", "b"]
+
+
+def test_a_second_key_in_a_cookie_is_one_of_the_header_cookie() -> None:
+    schemes = {
+        "a": {"type": "apiKey", "in": "header", "name": "X-Api"},
+        "b": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    }
+    description = described(records(id=TEXT), components={"securitySchemes": schemes}, security=[{"a": [], "b": []}])
+
+    assert draft_of(description).requester["request_headers"] == {"Cookie": "sid={{ config['b'] }}"}
 
 
 def test_a_parameter_that_no_parent_has_comes_from_the_config() -> None:
