@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_PARAMETER = re.compile(r"\{([^{}]*)\}")
+PARAMETER = re.compile(r"\{([^{}]*)\}")
+"""A parameter in a path."""
+
 _SUFFIX = re.compile(r"\.(?:json|xml)$")
 
 
@@ -43,14 +45,14 @@ def first_of(names: Iterable[str], known: Iterable[str]) -> str | None:
 
 def path_parameters(path: str) -> list[str]:
     """The parameters in a path, in order."""
-    return _PARAMETER.findall(path)
+    return PARAMETER.findall(path)
 
 
 def shape(path: str) -> str:
     """A path as others write it, too: whatever its parameters are called, without slash and suffix at its end."""
-    return _PARAMETER.sub("{}", _SUFFIX.sub("", path.rstrip("/")))
+    return PARAMETER.sub("{}", _SUFFIX.sub("", path.rstrip("/")))
 
 
 def segments(path: str) -> list[str]:
     """The segments of a path without parameters, the last without its suffix."""
-    return [part for part in _SUFFIX.sub("", path).split("/") if part and not _PARAMETER.search(part)]
+    return [part for part in _SUFFIX.sub("", path).split("/") if part and not PARAMETER.search(part)]

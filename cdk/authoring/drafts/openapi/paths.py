@@ -1,17 +1,15 @@
 """Paths with parameters: which come from the config, and which from the records of a parent stream."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
 from cdk.authoring.drafts.keys import field_of
 from cdk.authoring.drafts.loose_json import string
-from cdk.authoring.drafts.names import path_parameters, plain, segments, shape, singular, snake
+from cdk.authoring.drafts.names import PARAMETER, path_parameters, plain, segments, shape, singular, snake
 from cdk.authoring.drafts.openapi.description import Operation
 from cdk.base.values import JsonObject
 
-_HOLE = re.compile(r"\{([^{}]*)\}")
 _KINDS = {"string", "integer", "number", "boolean"}
 _GENERAL = {"id", "uuid", "guid", "key", "name", "slug", "code", "number"}
 _LONGEST_TITLE = 100
@@ -34,12 +32,12 @@ class BoundPath:
     def path(self) -> str:
         """The path for a manifest."""
         values = iter(self.values)
-        return _HOLE.sub(lambda _: next(values), self.template)
+        return PARAMETER.sub(lambda _: next(values), self.template)
 
     @property
     def pattern(self) -> str:
         """The path with `*` for each parameter."""
-        return _HOLE.sub("*", self.template)
+        return PARAMETER.sub("*", self.template)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class Paths:
 
 def _before(path: str, index: int) -> str:
     """What is before a parameter of a path."""
-    return path[: [match.start() for match in _HOLE.finditer(path)][index]]
+    return path[: [match.start() for match in PARAMETER.finditer(path)][index]]
 
 
 def _partition(field: str, parents: int) -> str:
