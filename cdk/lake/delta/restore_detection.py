@@ -69,13 +69,12 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
 
 
 def check_not_restored(
-    root: Folder, stream: str, app: str, *, after: int, version: int, state: tuple[int, int | None]
+    root: Folder, stream: str, app: str, *, after: int, version: int, marker: int, rows_state: int | None
 ) -> None:
     """Raise StateError: a commit after version `after` up to `version` is a RESTORE to the rows of an older state.
 
-    state: the version of the marker, and that of the state of the rows at `after`.
+    marker: its version. rows_state: the version of the state of the rows at `after`; None: they have none.
     """
-    marker, rows_state = state
     if not any(_is_restore(root, at) for at in range(after + 1, version + 1)):
         return
     if state_of_rows(root, stream, app, version=version, marker=marker).version != rows_state:
@@ -107,22 +106,6 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
             path=str(root),
             stream=stream,
         )
-
-
-def _holds(kind: pa.DataType, values: pa.DataType) -> bool:
-    return bool(common_type(kind, values) == kind)
-
-
-def _is_restore(root: Folder, version: int) -> bool:
-    try:
-        return commit_at(root, version).operation == "RESTORE"
-    except FileNotFoundError:
-        return False  # the log was cleaned up
-
-
-def _unknown(why: str, root: Folder, stream: str) -> StateError:
-    message = f"the state of the table's rows is unknown: {why}"
-    return StateError(message, path=str(root), stream=stream)
 
 
 def check_rows(
@@ -179,3 +162,22 @@ def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
             path=str(root),
             stream=stream,
         )
+
+
+def _holds(kind: pa.DataType, values: pa.DataType) -> bool:
+    return bool(common_type(kind, values) == kind)
+
+
+def _is_restore(root: Folder, version: int) -> bool:
+    try:
+        return commit_at(root, version).operation == "RESTORE"
+    except FileNotFoundError:
+        return False  # the log was cleaned up
+
+
+def _unknown(why: str, root: Folder, stream: str) -> StateError:
+    message = (
+        f"the state of the table's rows is unknown: {why}. Take the state that fits the rows with "
+        "`spark-cdk state rollback`, or have all read again with `spark-cdk state reset`"
+    )
+    return StateError(message, path=str(root), stream=stream)

@@ -280,10 +280,17 @@ class StreamTable(PinnedTable):
 
     def _check_not_restored(self) -> None:
         """Raise StateError: somebody restored the table since this run looked at it, to the rows of an older state."""
-        version, marker = self.version, self.state_version
-        if marker is not None:
-            state = (marker, self.rows_state_version)
-            check_not_restored(self.root, self.stream, self._app, after=self._looked_at, version=version, state=state)
+        version = self.version
+        if self.state_version is not None:
+            check_not_restored(
+                self.root,
+                self.stream,
+                self._app,
+                after=self._looked_at,
+                version=version,
+                marker=self.state_version,
+                rows_state=self.rows_state_version,
+            )
         self._looked_at = version
 
     def _completed(

@@ -14,10 +14,10 @@ NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
 SYNC = "spark-cdk.sync"
-"""The same of the sync that made it."""
+"""In the metadata of a commit: the id of the sync that made it."""
 
 _NEWEST = 3
-"""Files of a commit that are remembered."""
+"""Files of a commit that are remembered: any one that is there still proves that its rows are."""
 
 _SHOWN = 4096
 """Characters of a state in the metadata of its commit."""
@@ -47,7 +47,7 @@ class TableState:
     logged_at: int | None = field(default=None, compare=False)
     """The version of the last state before this one that brought rows, also where a RESTORE has undone it.
 
-    `StreamTable.commit` knows it.
+    No time, as `newest_at` is. `StreamTable.commit` knows it.
     """
     records: int = 0
     """Records committed in this generation."""
@@ -68,7 +68,7 @@ class TableState:
     newest: tuple[str, ...] = field(default=(), compare=False)
     """Some files of the newest commit that brought any, unless a later one removed them."""
     newest_at: int = field(default=0, compare=False)
-    """When the last of `newest` was written, in milliseconds since 1970."""
+    """When the last of `newest` was written, in milliseconds since 1970; no version, as `logged_at` is."""
     history: tuple[int, ...] = field(default=(), compare=False)
     """Versions of earlier states, newest first."""
 

@@ -75,7 +75,9 @@ def filled_path(template: str, values: Values) -> str:
 def _text(placeholder: Placeholder, values: Values) -> str:
     value = values(placeholder)
     if value is None:
-        raise ConfigError(f"{placeholder} is null, expected a value, for it is a part of a text or a path")
+        scope = placeholder.scope
+        remedy = "set it in the config" if scope == "config" else f"every record of {scope} must have it"
+        raise ConfigError(f"{placeholder} is null, expected a value, for it is a part of a text or a path; {remedy}")
     return value if isinstance(value, str) else to_json(value).decode()
 
 

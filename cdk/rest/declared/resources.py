@@ -73,8 +73,16 @@ class Family:
     def __init__(self, resources: Sequence[resource]) -> None:
         self.members = {each.name: each for each in resources}
         names = [each.name for each in resources]
-        slips = [f"{name}: two resources have this name" for name in self.members if names.count(name) > 1]
-        slips += [f"{name}: a resource cannot have this name" for name in self.members if name in OWN_SCOPES]
+        slips = [
+            f"{name}: two resources have this name; call one otherwise"
+            for name in self.members
+            if names.count(name) > 1
+        ]
+        slips += [
+            f"{name}: a resource cannot have this name: placeholders begin with it; call it otherwise"
+            for name in self.members
+            if name in OWN_SCOPES
+        ]
         for each in resources:
             try:
                 slips += [f"{each.name}: {slip}" for slip in self._slips(each)]
@@ -104,7 +112,10 @@ class Family:
         while rest:
             child, above = rest.pop()
             if above == name:
-                raise ConfigError(f"is read for its own records, by way of {child}: name it elsewhere no more")
+                raise ConfigError(
+                    f"is read for its own records: {child} names it, and it leads to {child}; "
+                    "take the placeholder out of one of the two requests"
+                )
             if above in self.members and above not in line:
                 line.add(above)
                 rest += [(above, further) for further in self.members[above].named()]

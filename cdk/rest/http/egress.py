@@ -57,7 +57,7 @@ class Egress:
         """Read `public`, hosts, or both, separated by commas. Raises ConfigError: it is none of these, or empty."""
         words = [word.strip() for word in text.split(",") if word.strip()]
         if not words:
-            raise ConfigError(f"--egress is empty, {_EXPECTED}")
+            raise ConfigError(f"--egress, or {VARIABLE} in the environment, is empty, {_EXPECTED}")
         return cls(text, PUBLIC in words, tuple(_target(word) for word in words if word != PUBLIC))
 
     def check_host(self, host: str, port: int) -> None:
@@ -170,9 +170,10 @@ def _target(word: str) -> Target:
     if (
         not wild
         or any(letter in wild for letter in "*/?#@[] ")
+        or (":" in wild and _address(wild) is None)
         or (port and not (port.isdecimal() and 0 < int(port) < 2**16))
     ):
-        raise ConfigError(f"--egress holds {word!r}, {_EXPECTED}")
+        raise ConfigError(f"--egress, or {VARIABLE} in the environment, holds {word!r}, {_EXPECTED}")
     return Target(f"*.{wild.lower()}" if wild != host else _plain(host), int(port) if port else None)
 
 

@@ -15,8 +15,8 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
     """What `PoolManager.pool_classes_by_scheme` of urllib3 takes: classes of pools, by scheme.
 
     seconds: how long responses may take, see `timed_response`. limits: a connection must be allowed by each of them;
-    it raises ConfigError. They look twice: before connecting, so that inner networks cannot be felt out, and at the
-    connected socket, as a name may lead elsewhere a moment later.
+    it raises ConfigError. They look twice: before connecting, so that not even a failed connection tells which
+    inner hosts exist, and at the connected socket, as a name may lead elsewhere a moment later.
 
     urllib3 makes its connections itself, and passes nothing on to them: so the classes are made anew for each call.
     """

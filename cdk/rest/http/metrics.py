@@ -1,4 +1,4 @@
-"""HttpMetrics: what reading over HTTP took. Whoever runs a piece of work says which tally counts; transports add to it.
+"""HttpMetrics: what reading over HTTP took. Whoever runs a piece of work says which count; transports add to them.
 
 Threads that the executors start count where the one that started them does. Counting takes about 0.3 us a request.
 """
@@ -69,7 +69,10 @@ class HttpMetrics:
             self.cached += 1
 
     def __add__(self, other: "HttpMetrics") -> "HttpMetrics":
-        both = {name: self.statuses.get(name, 0) + other.statuses.get(name, 0) for name in _names(self, other)}
+        both = {
+            name: self.statuses.get(name, 0) + other.statuses.get(name, 0)
+            for name in sorted({*self.statuses, *other.statuses})
+        }
         return HttpMetrics(
             both,
             self.unanswered + other.unanswered,
@@ -92,13 +95,13 @@ class HttpMetrics:
         }
 
 
-# One lock for all: it is held for 0.1 us, and a lock of its own would keep a tally from travelling.
+# One lock for all: it is held for 0.1 us, and a lock of its own would keep metrics from travelling.
 _adding = threading.Lock()
-_current: ContextVar[HttpMetrics] = ContextVar("tally", default=HttpMetrics())  # noqa: B039 - the process's own, shared on purpose
+_current: ContextVar[HttpMetrics] = ContextVar("http", default=HttpMetrics())  # noqa: B039 - the process's own, shared on purpose
 
 
 def current_metrics() -> HttpMetrics:
-    """The tally that counts here; the process's own where nobody has named one."""
+    """The metrics that count here; the process's own where nobody has named one."""
     return _current.get()
 
 
@@ -112,7 +115,3 @@ def counting(into: HttpMetrics) -> Iterator[HttpMetrics]:
     finally:
         # Not `reset`: a generator that is dropped is closed wherever the collector runs.
         _current.set(before)
-
-
-def _names(*tallies: HttpMetrics) -> list[str]:
-    return sorted({name for item in tallies for name in item.statuses})

@@ -44,5 +44,5 @@ def test_other_braces_are_refused(text: str) -> None:
 
 
 def test_null_is_no_part_of_a_text() -> None:
-    with pytest.raises(ConfigError, match=r"\{a.none\} is null"):
+    with pytest.raises(ConfigError, match=r"\{a.none\} is null, .*; every record of a must have it"):
         filled_path("/users/{a.none}", values)

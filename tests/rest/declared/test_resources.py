@@ -9,8 +9,11 @@ REPOS = resource("repos", "/repos")
 @pytest.mark.parametrize(
     ("resources", "slips"),
     [
-        ([REPOS, resource("repos", "/more")], ["repos: two resources have this name"]),
-        ([resource("config", "/config")], ["config: a resource cannot have this name"]),
+        ([REPOS, resource("repos", "/more")], ["repos: two resources have this name; call one otherwise"]),
+        (
+            [resource("config", "/config")],
+            ["config: a resource cannot have this name: placeholders begin with it; call it"],
+        ),
         (
             [
                 REPOS,
@@ -32,8 +35,8 @@ REPOS = resource("repos", "/repos")
         (
             [resource("a", "/{b.id}"), resource("b", "/{a.id}"), resource("c", "/{id}")],
             [
-                "a: is read for its own records, by way of b: name it elsewhere no more",
-                "b: is read for its own records, by way of a: name it elsewhere no more",
+                "a: is read for its own records: b names it, and it leads to b; take the placeholder out",
+                "b: is read for its own records: a names it, and it leads to a; take the placeholder out",
                 "c: found {id}, expected {config.NAME}",
             ],
         ),

@@ -131,9 +131,11 @@ def test_other_hosts_are_refused_by_name(egress: str, host: str, port: int) -> N
         Egress.parse(egress).check_host(host, port)
 
 
-@pytest.mark.parametrize("text", ["", " , ", "http://a.com", "a.com/x", "a*.com", "a.com:0", "a.com:x", "a.com:70000"])
+@pytest.mark.parametrize(
+    "text", ["", " , ", "http://a.com", "a.com/x", "a*.com", "a.com:0", "a.com:x", "a.com:70000", "a.b:80:90"]
+)
 def test_a_list_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected `public`"):
+    with pytest.raises(ConfigError, match=r"--egress, or SPARK_CDK_EGRESS .* expected `public`"):
         Egress.parse(text)
 
 

@@ -92,7 +92,7 @@ def test_an_answer_that_was_kept_takes_no_request() -> None:
     assert counted.cached == 2
 
 
-def test_the_innermost_tally_counts_also_in_threads() -> None:
+def test_the_innermost_metrics_count_also_in_threads() -> None:
     seen = set()
     with counting(HttpMetrics()) as outer, counting(HttpMetrics()) as inner:
 
@@ -111,7 +111,7 @@ def test_the_innermost_tally_counts_also_in_threads() -> None:
     assert len(seen) > 1
 
 
-def test_tallies_travel_and_add_up() -> None:
+def test_metrics_travel_and_add_up() -> None:
     one = HttpMetrics({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, received=10, cached=3)
     again = pickle.loads(pickle.dumps(one))  # noqa: S301 - as it travels
 
