@@ -61,13 +61,13 @@ class FileChecked(BaseModel):
 
 
 class Validated(Answer):
-    """The mistakes of files."""
+    """Whether files are valid, and the mistakes in each."""
 
     valid: bool
     files: Sequence[FileChecked]
 
 
-class Page(BaseModel):
+class PageAnswer(BaseModel):
     """A page: what was sent to find its slice and for it, where records were found, and how it goes on."""
 
     slice: str
@@ -88,7 +88,7 @@ class Previewed(Answer):
 
     stream: str
     complete: bool
-    pages: Sequence[Page]
+    pages: Sequence[PageAnswer]
     records: Sequence[Shown]
 
 
@@ -119,8 +119,8 @@ class PlannedStream(BaseModel):
     error: str | None
 
 
-class Planned(Answer):
-    """What a sync would do."""
+class PlanAnswer(Answer):
+    """What a sync of a pipeline would do, and, in notes, besides reading."""
 
     pipeline: str
     target: str
@@ -148,7 +148,7 @@ class Proven(Answer):
     kills: Sequence[KilledSync]
 
 
-class StreamState(BaseModel):
+class StreamStateAnswer(BaseModel):
     """Where a stream stands. positions: its cursors and page tokens, the first of many; further: how many more."""
 
     stream: str
@@ -166,4 +166,4 @@ class States(Answer):
     """Where the streams of a pipeline stand."""
 
     pipeline: str
-    streams: Sequence[StreamState]
+    streams: Sequence[StreamStateAnswer]

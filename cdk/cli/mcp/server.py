@@ -145,14 +145,14 @@ class Tools:
             answer = {"stream": stream, "undeclared": undeclared, "json_schema": schema}
             return _answer(answers.Inferred, answer, secrets, following)
 
-    def plan(self, pipeline: Pipeline) -> answers.Planned:
+    def plan(self, pipeline: Pipeline) -> answers.PlanAnswer:
         """Show what a sync of a pipeline would read and write, in figures; writes nothing."""
         with self._answering() as secrets:
             file = self._workspace.file(pipeline, secrets)
             planned = plan_json(file, secrets, trusted=self._workspace.trusted)
             failed = any(each["error"] is not None for each in planned["streams"])
             following = "mend the errors of the streams" if failed else f"the user may run `spark-cdk sync {file}`"
-            return _answer(answers.Planned, planned, secrets, following)
+            return _answer(answers.PlanAnswer, planned, secrets, following)
 
     def prove(
         self,
