@@ -117,7 +117,7 @@ def test_a_restore_that_does_not_tell_its_state_is_an_error(root: Path, paramete
     DeltaTable(str(root)).create_checkpoint()
     (log / f"{0:020}.json").unlink()
 
-    with pytest.raises(StateError, match=why):
+    with pytest.raises(StateError, match=rf"{why}.*`spark-cdk state rollback`"):
         opened(root)
 
 
