@@ -492,7 +492,8 @@ class Times(RuleBasedStateMachine):
         """Bring the model to where the sync has brought the table."""
         reading = self.model.readings[name]
         if report.status is not Status.DONE:
-            reading.cut, self.settled = True, False
+            # Restored, and nothing committed since: it is what it was then, perhaps before its first sync.
+            reading.cut, self.settled = reading.cut or self.undone != (self._marker(FIRST),), False
             return
         if self.undone == (self._marker(FIRST),):
             return  # it had nothing left to commit, and the table is what it was restored to

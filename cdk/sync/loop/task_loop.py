@@ -33,10 +33,9 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
-from cdk.sync.tasks.job_name import job_name
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
-from cdk.sync.tasks.workers import Workers
+from cdk.sync.tasks.workers import Workers, job_name
 
 T = TypeVar("T")
 

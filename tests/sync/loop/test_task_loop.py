@@ -35,9 +35,8 @@ from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
-from cdk.sync.tasks.job_name import job_name
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
-from cdk.sync.tasks.workers import Workers
+from cdk.sync.tasks.workers import Workers, job_name
 from tests.samples import Users
 from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedCluster, SimulatedTasks
 
