@@ -4,9 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,21 @@ def mariadb(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
+def _creating_in_turn(app: App) -> App:
+    """The app, with one conditional write at a time: moto looks and then writes, and a store does both in one step."""
+    turn = threading.Lock()
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        with turn if "HTTP_IF_NONE_MATCH" in environ else nullcontext():
+            return app(environ, start_response)
+
+    return answer
+
+
 @contextmanager
 def s3(wrapped: Callable[[App], App] = lambda app: app) -> Iterator[dict[str, str]]:
     """An S3 server with a bucket named `states`: the options by which obstore finds it."""
-    app = wrapped(DomainDispatcherApplication(create_backend_app))
+    app = wrapped(_creating_in_turn(DomainDispatcherApplication(create_backend_app)))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Quiet)
     options = {
         "endpoint": f"http://127.0.0.1:{server.server_port}",
