@@ -907,7 +907,19 @@ BUGS = [
         "None if newest is None else newest.logged_at",
         "tests/lake/delta/test_row_history.py",
     ),
-    Bug("a history is widened when its table was", "lake/delta/row_history", "        self._align(spread)\n", ""),
+    Bug(
+        "a history is widened when its table was",
+        "lake/delta/row_history",
+        "            self._align(spread)\n            self._fill",
+        "            self._fill",
+    ),
+    Bug(
+        "a history follows what others widened",
+        "lake/delta/row_history",
+        "            return\n        self._align(spread)\n",
+        "            return\n",
+        "tests/worlds/test_named_times.py",
+    ),
     Bug(
         "a history names no missing file",
         "lake/delta/row_history",

@@ -194,6 +194,12 @@ def files_vanish_that_were_written_again_for_a_wider_column(world: Times) -> Non
     assert world.settled
 
 
+def another_pipeline_widens_a_column_of_the_history(world: Times) -> None:
+    begin(world, MERGED, [(0, 1, 0, {"a": 1})], "history")
+    world.put([(0, 1, 0, {"a": 0.5}), (0, 1, 0, {})])
+    world.sync_while_another_pipeline_syncs(1, ("tasks", 0), new=False)
+
+
 def others_append_all_the_while(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.put([(id, 1, 0, {}) for id in (3, 4, 0, 1)])
@@ -231,6 +237,7 @@ WORLDS = [
     a_table_is_restored_to_rows_without_a_column_right_before_an_append,
     another_pipeline_adds_the_same_column_with_another_type,
     files_vanish_that_were_written_again_for_a_wider_column,
+    another_pipeline_widens_a_column_of_the_history,
     others_append_all_the_while,
     somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,
 ]

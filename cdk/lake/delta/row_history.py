@@ -8,7 +8,7 @@ row's id.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
@@ -22,14 +22,13 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
-from cdk.lake.delta.pinned_table import repeat_if_changed
+from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.partitioning import Texts
-from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import rows_of, schema_of
 from cdk.lake.parquet.writer import DataFile
@@ -47,28 +46,29 @@ class RowHistory:
         table.check_partition_by(main.partition_by)
         table.check_moves()
 
-    def follow(self) -> None:
-        """Add the rows of the last commit to the table, and all others that are missing.
+    def follow(self, spread: TaskMap = run_inline) -> None:
+        """Add the rows of the last commit to the table, and all others that are missing, and the columns they need.
 
         Raises StateError, and what a store or a file raises.
         """
         if self._followed is None or self._followed == self.main.state_version:
             return
+        self._align(spread)
         files = self._named_since(self._followed)
         if files is None or missing_files(self.table.root, [file.path for file in files]):
             self._fill()
         elif files:
             crash_point("before_history")
-            self._commit(self._fitting(files))
+            self._commit(files)
 
     def catch_up(self, spread: TaskMap = run_inline) -> None:
-        """Give the history the columns of the table, and its missing rows. Raises what `follow` raises."""
+        """Add the rows that are missing, and the columns they need, where files are gone, too. Raises as `follow`."""
         repeat_if_changed(self.table, self._remove_missing)
-        self._align(spread)
         if self._followed is None:
+            self._align(spread)
             self._fill()
         else:
-            self.follow()
+            self.follow(spread)
 
     def _remove_missing(self) -> None:
         """Have the table name no file that is gone. Which rows it lacks is unknown then."""
@@ -86,10 +86,6 @@ class RowHistory:
         """The version of the table's state up to which the history has all rows; None: unknown."""
         version: int | None = None if self.table.saved is None else self.table.saved.state
         return version
-
-    def add(self, columns: Sequence[pa.Field]) -> None:
-        """Give the history columns that the table has gained."""
-        self.table.add([column for column in columns if column.name not in self.table.schema.names])
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
         """The files that commits to the table have named since the one to `followed`; None: some are unknown."""
@@ -112,22 +108,42 @@ class RowHistory:
         return None
 
     def _align(self, spread: TaskMap) -> None:
-        """Widen columns and files to the table's types: a widening may have been interrupted between the two tables."""
+        """Bring columns and files to the table's types, which this run or another pipeline has changed.
+
+        Whoever did may have been interrupted between the two tables.
+        """
+        if not self._is_aligned:
+            repeat_if_changed(self.table, partial(self._aligned, spread))
+
+    @property
+    def _is_aligned(self) -> bool:
+        return bool(self.table.schema.equals(self._target(self.table.schema, frozenset())))
+
+    def _aligned(self, spread: TaskMap) -> None:
+        # Another pipeline that has changed the table has changed its history, too, mostly.
+        self.table.reopen()
         current = self.table.schema
         target = self._target(current, frozenset())
-        gains = [field for field in target if field.name not in current.names or _gains(current, field)]
-        self.table.add(gains)
-        if self.table.schema.equals(target):
+        self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
+        if self._is_aligned:
             return
+        self.table.guard.check([Use.WIDEN])
         layout = self.table.layout(self._bounded)
         exact = replace(layout, schema=target).unfit(self.table.files(), spread)
         layout = replace(layout, schema=self._target(self.table.schema, exact))
-        repeat_if_changed(self.table, partial(self._rewrite, layout, spread))
-
-    def _rewrite(self, layout: TableLayout, spread: TaskMap) -> None:
-        self.table.guard.check([Use.WIDEN])
         files = layout.rewrite(self.table.files(), spread)
-        self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+        with self._removed_if_changed(files):
+            self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+
+    @contextmanager
+    def _removed_if_changed(self, files: Sequence[DataFile]) -> Iterator[None]:
+        """Remove files that were written for a commit which the table's change has refused."""
+        try:
+            yield
+        except TableChanged:
+            for file in files:
+                self.table.root.delete(file.path)
+            raise
 
     def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
         fields = {field.name: field for field in current}
@@ -204,8 +220,10 @@ class RowHistory:
 
     def _add(self, files: Sequence[DataFile]) -> None:
         self.table.guard.check([Use.HISTORY])
-        records = self._saved.records + row_count(files)
-        self.table.commit(replace(self._saved, state=self.main.state_version or 0, records=records), files)
+        saved = replace(self._saved, state=self.main.state_version or 0, records=self._saved.records + row_count(files))
+        fitting = self._fitting(files)
+        with self._removed_if_changed([file for file in fitting if file not in files]):
+            self.table.commit(saved, fitting)
 
 
 def _gains(schema: pa.Schema, field: pa.Field) -> bool:

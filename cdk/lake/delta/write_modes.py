@@ -337,12 +337,6 @@ class AppendDedup(WriteMode):
             table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
         return saved, result, receipt
 
-    def add(self, columns: Sequence[pa.Field]) -> None:
-        super().add(columns)
-        if self._history is not None:
-            with self._logging_history_errors():
-                self._history.add(columns)
-
 
 MODES: Mapping[str, type[WriteMode]] = {"append": Append, "overwrite": Overwrite, "append_dedup": AppendDedup}
 _UNKNOWN = Traits(Use.APPEND, "What becomes of rows that are there follows from the write mode of the next sync")

@@ -244,6 +244,10 @@ def test_a_sync_killed_between_the_two_commits_of_a_widening_widens_the_history_
     histories(edit, Histories.sync, edit, widen, die("after_commit"), Histories.sync)
 
 
+def test_a_history_that_lost_a_file_is_filled_with_the_columns_that_only_its_table_has_yet() -> None:
+    histories(edit, Histories.sync, widen, die("after_commit"), Histories.lose_a_file, Histories.sync)
+
+
 def test_rows_that_the_history_still_lacks_are_widened_with_it() -> None:
     histories(edit, Histories.sync, edit, die("before_history"), widen, Histories.sync)
 
