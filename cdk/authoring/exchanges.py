@@ -1,13 +1,14 @@
 """Exchanges as people and programs may see them: no secret in the URL, headers and bodies, and the bodies shortened."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.values import JsonValue
 from cdk.protocol import error_text
 from cdk.rest.http.messages import Response
-from cdk.rest.http.redact import looks_secret, safe_url
+from cdk.rest.http.redact import looks_secret, safe_url, surely_secret
 from cdk.rest.tracing import Exchange
 
 _SHORTEST = 4
@@ -30,6 +31,8 @@ def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[st
     """An exchange without secrets. most: characters of a body that are shown."""
     request, outcome = exchange.request, exchange.outcome
     sent = request.body.decode(errors="replace") if request.body else ""
+    # A login brings a `token`; in records `key` and `token` are names of anything.
+    named = looks_secret if request.hide(sent) != sent or secrets.holds(sent) else surely_secret
     shown: dict[str, JsonValue] = {
         "request": {
             "method": request.method,
@@ -45,7 +48,7 @@ def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[st
                 "status": outcome.status,
                 "headers": _headers(outcome.headers, secrets),
                 "bytes": None if outcome.is_stream else len(outcome.body),
-                "body": "" if outcome.is_stream else shortened(outcome.text, secrets, most),
+                "body": "" if outcome.is_stream else shortened(outcome.text, secrets, most, named),
             }
             if outcome.url != request.full_url:
                 shown["redirected_to"] = secrets.mask(safe_url(outcome.url, request.secret))
@@ -54,17 +57,17 @@ def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[st
     return shown
 
 
-def shortened(body: str, secrets: Secrets, most: int) -> str:
-    """The first `most` characters of a body, without values whose names say that they are secret."""
+def shortened(body: str, secrets: Secrets, most: int, named: Callable[[str], bool] = looks_secret) -> str:
+    """The first `most` characters of a body, without secrets. named: whether a name says that its value is one."""
     text = body[: most + _LOOKED_AT]
-    text = (_MEMBER if text.lstrip()[:1] in {"{", "["} else _PAIR).sub(_hidden, text)
+    text = (_MEMBER if text.lstrip()[:1] in {"{", "["} else _PAIR).sub(partial(_hidden, named), text)
     text = secrets.mask(text)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _hidden(member: re.Match[str]) -> str:
+def _hidden(named: Callable[[str], bool], member: re.Match[str]) -> str:
     head, name, value = member.groups()
-    if not looks_secret(name):
+    if not named(name):
         return member.group()
     return f'{head}"{HIDDEN}"' if value.startswith('"') else f"{head}{HIDDEN}"
 

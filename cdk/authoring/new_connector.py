@@ -4,7 +4,6 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,6 +15,7 @@ from cdk.authoring.manifest_schema import manifest_schema
 from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.base.errors import ConfigError
 from cdk.base.values import to_json
+from cdk.sources.discovery import is_installed
 
 Language: TypeAlias = Literal["python", "yaml"]
 
@@ -99,9 +99,7 @@ def _words(name: str, language: Language) -> Mapping[str, str]:
     module = name.replace("-", "_")
     if not _NAME.fullmatch(name):
         raise ConfigError(f"found the name {name!r}, expected lower-case letters, digits, `-` and `_`, a letter first")
-    spec = find_spec(module)
-    # A folder without code is found, too.
-    if keyword.iskeyword(module) or (spec is not None and spec.origin is not None):
+    if keyword.iskeyword(module) or is_installed(module):
         raise ConfigError(f"the name {name!r} is taken by a module of Python or of a package; choose another")
     python = language == "python"
     return {

@@ -12,6 +12,7 @@ from cdk import base
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, Keys, dotted, from_json
+from cdk.sources.config_file import unreadable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -67,7 +68,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from error
+        raise unreadable(path, error) from error
 
 
 def _parse(text: bytes, where: str) -> JsonValue:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 ENTRY_POINTS = "cdk.connectors"
 _PACKAGE = "connectors"
+_FOLDERS: set[str] = set()
+"""What was added to `sys.path` for connectors."""
 
 
 def find_source(connector: str) -> Source:
@@ -109,8 +112,8 @@ def _check_written(cls: type, name: str, *, alone: bool) -> None:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError("expected a Python file, found none", path=str(path))
-    # Beside the file, as if Python had been started with it: it may import its neighbours.
-    sys.path.insert(0, str(path.resolve().parent))
+    # Beside the file, as if Python had been started with it: it may import its neighbours, also while it reads.
+    _look_into(path.resolve().parent)
     name = path.stem if path.stem not in sys.modules else f"connector_{path.stem}"
     spec = spec_from_file_location(name, path.resolve())
     assert spec is not None
@@ -137,12 +140,30 @@ def _run(load: Callable[[], T], where: str) -> T:
 
 
 def _exists(module: str) -> bool:
-    if (working_directory := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, working_directory)
+    if str(Path.cwd()) not in sys.path:
+        _look_into(Path.cwd())
     try:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _look_into(folder: Path) -> None:
+    """Have imports look into a folder first."""
+    if str(folder) not in _FOLDERS:
+        _FOLDERS.add(str(folder))
+    else:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+
+
+def is_installed(name: str) -> bool:
+    """Whether a module of Python or of a package has a name; those beside connectors that were found do not count."""
+    if name in sys.builtin_module_names:
+        return True
+    spec = PathFinder.find_spec(name, [folder for folder in sys.path if folder not in _FOLDERS])
+    # A folder without code is found, too.
+    return spec is not None and spec.origin is not None
 
 
 def _bundled() -> list[str]:

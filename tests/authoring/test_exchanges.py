@@ -52,6 +52,16 @@ def test_no_secret_is_in_the_url_the_headers_and_the_bodies() -> None:
     }
 
 
+def test_a_field_of_a_record_is_no_secret_for_its_name() -> None:
+    asked = Request("GET", "https://api.test/issues", {"key": SECRET})
+    exchange = Exchange(asked, response([{"key": "ABC-1", "token": "free", "password": "pw-12"}], request=asked), 0.0)
+
+    shown = json.dumps(exchange_json(exchange, Secrets(), 1000))
+
+    assert SECRET not in shown
+    assert json.dumps('[{"key":"ABC-1","token":"free","password":"****"}]') in shown
+
+
 def test_a_request_without_response_has_the_error() -> None:
     shown = exchange_json(Exchange(REQUEST, Timeout("no response in time"), 1.0), Secrets(), 10)
 

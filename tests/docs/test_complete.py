@@ -54,6 +54,12 @@ def test_everything_at_a_front_door_says_what_it_is(module: ModuleType) -> None:
     assert [name for name, value in made.items() if not _own_docstring(value)] == []
 
 
+def test_every_name_for_authors_of_http_connectors_has_a_task_in_its_page() -> None:
+    overview = (DOCS / "reference" / "python" / "rest.md").read_text()
+
+    assert [name for name in cdk.rest.__all__ if f"`{name}`" not in overview] == []
+
+
 def test_every_key_of_a_pipeline_is_in_its_page() -> None:
     page = (DOCS / "how-to" / "sync-into-delta.md").read_text()
 

@@ -28,6 +28,7 @@ from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
 
 KINDS = ("manifest", "pipeline", "config", "catalog", "state")
+_OF_MANIFESTS = {"version", "check", "streams", "dynamic_streams", "definitions", "spec"}
 
 FindSource: TypeAlias = Callable[[], Source]
 
@@ -55,11 +56,11 @@ def kind_of_file(path: Path) -> str:
 
 
 def kind_of(value: JsonValue) -> str:
-    """What a file is in which this stands; a config where nothing tells."""
+    """What a file is, by what stands in it, of which a key may be misspelt; a config where nothing tells."""
     match value:
-        case {"type": "DeclarativeSource"} | {"version": _, "check": _}:
+        case {**keys} if keys.get("type") == "DeclarativeSource" or len(_OF_MANIFESTS & keys.keys()) > 1:
             return "manifest"
-        case {"source": _, "target": _}:
+        case {"source": _, "target": _} | {"source": {"connector": _} | {"manifest": _}} | {"target": {"path": _}}:
             return "pipeline"
         case {"type": "CATALOG"} | {"streams": list()}:
             return "catalog"
@@ -78,6 +79,10 @@ class FileChecks:
     def problems(self, path: Path, kind: str) -> list[Problem]:
         """The problems of a file of a kind."""
         problems = Problems(path, self.secrets)
+        if path.suffix == ".py":
+            words = "`spark-cdk check --connector` tries a connector in Python, and `pytest --connector` tests it"
+            problems.add(f"found Python, expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, as YAML or JSON; {words}")
+            return problems.all
         check = {
             "manifest": self._manifest,
             "pipeline": self._pipeline,
@@ -122,13 +127,14 @@ class FileChecks:
             with problems.gathering():
                 for stream, options in chosen_streams(streams, choice):
                     with problems.gathering():
-                        plans.append(plan_stream(stream, options, target))
+                        plans.append(plan_stream(stream, options, target, settings.incremental_write_mode))
         check_apart(plans)
 
     def _config_file(self, path: Path, _: Problems) -> None:
         if self._find is None:
             read_document(path)
-            raise ConfigError("this may be a config: say of which connector, by --connector or --manifest-path")
+            words = "say of which connector, by --connector or --manifest-path; or what else it is, by --kind"
+            raise ConfigError(f"this may be a config: {words}")
         load_config(path, self._find(), self.secrets)
 
     def _streams(self) -> Sequence[Stream] | None:

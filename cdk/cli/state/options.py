@@ -89,7 +89,8 @@ class PipelineFile:
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         self._config_secrets += secret_values(source.config_schema, settings.config)
         chosen = chosen_streams(source.streams(settings.config), settings.streams)
-        return [plan_stream(stream, options, self.target) for stream, options in chosen]
+        by_default = settings.incremental_write_mode
+        return [plan_stream(stream, options, self.target, by_default) for stream, options in chosen]
 
     def stream(self, table: StreamLocation) -> Stream:
         """The stream of a table. Raises ConfigError: the pipeline has it no more."""

@@ -100,7 +100,7 @@ class Display:
             if ended or (due and moved):
                 self._said[report.name] = report
                 self._spoke = now
-                self._line(f"{report.name}: {report.outcome}, {_counts(report, self._remaining(report, now))}")
+                self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}")
 
     def _line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
@@ -175,9 +175,12 @@ class Display:
 
 
 def _counts(report: StreamReport, remaining: float | None) -> str:
+    if report.status is Status.FAILED:
+        # What was read before is still to be committed: the summary has the figures.
+        return ""
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     far = how_far(report, remaining)
-    return f"{counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
+    return f", {counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
 
 
 def _notes(report: StreamReport) -> Iterator[str]:

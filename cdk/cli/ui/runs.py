@@ -80,13 +80,18 @@ def _kind(path: Path) -> str:
 
 
 def reports_of(root: Path, files: FolderFiles, pipeline: str) -> list[Json]:
-    """The reports of runs of a pipeline, newest first, each with its `file`."""
-    reports: list[Json] = [{"file": str(path), **_object(read_document(root / path))} for path in files.reports]
-    own = [report for report in reports if report.get("pipeline") == pipeline]
-    return sorted(own, key=lambda report: str(report.get("started_at")), reverse=True)
+    """The reports of runs of a pipeline, newest first, each with its `file`; last those that cannot be read."""
+    reports = [{"file": str(path), **_report(root / path)} for path in files.reports]
+    own = [report for report in reports if report.get("pipeline") == pipeline or "problem" in report]
+    return sorted(own, key=lambda report: str(report.get("started_at", "")), reverse=True)
 
 
-def _object(value: Json) -> Json:
+def _report(path: Path) -> Json:
+    try:
+        value = read_document(path)
+    except ConfigError as error:
+        # Its run was killed, or is writing it right now; whose it is nobody can say.
+        return {"problem": error.message}
     return value if isinstance(value, dict) else {}
 
 

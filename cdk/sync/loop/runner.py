@@ -220,7 +220,7 @@ class SyncRunner:
         target = self._target
         plans = []
         for stream, options in chosen_streams(self._source.open(self._pipeline.config), self._pipeline.streams):
-            plans.append(plan_stream(stream, options, target))
+            plans.append(plan_stream(stream, options, target, self._pipeline.incremental_write_mode))
             if options.remove_stale is not None:
                 check_removal(plans[-1], options.remove_stale)
         check_apart(plans)

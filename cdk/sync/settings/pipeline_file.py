@@ -29,6 +29,7 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
+from cdk.sources.config_file import unreadable
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
@@ -116,13 +117,14 @@ class StreamOptions(_Part):
     """How one stream is read and written.
 
     sync_mode: default incremental where the stream has a cursor, else full_refresh.
-    write_mode: default append for incremental, overwrite for full_refresh. primary_key: what append_dedup keeps one row
-    for. deletes: whether a row that says it is deleted stays in an append_dedup table (soft), or takes its key away.
-    history: keep every row of an append_dedup table as it came, in a table beside it. partition_by: the fields that
-    divide the table. schema: what happens when the table does not fit the stream's schema: it follows, the stream
-    fails, or the table stays as it is. remove_stale: what becomes of rows that a complete read did not see; they stay
-    without it; `remove_stale_metadata` is the same. follow_source: the stream is read only where its source says that
-    it has changed. forget_partitions_after: how long the source's lists may lack a partition before the state forgets
+    write_mode: default `incremental_write_mode` for incremental, overwrite for full_refresh. primary_key: what
+    append_dedup keeps one row for. deletes: whether a row that says it is deleted stays in an append_dedup table
+    (soft), or takes its key away. history: keep every row of an append_dedup table as it came, in a table beside it.
+    partition_by: the fields that divide the table. schema: what happens when the table does not fit the stream's
+    schema: it follows, the stream fails, or the table stays as it is.
+    remove_stale: what becomes of rows that a complete read did not see; they stay without it; `remove_stale_metadata`
+    is the same. follow_source: the stream is read only where its source says that it has changed.
+    forget_partitions_after: how long the source's lists may lack a partition before the state forgets
     where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
     append_dedup table that keeps no history and deletes nothing, else never.
     generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
@@ -215,6 +217,7 @@ class Pipeline(_Part):
     max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync goes on there.
     max_requests: how many requests it may send, likewise.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
+    incremental_write_mode: the write mode of incremental streams that say none; those without a key append.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -237,6 +240,7 @@ class Pipeline(_Part):
     spark: SparkOptions = SparkOptions()
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None
+    incremental_write_mode: Literal["append", "append_dedup"] = "append"
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
@@ -307,7 +311,9 @@ def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Map
     if path.suffix == ".json":
         try:
             value = orjson.loads(path.read_bytes())
-        except (OSError, orjson.JSONDecodeError) as error:
+        except OSError as error:
+            raise unreadable(path, error) from error
+        except orjson.JSONDecodeError as error:
             raise ConfigError(f"cannot be read as JSON: {error}", path=str(path)) from error
         value = with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
     else:

@@ -90,12 +90,17 @@ def chosen_streams(
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 
 
-def plan_stream(stream: Stream, options: StreamOptions, target: Folder) -> StreamPlan:
-    """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other."""
+def plan_stream(
+    stream: Stream, options: StreamOptions, target: Folder, incremental: WriteModeName = INCREMENTAL_DEFAULT
+) -> StreamPlan:
+    """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other.
+
+    incremental: the pipeline's write mode of incremental streams that say none; those without a key append.
+    """
     stream = _with_options(stream, options)
     sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
-    by_default = INCREMENTAL_DEFAULT if sync_mode == "incremental" else FULL_REFRESH_DEFAULT
-    write_mode: WriteModeName = options.write_mode or by_default
+    incremental = incremental if stream.primary_key else INCREMENTAL_DEFAULT
+    write_mode = options.write_mode or (incremental if sync_mode == "incremental" else FULL_REFRESH_DEFAULT)
     traits = traits_of(write_mode)
     where = f"streams.{full_name(stream)}"
     if sync_mode == "incremental" and not stream.incremental:

@@ -9,6 +9,8 @@ from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.resume_checks import compare
 from cdk.testing.conformance.subject import CommandResult, SuiteSubject
 
+__tracebackhide__ = True  # see `cdk.testing.conformance.subject`
+
 
 def check_statuses(subject: SuiteSubject) -> None:
     """Check that a read ends with exit code 0, and each stream with a state and COMPLETE."""

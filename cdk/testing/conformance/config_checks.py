@@ -12,6 +12,8 @@ from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.subject import CommandResult, SuiteSubject
 
+__tracebackhide__ = True  # see `cdk.testing.conformance.subject`
+
 _WRONG: Mapping[str, FieldValue] = {"object": "text", "array": "text", "string": {"not": "a string"}, "boolean": "text"}
 """A value of a wrong type, for each type; for numbers a string."""
 
@@ -69,6 +71,7 @@ def check_good_config(subject: SuiteSubject) -> None:
             expected="a spec that its own config fits",
             advice="correct the spec or the suite's `config`",
         ) from None
+    _ = subject.first
     api = Failing(subject.api(), healthy=None)
     answer = subject.command("check", api=api)
     if not _succeeded(answer):

@@ -8,10 +8,13 @@ from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.values import FieldValue, canonical
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import Partition
+from cdk.state.stream_state import StreamState
 from cdk.streams.order import NaturalOrder
 from cdk.streams.stream import Stream
 from cdk.testing.conformance.finding import Nonconforming, listed
 from cdk.testing.conformance.subject import SuiteSubject
+
+__tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
 
 def check_discover(subject: SuiteSubject) -> None:
@@ -58,12 +61,7 @@ def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
         for name, stream in streams.items():
             records = subject.first.records_of(name)
             if not records and name not in may_be_empty:
-                raise Nonconforming(
-                    "the read brings no record, so nothing is known of the stream",
-                    where=name,
-                    expected="at least one record",
-                    advice="give the suite's API some, or list the stream in `may_be_empty`",
-                )
+                raise _empty(subject, stream)
             schema = stream.json_schema()
             declared = {} if schema.get("additionalProperties") else schema.get("properties")
             fields = {field for record in records for field in record}
@@ -75,6 +73,20 @@ def check_declared(subject: SuiteSubject, may_be_empty: Sequence[str]) -> None:
                     advice="declare them; `spark-cdk discover --infer` shows their types. Where they are not known "
                     'beforehand, say `"additionalProperties": true`',
                 )
+
+
+def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
+    """What is wrong with a stream that brings no record; a cursor may begin after the suite's present."""
+    problem, advice = "", "give the suite's API some, or list the stream in `may_be_empty`"
+    if stream.incremental and stream.checkpoint_reader(StreamState()).next() is None:
+        problem = f": there is nothing to read before {subject.now():%Y-%m-%dT%H:%M:%SZ}, the present of the suite"
+        advice = "set the suite's `now` to a time after the start of the cursor, or the start to an earlier one"
+    return Nonconforming(
+        f"the read brings no record{problem}, so nothing is known of the stream",
+        where=stream.name,
+        expected="at least one record",
+        advice=advice,
+    )
 
 
 def check_schema(subject: SuiteSubject) -> None:

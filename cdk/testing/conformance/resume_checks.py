@@ -12,6 +12,8 @@ from cdk.testing.conformance.faults import Together
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.subject import SuiteSubject
 
+__tracebackhide__ = True  # see `cdk.testing.conformance.subject`
+
 _MOST_STATES = 200
 """States of a stream that are resumed from; of more, so many at equal distances."""
 

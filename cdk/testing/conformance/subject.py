@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -22,8 +21,12 @@ from cdk.streams.stream import Stream
 from cdk.testing.conformance.faults import Network
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.read_result import ReadResult
+from cdk.testing.routes import UnexpectedRequest
 from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
+
+__tracebackhide__ = True
+"""What is wrong stands in the text of the error; pytest shows no lines of the suite besides."""
 
 _STDOUT = 1
 _SHORT = 5
@@ -50,6 +53,8 @@ class SuiteSubject:
     config: Mapping[str, FieldValue]
     transport: Callable[[], Transport | None]
     now: MockClock = field(default_factory=lambda: MockClock(system_clock()))
+    _first: list[ReadResult | str] = field(default_factory=list)
+    """The first read, or why it fails."""
 
     @property
     def name(self) -> str:
@@ -77,10 +82,28 @@ class SuiteSubject:
             settings = prepared_config(self.config, self.source, "config", Secrets())
             yield {stream.name: stream for stream in self.source.open(settings)}
 
-    @cached_property
+    @property
     def first(self) -> ReadResult:
-        """All streams, read one slice after the other, with every state. Raises Nonconforming: that fails."""
-        return self.read()
+        """All streams, read one slice after the other, with every state.
+
+        Raises Nonconforming: that fails, which the first that asks says in full and all others in a line.
+        """
+        if not self._first:
+            try:
+                self._first.append(self.read())
+            except Nonconforming as error:
+                self._first.append(str(error).partition("\n")[0])
+                raise
+        match self._first[0]:
+            case str() as failure:
+                raise Nonconforming(
+                    f"as another test says in full, {failure}",
+                    where=self.name,
+                    expected="a read to the end, which this test begins with",
+                    advice="correct that first",
+                )
+            case result:
+                return result
 
     def states_of(self, stream: str) -> list[AirbyteStateMessage]:
         """Every state of a stream in the first read, as it comes back from a file."""
@@ -98,24 +121,28 @@ class SuiteSubject:
         why: str = "a first read",
     ) -> ReadResult:
         """Read streams. Raises Nonconforming: the read fails. why: what it is for, in words."""
-        run = read(
-            self.source,
-            stream,
-            config=self.config,
-            state=state,
-            transport=api or self.api(),
-            clock=MockClock(self.now()),
-            concurrency=concurrency,
-            every_state=True,
-        )
-        if run.error is not None:
-            raise Nonconforming(
-                f"{why} fails: {run.error}",
-                where=stream or self.name,
-                expected="a read to the end",
-                advice="correct the connector, its config, or the API that the suite is given",
+        try:
+            run = read(
+                self.source,
+                stream,
+                config=self.config,
+                state=state,
+                transport=api or self.api(),
+                clock=MockClock(self.now()),
+                concurrency=concurrency,
+                every_state=True,
             )
-        return run
+            if run.error is None:
+                return run
+            error: Exception = run.error
+        except UnexpectedRequest as unexpected:
+            error = unexpected
+        raise Nonconforming(
+            f"{why} fails: {error}",
+            where=stream or self.name,
+            expected="a read to the end",
+            advice="correct the connector, its config, or the API that the suite is given",
+        ) from None
 
     def command(
         self, name: str, *, config: Mapping[str, FieldValue] | None = None, api: Transport | None = None

@@ -157,7 +157,7 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
     target = folder_at(pipeline.target.path, pipeline.target.storage)
     chosen = chosen_streams(source.open(pipeline.config), pipeline.streams)
-    plans = [plan_stream(stream, how, target) for stream, how in chosen]
+    plans = [plan_stream(stream, how, target, pipeline.incremental_write_mode) for stream, how in chosen]
     tables = [plan.location for plan in plans if plan.location.exists]
     receipts, broken = 0, []
     for table in tables:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cdk.sources.discovery import find_source
 from tests.cli.conftest import CommandLine
 
 PROJECT = Path(__file__).parents[3]
@@ -87,6 +88,20 @@ def test_a_name_that_cannot_be_one_is_refused_and_nothing_written(
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
 
 
+def test_a_connector_that_was_found_takes_no_name_away(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    cli("new", "crm-of-a-folder")
+    before = len(sys.path)
+    for _ in range(2):
+        find_source(str(tmp_path / "crm-of-a-folder" / "crm_of_a_folder.py"))
+
+    assert cli("new", "crm-of-a-folder", "--folder", "elsewhere").code == 0
+    assert len(sys.path) == before + 1
+
+
 OPENAPI = """
 openapi: 3.0.3
 info: {title: Pets, version: "2"}
@@ -129,6 +144,7 @@ def test_a_connector_drafted_from_a_description_says_what_it_guesses_and_passes_
         "- no primary key. Why: no field is called like one",
         "- pagination: page number in `page`, the first is 1, up to an empty page. Why: their names",
     ]
+    assert yaml.safe_load(Path("pipeline.yaml").read_text())["incremental_write_mode"] == "append_dedup"
     assert guesses[-1] == "- it reads one object by its key: `/pets/{petId}`"
     assert all(line in readme for line in guesses)
 

@@ -118,6 +118,24 @@ def test_files_of_each_kind_are_checked(cli: CommandLine, tmp_path: Path, name: 
     assert "short-secret" not in "".join(ran.lines)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "line"),
+    [
+        ("target:", "tagret:", "pipeline.yaml:4 tagret: unknown key; did you mean 'target'?"),
+        ("source:", "sorce:", "pipeline.yaml:3 sorce: unknown key; did you mean 'source'?"),
+        ("manifest: ", "manifset: ", "pipeline.yaml:3 source.manifset: unknown key; did you mean 'manifest'?"),
+    ],
+)
+def test_a_file_is_what_most_of_it_is(cli: CommandLine, tmp_path: Path, right: str, wrong: str, line: str) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace(right, wrong))
+    (tmp_path / "slip.yaml").write_text(MANIFEST.replace("check:", "chekc:").replace("type: DeclarativeSource", ""))
+
+    ran = cli("validate", "pipeline.yaml", "slip.yaml")
+
+    assert line in ran.lines
+    assert any(shown.startswith("slip.yaml:") and "did you mean 'check'?" in shown for shown in ran.lines), ran.lines
+
+
 def test_a_config_in_a_pipeline_is_checked_where_it_stands(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,12 +179,19 @@ def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("argv", "text"),
-    [(("missing.json",), "missing.json: cannot be read"), (("config.json",), "say of which connector")],
+    [
+        (("missing.json",), "missing.json: cannot be read: No such file or directory"),
+        (("new.json",), "new.json: there is no such file; copy new.example.json to it, and fill it in"),
+        (("config.json",), "say of which connector"),
+        (("shop.py",), ": found Python, expected manifest, pipeline, config, catalog or state"),
+    ],
 )
 def test_what_cannot_be_checked_is_a_mistake(
     cli: CommandLine, tmp_path: Path, argv: tuple[str, ...], text: str
 ) -> None:
     (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "new.example.json").write_text("{}")
+    (tmp_path / "shop.py").write_text("")
 
     ran = cli("validate", *argv)
 

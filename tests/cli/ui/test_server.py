@@ -100,6 +100,17 @@ def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
     assert "--allow-custom-code" in strict.get("/read?connector=shop.py").text
 
 
+def test_a_report_that_was_cut_is_shown_as_that_beside_the_others(page: TestClient, folder: Path) -> None:
+    cut = folder / "cut.json"
+    cut.write_bytes((folder / "report.json").read_bytes()[:300])
+
+    answer = page.get("/pipeline?file=pipeline.yaml")
+
+    assert answer.status_code == 200
+    assert "cut.json is not JSON: " in answer.text
+    assert "(report.json)" in answer.text
+
+
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / ".#pipeline.yaml").symlink_to("somebody@host.1")
     (tmp_path / "nowhere.yaml").symlink_to("missing.yaml")

@@ -45,8 +45,14 @@ def test_names_of_secrets_are_known(name: str) -> None:
     assert looks_secret(name)
 
 
-@pytest.mark.parametrize("name", ["page_token", "nextPageToken", "start_key", "page", "monkey", "author"])
-def test_names_of_page_tokens_are_not_secret(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("page_token", "nextPageToken", "start_key", "page", "monkey", "author"),
+        *("sort_key", "primaryKey", "authorization_url", "token_endpoint", "accessTokenUri", "token_type"),
+    ],
+)
+def test_names_of_what_is_no_credential_are_not_secret(name: str) -> None:
     assert not looks_secret(name)
 
 

@@ -365,7 +365,7 @@ def test_a_variable_that_a_config_file_misses_is_named_with_that_file(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("config.json", None, "cannot be read as JSON: "),
+        ("config.json", None, "cannot be read: "),
         ("config.json", "{hunter2", "cannot be read as JSON: "),
         ("config.json", '["hunter2"]', "found a list, expected the connector's config, an object"),
         ("config.json", '"hunter2"', "found a string, expected the connector's config, an object"),

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,26 @@ def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, name: str) ->
 
     with pytest.raises(ConfigError, match=r"whose name has \d+ bytes, expected at most 247; rename the stream"):
         plan_stream(stream, StreamOptions(), LocalFolder(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("key", "options", "write_mode"),
+    [
+        ("id", {}, "append_dedup"),
+        ("", {}, "append"),
+        ("id", {"write_mode": "append"}, "append"),
+        ("id", {"sync_mode": "full_refresh"}, "overwrite"),
+    ],
+)
+def test_a_pipeline_may_have_incremental_streams_merge_where_they_have_a_key(
+    tmp_path: Path, key: str, options: Mapping[str, str], write_mode: str
+) -> None:
+    stream = Orders()
+    stream.primary_key = key
+
+    plan = plan_stream(stream, StreamOptions.model_validate(options), LocalFolder(tmp_path), "append_dedup")
+
+    assert plan.write_mode == write_mode
 
 
 def test_the_longest_name_is_that_of_a_folder_with_its_history(tmp_path: Path) -> None:
