@@ -1,10 +1,13 @@
 """What a folder has to show: its pipelines, their runs as the logs of their tables have them, and reports of runs."""
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import islice
+from datetime import UTC, datetime
+from heapq import merge
+from itertools import repeat
 from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError
@@ -12,23 +15,38 @@ from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.input_files import read_document
-from cdk.cli.state.options import PipelineFile
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.receipt import Receipt
 from cdk.sync.reports.run_report import FORMAT
 
 _LARGEST, _DEEPEST = 2**20, 4
 """Bytes of a file that is looked into, and levels of folders."""
+_HEAD = 2000
+"""Bytes of a report in which its format and its sync stand."""
+_COMMITS = 2000
+"""Commits that are looked at for a page of runs, however many one run has."""
 _TABLE = {"_delta_log", "_cdk_state"}
+_SYNC = re.compile(r'"sync_id":\s*"(\w+)"')
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A report as a file. sync: its run; empty where it ended before it was one. modified: seconds since 1970."""
+
+    path: Path
+    sync: str
+    modified: float
 
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """The files of a folder that are something to the kit, as paths in it."""
+    """The files of a folder that are something to the kit, as paths in it; reports newest first."""
 
     pipelines: Sequence[Path]
     manifests: Sequence[Path]
-    reports: Sequence[Path]
+    reports: Sequence[ReportFile]
 
 
 @dataclass
@@ -48,11 +66,24 @@ class Run:
 
 def folder_files(root: Path) -> FolderFiles:
     """What lies in a folder and those in it; not in tables, and nothing whose name begins with a dot."""
-    kinds: dict[str, list[Path]] = {"pipeline": [], "manifest": [], "report": []}
+    kinds: dict[str, list[Path]] = {"pipeline": [], "manifest": []}
+    reports: list[ReportFile] = []
     for path in _files(root):
-        if (kind := _kind(path)) in kinds:
-            kinds[kind].append(path.relative_to(root))
-    return FolderFiles(kinds["pipeline"], kinds["manifest"], kinds["report"])
+        inside = path.relative_to(root)
+        # A link may lead nowhere, the read of a pipe never ends, and a file may be gone meanwhile.
+        with suppress(ConfigError, OSError):
+            if not path.is_file() or path.stat().st_size > _LARGEST:
+                continue
+            if path.suffix == ".json":
+                with path.open("rb") as file:
+                    head = file.read(_HEAD).decode(errors="replace")
+                if FORMAT in head:
+                    sync = _SYNC.search(head)
+                    reports.append(ReportFile(inside, sync[1] if sync else "", path.stat().st_mtime))
+            elif (kind := _kind(path)) in kinds:
+                kinds[kind].append(inside)
+    reports.sort(key=lambda report: report.modified, reverse=True)
+    return FolderFiles(kinds["pipeline"], kinds["manifest"], reports)
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -66,44 +97,53 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _kind(path: Path) -> str:
-    try:
-        # A link may lead nowhere, and the read of a pipe never ends.
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            return ""
-        text = path.read_text(errors="replace")
-        if path.suffix == ".json":
-            return "report" if FORMAT in text[:200] else ""
-        # Most files are neither, and YAML takes its time.
-        return kind_of(YamlFile.load(path).value) if "source" in text or "check" in text else ""
-    except (ConfigError, OSError):  # it may be gone meanwhile
-        return ""
+    text = path.read_text(errors="replace")
+    # Most files are neither, and YAML takes its time.
+    return kind_of(YamlFile.load(path).value) if "source" in text or "check" in text else ""
 
 
-def reports_of(root: Path, files: FolderFiles, pipeline: str) -> list[Json]:
-    """The reports of runs of a pipeline, newest first, each with its `file`; last those that cannot be read."""
-    reports = [{"file": str(path), **_report(root / path)} for path in files.reports]
-    own = [report for report in reports if report.get("pipeline") == pipeline or "problem" in report]
-    return sorted(own, key=lambda report: str(report.get("started_at", "")), reverse=True)
+def reports_of(root: Path, reports: Sequence[ReportFile], pipeline: str) -> Iterator[tuple[int, Json]]:
+    """The reports of a pipeline's runs, each with its number among `reports` and its `file`.
+
+    One that cannot be read may be of any pipeline: it has `problem` instead.
+    """
+    for number, file in enumerate(reports):
+        try:
+            report = read_document(root / file.path)
+        except ConfigError as error:
+            yield number, {"file": str(file.path), "problem": error.message}
+            continue
+        if isinstance(report, dict) and report.get("pipeline") == pipeline:
+            yield number, {"file": str(file.path), **report}
 
 
-def _report(path: Path) -> Json:
-    try:
-        value = read_document(path)
-    except ConfigError as error:
-        # Its run was killed, or is writing it right now; whose it is nobody can say.
-        return {"problem": error.message}
-    return value if isinstance(value, dict) else {}
+def reports_by_sync(root: Path, files: FolderFiles, syncs: Collection[str], pipeline: str) -> Mapping[str, Json]:
+    """The reports of some runs of a pipeline, by sync; no others are read."""
+    chosen = [file for file in files.reports if file.sync in syncs]
+    return {str(report["sync_id"]): report for _, report in reports_of(root, chosen, pipeline) if "sync_id" in report}
 
 
-def runs_of(pipeline: PipelineFile, most: int) -> list[Run]:
-    """The runs of which the last `most` commits of each table tell, newest first."""
+def runs_of(
+    tables: Sequence[StreamLocation], newest: Sequence[int], pipeline: str, most: int
+) -> tuple[list[Run], Sequence[int]]:
+    """A page of runs, newest first, and the versions at which the next page begins; none where there is no other.
+
+    newest: the version of each table to begin with. A run of very many commits goes on in the next page.
+    """
+    logs = [
+        zip(repeat(number), commits(table.root, table.app(pipeline), version))
+        for number, (table, version) in enumerate(zip(tables, newest, strict=True))
+    ]
     runs: dict[str, Run] = {}
-    for location in pipeline.tables():
-        table, _ = location.opened(pipeline.name)
-        for commit in islice(commits(location.root, location.app(pipeline.name), table.version), most):
-            if commit.sync:
-                _add(runs.setdefault(commit.sync, Run(commit.sync)), commit, location.name)
-    return sorted(runs.values(), key=lambda run: str(run.ended), reverse=True)
+    rest = [*newest]
+    # One run of a pipeline at a time: what lies between two commits of a run is of that run.
+    for count, (number, commit) in enumerate(merge(*logs, key=lambda each: each[1].at or _LONG_AGO, reverse=True)):
+        if count == _COMMITS or (commit.sync and commit.sync not in runs and len(runs) == most):
+            return [*runs.values()], rest
+        rest[number] = commit.version - 1
+        if commit.sync:
+            _add(runs.setdefault(commit.sync, Run(commit.sync)), commit, tables[number].name)
+    return [*runs.values()], []
 
 
 def _add(run: Run, commit: Commit, stream: str) -> None:

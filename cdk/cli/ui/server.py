@@ -1,5 +1,6 @@
 """The page: what it shows of pipelines, states and test reads, and to whom. Nothing it does changes anything."""
 
+import gc
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -8,7 +9,6 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-import orjson
 from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -28,7 +28,8 @@ from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
 from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.heat_map import heat_map
-from cdk.cli.ui.runs import folder_files, reports_of, runs_of
+from cdk.cli.ui.runs import folder_files, reports_by_sync, reports_of, runs_of
+from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
 
 View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
@@ -41,7 +42,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_COMMITS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 1000, 20, 20, 2000, 20
+_COMMITS, _RUNS, _REPORTS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 50, 20, 1000, 20, 20, 2000, 20
 
 
 def application(root: Path, token: str, *, trusted: bool) -> Starlette:
@@ -82,7 +83,7 @@ def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], A
 
 
 class Views:
-    """What each page shows, as JSON for its template."""
+    """What each page shows, as JSON for its template; one at a time, however fast somebody clicks."""
 
     def __init__(self, root: Path, *, trusted: bool) -> None:
         self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
@@ -97,7 +98,10 @@ class Views:
 
         def shown(request: Request) -> Response:
             secrets = Secrets()
-            context, status = _answered(view, request, secrets)
+            with self._one:
+                context, status = _answered(view, request, secrets)
+                # A state of a million partitions is 250 MB in a circle of references, which would stay for long.
+                gc.collect()
             query = dict(request.query_params)
             plain = masked({"query": query, **to_jsonable_python(context)}, secrets)
             return self._templates.TemplateResponse(request, template, plain, status_code=status)
@@ -118,14 +122,21 @@ class Views:
     def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """The tables of a pipeline, its runs, and what reports of runs say."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
-        most = _number(request, "most", _COMMITS)
-        _, tables = table_facts_of(pipeline)
+        _, facts = table_facts_of(pipeline)
+        versions = {each.path: each.version for each in facts}
+        tables = pipeline.tables()
+        newest = [versions.get(str(table.root)) or 0 for table in tables]
+        older = [int(text) for text in request.query_params.get("runs", "").split(".") if text.isdecimal()]
+        runs, rest = runs_of(tables, older if len(older) == len(tables) else newest, pipeline.name, _RUNS)
+        files, first = folder_files(self._root).reports, _number(request, "reports", 0)
+        listed = [*islice(reports_of(self._root, files[first:], pipeline.name), _REPORTS + 1)]
         return {
             "name": pipeline.name,
-            "tables": [facts_json(facts) for facts in tables],
-            "reports": reports_of(self._root, folder_files(self._root), pipeline.name),
-            "runs": runs_of(pipeline, most),
-            "most": most,
+            "tables": [facts_json(each) for each in facts],
+            "reports": [report for _, report in listed[:_REPORTS]],
+            "more_reports": first + listed[_REPORTS][0] if len(listed) > _REPORTS else None,
+            "runs": runs,
+            "older_runs": ".".join(map(str, rest)),
         }
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
@@ -134,15 +145,17 @@ class Views:
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
         status, first = admin.standing(table), _number(request, "first", 0)
         before = _number(request, "before", 0) or None
-        entries = islice(entries_of(admin, table, before), _COMMITS)
-        commits = [_commit(entry) for entry in entries]
+        entries = [*islice(entries_of(admin, table, before), _COMMITS)]
+        syncs = {entry.commit.sync for entry in entries}
+        reports = reports_by_sync(self._root, folder_files(self._root), syncs, pipeline.name)
         return {
             "name": table.name,
             "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),
             "map": heat_map(status.saved.state if status.saved else None, first, _PARTITIONS),
             "first": first,
             "page": _PARTITIONS,
-            "commits": commits,
+            "commits": [_commit(entry) for entry in entries],
+            "timeline": timeline(entries, reports, table.name),
         }
 
     def read(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
@@ -159,11 +172,9 @@ class Views:
         if not query["stream"]:
             return choice
         schema = chosen_stream(streams, query["stream"]).json_schema()
-        # One at a time, however fast somebody clicks.
-        with self._one:
-            answer = preview_json(
-                find, query["stream"], secrets, config=config, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES
-            )
+        answer = preview_json(
+            find, query["stream"], secrets, config=config, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES
+        )
         return {**choice, "answer": answer, "schema": schema}
 
 
@@ -179,9 +190,8 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
 
 def _commit(entry: Entry) -> Mapping[str, object]:
     """A commit, what a person did by it, and what moved, of which the first."""
-    note, moves = entry.commit.note, entry.moves
-    what = orjson.loads(note)["what"] if note else entry.commit.operation
-    return {**entry_json(entry), "what": what, "moves": moves[:_MOVES], "further": max(0, len(moves) - _MOVES)}
+    moves = entry.moves
+    return {**entry_json(entry), "what": what(entry), "moves": moves[:_MOVES], "further": max(0, len(moves) - _MOVES)}
 
 
 def _required(request: Request, name: str) -> str:

@@ -1,15 +1,24 @@
-"""A folder with a pipeline of which one stream was synced and the other failed."""
+"""A folder with a pipeline: a stream that was synced, one that failed, and one that failed and was resumed."""
 
+import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from cdk.cli.app import run
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.state.layers.layered_map import LayeredMap
+from cdk.state.stored_positions import PartitionEntries
 
 SECRET = "tok-5f2d91c07b"
 CONNECTOR = dedent("""
-    from cdk import CountCursor, Partition, Source
+    from pathlib import Path
+    from cdk import Checkpoint, CountCursor, Partition, Source, Stream, TransientError
     from cdk.rest import Bearer, HttpStream
     from cdk.testing import MockApi
 
@@ -36,8 +45,19 @@ CONNECTOR = dedent("""
     class Broken(Orders):
         pass
 
+    class Visits(Stream):
+        supports_checkpointing = True
+        cursor_field = "id"
+
+        def read_records(self, slice):
+            for number in range((slice.start.cursor or {}).get("id", -1) + 1, 5):
+                if number == 2 and not Path("mended").exists():
+                    raise TransientError("the door is shut, says tok-5f2d91c07b")
+                yield {"id": number}
+                yield Checkpoint({"id": number})
+
     class Shop(Source):
-        stream_classes = [Orders, Broken]
+        stream_classes = [Orders, Broken, Visits]
         config_schema = {"properties": {"key": {"type": "string", "airbyte_secret": True}}}
 """)
 PIPELINE = dedent("""
@@ -55,5 +75,21 @@ def put_shop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "config.json").write_text('{"key": "${SHOP_KEY}"}')
     (folder / ".env").write_text(f"SHOP_KEY={SECRET}")
     (folder / "pipeline.yaml").write_text(PIPELINE)
-    assert run(["sync", "pipeline.yaml", "--report", "report.json"]) == 1
+    assert run(["sync", "pipeline.yaml", "--report", "failed.json"]) == 1
+    (folder / "mended").touch()
+    assert run(["sync", "pipeline.yaml", "--stream", "visits", "--report", "resumed.json"]) == 0
     return folder
+
+
+def put_many(table: Path, *, runs: int, partitions: int) -> None:
+    """Commit a state of many partitions to the table of `orders`, and add commits of many later runs to its log."""
+    texts = {f'{{"shop":"s{number}"}}': f'{{"cursor":{{"at":{number}}}}}' for number in range(partitions)}
+    lake = StreamTable(table, "shop", "orders", pa.schema([]))
+    assert lake.saved is not None
+    lake.commit(replace(lake.saved, state={"states": PartitionEntries(LayeredMap.of(texts))}))
+    for number in range(1, runs + 1):
+        at = int(time.time() * 1000) + number
+        info = {"timestamp": at, "operation": "WRITE", "spark-cdk.sync": f"{number:08}"}
+        path = table / "_delta_log" / f"{lake.version + number:020}.json"
+        path.write_text(json.dumps({"commitInfo": info}))
+    DeltaTable(table).create_checkpoint()

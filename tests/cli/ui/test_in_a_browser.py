@@ -12,7 +12,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.cli.ui.shop_folder import put_shop
+from tests.cli.ui.shop_folder import put_many, put_shop
 
 pytestmark = pytest.mark.skipif(
     shutil.which("chromium") is None or shutil.which("chromedriver") is None,
@@ -26,7 +26,7 @@ _MEANWHILE = (NoSuchElementException, StaleElementReferenceException)
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    put_shop(tmp_path, monkeypatch)
+    put_many(put_shop(tmp_path, monkeypatch) / "tables" / "orders", runs=2_000, partitions=20_000)
     command = [sys.executable, "-m", "cdk", "ui", "--allow-custom-code"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -51,15 +51,27 @@ def test_each_view_opens_by_keyboard_without_an_error_of_the_console(browser: Ch
     _press(browser, "shop")
     _see(browser, "Pipeline shop")
     browser.execute_script("window.same = true")
-    _press(browser, "more")
+    newest = browser.find_element(By.CSS_SELECTOR, "#runs code").text
+    _press(browser, "older runs")
     WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
-        lambda _: "last 200 commits" in browser.find_element(By.ID, "main").text
+        lambda _: browser.find_element(By.CSS_SELECTOR, "#runs code").text != newest
     )
-    assert "most=200" in browser.current_url
+    assert "runs=" in browser.current_url
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#runs tbody tr")) == 50
     assert browser.execute_script("return window.same"), "the part of the page was to be replaced, not the page"
+    _press(browser, "visits")
+    _see(browser, "Stream visits")
+    assert len(browser.find_elements(By.CSS_SELECTOR, ".timeline circle.interrupted")) == 1
+    (resume,) = browser.find_elements(By.CSS_SELECTOR, ".timeline path.resume")
+    assert resume.size["width"] > 0
+    browser.back()
     _press(browser, "orders")
     _see(browser, "Stream orders")
-    assert len(browser.find_elements(By.CSS_SELECTOR, "svg rect")) == 2
+    assert len(browser.find_elements(By.CSS_SELECTOR, "svg rect")) == 1000
+    _press(browser, "the next ones")
+    WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
+        lambda _: "from number 1,001 on" in browser.find_element(By.ID, "main").text
+    )
     _press(browser, "Test read")
     _see(browser, "Test read")
     _press(browser, "", "[name=connector]", "shop.py", Keys.TAB, "config.json", Keys.TAB, "orders", Keys.ENTER)

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from cdk.base.errors import ConfigError
 from cdk.cli.app import run
+from cdk.cli.ui import server
 from cdk.cli.ui.runs import folder_files
 from cdk.cli.ui.server import application
 from cdk.cli.workspace import shown_error
@@ -54,11 +55,12 @@ def test_a_pipeline_shows_its_tables_runs_receipts_and_errors(page: TestClient) 
     assert 'href="/stream?file=pipeline.yaml&amp;stream=orders"' in shown
     assert "failed" in shown
     assert "no &lt;i&gt;****&lt;/i&gt;" in shown
-    (run_,) = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
-    cells = re.findall(r"<td.*?>(.*?)</td>", run_)
-    assert cells[3] == "broken, orders"
-    assert cells[4] == cells[5]
-    assert cells[6:] == ["2", "2", "0"]
+    rows = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
+    resumed, failed = (re.findall(r"<td.*?>(.*?)</td>", row) for row in rows)
+    assert sorted(failed[3].split(", ")) == ["broken", "orders", "visits"]
+    assert failed[4] == failed[5]
+    assert failed[6:] == ["4", "4", "0"]
+    assert (resumed[3], resumed[6:]) == ("visits", ["3", "3", "0"])
     assert SECRET not in shown
 
 
@@ -71,8 +73,37 @@ def test_a_stream_shows_where_its_partitions_stand_and_how_they_came_there(page:
     assert "{&#34;shop&#34;:&#34;b&#34;} at: nothing → 5<br>" in shown
 
 
+def test_an_interrupted_run_and_the_one_that_resumed_it_are_drawn_as_a_timeline(page: TestClient) -> None:
+    shown = page.get("/stream?file=pipeline.yaml&stream=visits").text
+
+    lanes = re.findall(r"<li>[\d :-]{19} <code>\w{8}</code> (.*)</li>", shown)
+    assert lanes == [
+        "1 commit, 2 rows, failed at state 1: the door is shut, says ****",
+        "resumed from state 1, 1 commit, 3 rows, complete at state 2",
+    ]
+    assert re.search(r'<path class="resume" d="M\d+,\d+ V\d+ H\d+"/>', shown)
+
+
+def test_runs_and_reports_come_by_pages(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_RUNS", 1)
+    monkeypatch.setattr(server, "_REPORTS", 1)
+    first = page.get("/pipeline?file=pipeline.yaml").text
+    further = [
+        re.search(rf'hx-action="(/pipeline\?.*?;{kind}=.*?)".*older {kind}', first) for kind in ("runs", "reports")
+    ]
+
+    runs, reports = (page.get(link[1].replace("&amp;", "&")).text for link in further if link)
+
+    assert "(resumed.json)" in first
+    assert "(failed.json)" in reports
+    syncs = [re.findall(r"<td><code>(\w{8})</code></td>", text) for text in (first, runs)]
+    assert [len(each) for each in syncs] == [1, 1]
+    assert syncs[0] != syncs[1]
+    assert "older runs" not in runs
+
+
 def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
-    assert "Its streams: orders, broken" in page.get("/read?connector=shop.py&config=config.json").text
+    assert "Its streams: orders, broken, visits" in page.get("/read?connector=shop.py&config=config.json").text
 
     shown = page.get("/read?connector=shop.py&config=config.json&stream=orders").text
     failed = page.get("/read?connector=shop.py&config=config.json&stream=broken").text
@@ -102,13 +133,13 @@ def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
 
 def test_a_report_that_was_cut_is_shown_as_that_beside_the_others(page: TestClient, folder: Path) -> None:
     cut = folder / "cut.json"
-    cut.write_bytes((folder / "report.json").read_bytes()[:300])
+    cut.write_bytes((folder / "failed.json").read_bytes()[:300])
 
     answer = page.get("/pipeline?file=pipeline.yaml")
 
     assert answer.status_code == 200
     assert "cut.json is not JSON: " in answer.text
-    assert "(report.json)" in answer.text
+    assert "(failed.json)" in answer.text
 
 
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:
