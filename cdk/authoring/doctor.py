@@ -32,7 +32,7 @@ from cdk.spark.cluster.spark_versions import VERSIONS, installed_version, versio
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.opening import open_store
 from cdk.streams.source import Source
-from cdk.sync.settings.pipeline_file import Pipeline
+from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
 
 Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
@@ -78,13 +78,23 @@ def pipeline_findings(
 
     source: that of the pipeline, whose config is prepared.
     """
-    exchanges, error = _checked(source, settings)
-    yield from _source_findings(exchanges, error)
-    yield _clock_finding(exchanges, clock())
+    yield from source_findings(source, settings.config, settings.target, clock=clock)
     yield _target_finding(settings)
     if "://" not in settings.target.path:
         yield disk_finding("disk of the target", Path(settings.target.path).absolute(), free)
     yield _state_finding(settings)
+
+
+def source_findings(
+    source: Source, config: Mapping[str, JsonValue], target: TargetOptions | None = None, *, clock: Clock = system_clock
+) -> Iterator[Finding]:
+    """What an API has: it answers, takes the credentials, and has the time.
+
+    config: prepared. target: where new refresh tokens go, as in a sync.
+    """
+    exchanges, error = _checked(source, config, target)
+    yield from _source_findings(exchanges, error)
+    yield _clock_finding(exchanges, clock())
 
 
 def disk_finding(name: str, path: Path, free: Callable[[Path], int]) -> Finding:
@@ -121,14 +131,17 @@ def _spark_findings(java: Callable[[], object]) -> Iterator[Finding]:
         yield Finding("Java", "failed", error.message, "pip install 'spark-cdk[java]', or set JAVA_HOME")
 
 
-def _checked(source: Source, settings: Pipeline) -> tuple[list[Exchange], Exception | None]:
+def _checked(
+    source: Source, config: Mapping[str, JsonValue], target: TargetOptions | None
+) -> tuple[list[Exchange], Exception | None]:
     """What the check of a source has sent, and why it failed. Refresh tokens are those of the target, as in a sync."""
     with one_run(), tracing() as trace:
         try:
             tokens = run_tokens()
-            tokens.store = TokenFiles(folder_at(settings.target.path, settings.target.storage))
+            if target is not None:
+                tokens.store = TokenFiles(folder_at(target.path, target.storage))
             try:
-                source.check(settings.config)
+                source.check(config)
             finally:
                 tokens.flush()
         except (CdkError, OSError) as error:

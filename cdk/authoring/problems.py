@@ -70,9 +70,11 @@ class Problems:
             logger.propagate = propagates
 
     def add(self, text: str, *, certain: bool = True) -> None:
-        """Take what an error says, a problem a line."""
+        """Take what an error says, a problem a line; of a warning without its line only what no other one says."""
         for line in self._secrets.mask(text).splitlines():
-            self._found[replace(self._read(line), certain=certain)] = None
+            placed = certain or _LOCATION.fullmatch(line)
+            if placed or not any(known.message in line for known in self._found):
+                self._found[replace(self._read(line), certain=certain)] = None
 
     def _read(self, text: str) -> Problem:
         """A line of an error: `file:line path: words`, where all but the words may be missing."""

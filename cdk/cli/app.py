@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import click
 
@@ -35,6 +36,23 @@ class LazyCommand(click.Command):
     ) -> click.Context:
         """The context of the command itself: click runs the command of the context."""
         return self.load().make_context(info_name, args, parent, **extra)
+
+
+@click.command(name="check", params=[*check.params])
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.pass_context
+def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **options: object) -> int:
+    """Try the connection with a config, and say whether it works; or all that a PIPELINE file names.
+
+    Of a pipeline these are its source, its target and its store of states, in a line each; the exit code is 1 where
+    one of them cannot be used.
+    """
+    if pipeline is None:
+        return cast("int", ctx.invoke(check, **options))
+    if any(options[name] is not None for name in ("connector", "manifest_path", "config")):
+        raise click.UsageError("a PIPELINE names its connector and its config: give one or the other", ctx)
+    shared = {name: options[name] for name in ("allow_custom_code", "egress")}
+    return cast("int", ctx.invoke(cli.check_pipeline, pipeline=pipeline, **shared))
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)
@@ -80,7 +98,9 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
         name,
-        commands=(*PROTOCOL_COMMANDS, *((*LAZY_COMMANDS, completion) if source is None else (PREVIEW,))),
+        commands=(*PROTOCOL_COMMANDS, PREVIEW)
+        if source is not None
+        else (spec, check_connector_or_pipeline, discover, read, *LAZY_COMMANDS, completion),
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     if source is None:

@@ -74,15 +74,10 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
         trusted, code = _taken(kwargs, "allow_custom_code", bool), _taken(kwargs, "components_path", Path)
         if (fixed := ctx.obj) is not None:
             return command(lambda: fixed, *args, **kwargs)
-        check_one_connector(connector, manifest)
-        if manifest is not None:
-            return command(
-                partial(sources.manifest_source, manifest, trusted=bool(trusted), components=code), *args, **kwargs
-            )
-        if connector is None:
+        find = given_source(connector, manifest, trusted=bool(trusted), components=code)
+        if find is None:
             raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
-        # What finds it can be sent to other processes.
-        return command(partial(find_source, connector), *args, **kwargs)
+        return command(find, *args, **kwargs)
 
     return run
 
@@ -97,6 +92,19 @@ def check_one_connector(connector: str | None, manifest: Path | None) -> None:
     """Raise UsageError where both are given."""
     if connector is not None and manifest is not None:
         raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one")
+
+
+def given_source(
+    connector: str | None, manifest: Path | None, *, trusted: bool, components: Path | None = None
+) -> FindSource | None:
+    """What finds the connector of options, and can be sent to other processes; None: there is none.
+
+    Raises UsageError: there are two.
+    """
+    check_one_connector(connector, manifest)
+    if manifest is not None:
+        return partial(sources.manifest_source, manifest, trusted=trusted, components=components)
+    return None if connector is None else partial(find_source, connector)
 
 
 def with_egress(command: Callable[P, R]) -> Callable[P, R]:

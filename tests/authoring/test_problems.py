@@ -53,3 +53,13 @@ def test_errors_come_first_and_each_once(tmp_path: Path) -> None:
         "c.yaml:1: x: is wrong",
         "b.yaml:2 x: warning: looks odd",
     ]
+
+
+def test_a_warning_that_is_there_with_its_line_is_not_repeated_without() -> None:
+    problems = Problems(Path("a.yaml"), Secrets())
+
+    problems.add("a.yaml:9 streams[0].url: nothing defines x", certain=False)
+    problems.add("a.yaml:12 streams[1].url: nothing defines x", certain=False)
+    problems.add("users: HttpRequester.url: nothing defines x", certain=False)
+
+    assert [problem.line for problem in problems.all] == [9, 12]

@@ -1,16 +1,27 @@
-"""`spark-cdk doctor [PIPELINE]`: whether a sync can run here."""
+"""`spark-cdk doctor [PIPELINE]`: whether a sync can run here; and `spark-cdk check PIPELINE`, a part of that."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from cdk.authoring.doctor import Finding, machine_findings, pipeline_findings
+from cdk.authoring.doctor import Finding, machine_findings, pipeline_findings, source_findings
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
 from cdk.cli.command_errors import plain_errors
-from cdk.cli.options import custom_code_option, json_option, with_egress
+from cdk.cli.config_file import load_config
+from cdk.cli.options import (
+    FindSource,
+    config_option,
+    connector_option,
+    custom_code_option,
+    given_source,
+    json_option,
+    manifest_option,
+    with_egress,
+)
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
@@ -20,43 +31,85 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@connector_option
+@manifest_option
 @custom_code_option
+@config_option
 @json_option
 @with_egress
-def doctor(pipeline: Path | None, *, allow_custom_code: bool, as_json: bool) -> int:
+def doctor(
+    pipeline: Path | None,
+    *,
+    connector: str | None,
+    manifest_path: Path | None,
+    allow_custom_code: bool,
+    config: Path | None,
+    as_json: bool,
+) -> int:
     """Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.
 
-    The exit code is 1 where something is missing. What is written to try a place is removed again.
+    Of a connector without a pipeline its source and credentials are tried. The exit code is 1 where something is
+    missing. What is written to try a place is removed again.
     """
+    find, secrets = given_source(connector, manifest_path, trusted=allow_custom_code), Secrets()
+    if pipeline is not None and (find is not None or config is not None):
+        raise click.UsageError("a PIPELINE names its connector and its config: give these in it, or no PIPELINE")
+    rest: Iterable[Finding] = ()
+    if pipeline is not None:
+        rest = _of_pipeline(pipeline, secrets, trusted=allow_custom_code)
+    elif find is not None:
+        rest = _of_source(find, config, secrets)
+    return _report(chain(machine_findings(), rest), secrets, as_json=as_json)
+
+
+@click.command("check")
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@custom_code_option
+@with_egress
+def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
+    """Say whether the source, the target and the store of states of a PIPELINE can be used."""
     secrets = Secrets()
-    findings: list[Finding] = []
+    return _report(_of_pipeline(pipeline, secrets, trusted=allow_custom_code), secrets)
+
+
+def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = False) -> int:
+    """Print findings as they come, or all as JSON, without secrets; 1: something is missing."""
+    masked: list[Finding] = []
     with plain_errors(secrets), warnings_on_stderr(secrets):
-        for finding in _findings(pipeline, secrets, trusted=allow_custom_code):
-            masked = Finding(finding.name, finding.status, secrets.mask(finding.text), finding.fix)
-            findings.append(masked)
+        for finding in findings:
+            masked.append(Finding(finding.name, finding.status, secrets.mask(finding.text), finding.fix))
             if not as_json:
-                _print(masked)
-    healthy = all(finding.status != "failed" for finding in findings)
+                _print(masked[-1])
+    healthy = all(finding.status != "failed" for finding in masked)
     if as_json:
-        listed = [finding.to_json() for finding in findings]
+        listed = [finding.to_json() for finding in masked]
         answer = {"format": "spark-cdk-doctor/1", "healthy": healthy, "findings": listed}
         click.echo(to_json(answer, indent=True).decode())
     return 0 if healthy else 1
 
 
-def _findings(path: Path | None, secrets: Secrets, *, trusted: bool) -> Iterator[Finding]:
-    yield from machine_findings()
-    if path is None:
-        return
+def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Finding]:
     try:
         # A login may bring a new refresh token: its file gets it.
         events = SyncEvents(secrets, config_file(path))
         settings, source = file_pipeline(path, secrets, trusted=trusted, events=events)
     except CdkError as error:
-        yield Finding("pipeline", "failed", str(error), f"see `spark-cdk validate {path}`")
+        yield Finding("pipeline", "failed", str(error), f"correct it; `spark-cdk validate {path}` says if that is all")
         return
     yield Finding("pipeline", "ok", f"{path}: {settings.name}")
     yield from pipeline_findings(settings, source)
+
+
+def _of_source(find: FindSource, path: Path | None, secrets: Secrets) -> Iterator[Finding]:
+    try:
+        source = find()
+        source.events = SyncEvents(secrets, path)
+        config = load_config(path, source, secrets)
+    except CdkError as error:
+        yield Finding("connector", "failed", str(error), "correct the connector or its --config")
+        return
+    yield Finding("connector", "ok", source.name or type(source).__name__)
+    yield from source_findings(source, config)
 
 
 def _print(finding: Finding) -> None:

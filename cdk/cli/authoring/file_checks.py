@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from cdk import sources
 from cdk.authoring.problems import Problem, Problems
-from cdk.base.errors import CdkError, ConfigError
+from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
 from cdk.cli.input_files import read_document, read_documents
@@ -95,7 +95,12 @@ class FileChecks:
         return problems.all
 
     def _manifest(self, path: Path, problems: Problems) -> None:
-        source = sources.manifest_source(path, trusted=self._trusted)
+        try:
+            source = sources.manifest_source(path, trusted=self._trusted)
+        except ManifestError:
+            _add_mistakes(path, {}, problems)
+            raise
+        _add_mistakes(path, source.config_schema, problems)
         # What reads the config is built with the one that there is.
         if self._config is not None:
             with problems.gathering():
@@ -167,3 +172,10 @@ class FileChecks:
         for stream in streams or ():
             with problems.gathering():
                 check_values(stream, manager.restore(stream))
+
+
+def _add_mistakes(path: Path, schema: JsonSchema, problems: Problems) -> None:
+    from cdk.authoring.manifest_checks import manifest_mistakes  # noqa: PLC0415 - only manifests need Jinja
+
+    for text, certain in manifest_mistakes(path, schema):
+        problems.add(text, certain=certain)

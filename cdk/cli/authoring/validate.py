@@ -15,14 +15,13 @@ from cdk.base.values import to_json
 from cdk.cli.authoring.file_checks import KINDS, FileChecks, FindSource, kind_of_file
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import (
-    check_one_connector,
     config_option,
     connector_option,
     custom_code_option,
+    given_source,
     json_option,
     manifest_option,
 )
-from cdk.sources.discovery import find_source
 
 
 @click.command()
@@ -47,12 +46,7 @@ def validate(
 
     Nothing is requested and nothing written. The exit code is 1 where there is a mistake.
     """
-    check_one_connector(connector, manifest_path)
-    find: FindSource | None = None
-    if connector is not None:
-        find = partial(find_source, connector)
-    elif manifest_path is not None:
-        find = partial(sources.manifest_source, manifest_path, trusted=allow_custom_code)
+    find = given_source(connector, manifest_path, trusted=allow_custom_code)
     secrets = Secrets()
     with plain_errors(secrets):
         checked = check_files(file, find, secrets, kind=kind, config=config, trusted=allow_custom_code)

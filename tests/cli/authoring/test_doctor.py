@@ -43,6 +43,38 @@ def test_each_finding_has_a_line_and_secrets_none(cli: CommandLine, guarded: str
     assert "wrong-and-secret" not in "\n".join(ran.lines) + ran.stderr
 
 
+def test_a_connector_is_tried_without_a_pipeline(cli: CommandLine, guarded: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"api_key": "wrong-and-secret"}')
+
+    ran = cli("doctor", "--connector", guarded, "--config", "config.json")
+    both = cli("doctor", "pipeline.yaml", "--connector", guarded)
+
+    assert ran.code == 1
+    assert {"✓ connector: Guarded", "✗ source: the source refused the key ****"} <= set(ran.lines)
+    assert not any("target" in line for line in ran.lines)
+    assert "wrong-and-secret" not in "\n".join(ran.lines) + ran.stderr
+    assert (both.code, "names its connector" in both.stderr) == (2, True)
+
+
+def test_the_check_of_a_pipeline_tries_all_that_it_names(cli: CommandLine, guarded: str, tmp_path: Path) -> None:
+    provider = "state: {state_provider: {type: local, config: {path: pipeline.yaml}}}\n"
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("KEY", "wrong-and-secret") + provider)
+
+    ran = cli("check", "pipeline.yaml")
+    both = cli("check", "pipeline.yaml", "--connector", guarded)
+
+    assert ran.code == 1
+    assert ran.lines[:3] == [
+        "✓ pipeline: pipeline.yaml: guarded",
+        "- network: the check of the source sent no request",
+        "✗ source: the source refused the key ****",
+    ]
+    assert any(line.startswith("✓ target: ") for line in ran.lines)
+    assert any(line.startswith("✗ state: ") for line in ran.lines)
+    assert "  do this: correct state.state_provider, or start the store" in ran.lines
+    assert (both.code, "names its connector" in both.stderr) == (2, True)
+
+
 def test_programs_get_one_document(cli: CommandLine) -> None:
     ran = cli("doctor", "missing.yaml", "--json")
 
@@ -50,4 +82,4 @@ def test_programs_get_one_document(cli: CommandLine) -> None:
     assert (ran.code, answer["format"], answer["healthy"]) == (1, "spark-cdk-doctor/1", False)
     names = [finding["name"] for finding in answer["findings"]]
     assert names == ["versions", "Spark", "Java", "disk", "pipeline"]
-    assert answer["findings"][-1]["fix"] == "see `spark-cdk validate missing.yaml`"
+    assert answer["findings"][-1]["fix"] == "correct it; `spark-cdk validate missing.yaml` says if that is all"

@@ -82,6 +82,59 @@ def test_all_mistakes_are_named_with_their_lines(cli: CommandLine, tmp_path: Pat
     assert "did you mean 'HttpRequester'?" in ran.lines[1]
 
 
+def test_a_manifest_whose_form_is_right_may_still_be_wrong(cli: CommandLine, tmp_path: Path) -> None:
+    wrong = (
+        MANIFEST.replace("stream_names: [users]", "stream_names: [users, usrs]")
+        .replace("config['key']", "config['kye']")
+        .replace("https://api.test/users", "https://api.test/{{ config.key }/users")
+        .replace('"2024-01-01"', '"{{ reponse.day or stream_state }}"')
+    )
+    (tmp_path / "manifest.yaml").write_text(wrong)
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert ran.code == 1
+    assert ran.lines == [
+        "manifest.yaml:4 check.stream_names[1]: there is no stream 'usrs'; did you mean 'users'?",
+        (
+            "manifest.yaml:15 streams[0].retriever.requester.url: expression 'https://api.test/{{ config.key }/users': "
+            "unexpected '}'"
+        ),
+        (
+            "manifest.yaml:11 streams[0].incremental_sync.start_datetime: warning: "
+            "expression '{{ reponse.day or stream_state }}': `stream_state` was removed from the language; "
+            "use `stream_interval`, the slice being read"
+        ),
+        (
+            "manifest.yaml:15 streams[0].retriever.requester.request_headers.key: warning: "
+            "reads config['kye'], which the spec does not have; did you mean 'key'?"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("{{ config.get('key') }}", False),
+        ("{{ config['login']['token'] or config.login.user }}", False),
+        ("{{ config['login']['tokn'] }}", True),
+        ("{{ config.get('ky', 1) }}", True),
+        ("{{ config['free']['anything'] }}", False),
+        ("{{ record['kye'] ~ config['__injected'] ~ config.items() }}", False),
+        ("{{ config[parameters['name']] }}", False),
+        ("plain {", False),
+    ],
+)
+def test_keys_that_no_config_has_are_suspicious(cli: CommandLine, tmp_path: Path, text: str, *, warned: bool) -> None:
+    branches = "{oneOf: [{properties: {token: {type: string}}}, {properties: {user: {type: string}}}]}"
+    spec = MANIFEST.replace("properties: {key:", f"properties: {{free: {{type: object}}, login: {branches}, key:")
+    (tmp_path / "manifest.yaml").write_text(spec.replace("{{ config['key'] }}", text))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert (ran.code, "warning: reads config" in "".join(ran.lines)) == (0, warned), ran.lines
+
+
 def test_a_pipeline_is_held_against_its_connector(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

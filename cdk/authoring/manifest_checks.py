@@ -1,0 +1,157 @@
+"""What a valid manifest has that cannot work: expressions that do not parse, keys that no config has, missing streams.
+
+Brings the manifest language, and Jinja, with it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import nodes
+
+from cdk.base.errors import ManifestError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonSchema, JsonValue, Keys
+from cdk.declarative.interpolation.build import build
+from cdk.declarative.interpolation.environment import environment
+from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.component import Component
+from cdk.declarative.model.field_shapes import fields_of, open_to_more
+
+_EXPRESSION = re.compile(r"\{[{%#]")
+_PLAIN = frozenset(
+    {
+        *("$parameters", "advanced_auth", "connection_specification", "definitions", "description"),
+        *("documentation_url", "metadata", "schema", "schemas"),
+    }
+)
+"""Fields in which nothing is evaluated."""
+
+
+def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, bool]]:
+    """What is wrong with a manifest, each with its place, and whether that is certain. schema: of its config.
+
+    Variables that nothing defines are warnings of the log.
+    """
+    try:
+        manifest = Manifest.load(path)
+        value = manifest.resolved()
+    except ManifestError:
+        # Whoever builds the source says so.
+        return
+    reported: set[tuple[str, str]] = set()
+    for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value)):
+        # What others refer to is written in one place.
+        line = (manifest.where(keys).partition(" ")[0], text)
+        if line not in reported:
+            reported.add(line)
+            yield f"{manifest.where(keys)}: {text}", certain
+
+
+def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> Iterator[tuple[Keys, str, bool]]:
+    changed = "config_normalization_rules" in _mapping(_mapping(value).get("spec"))
+    logged: set[str] = set()
+    for keys, text in _texts(value, ()):
+        line = manifest.where(keys).partition(" ")[0]
+        try:
+            build(text, "" if f"{line}{text}" in logged else manifest.where(keys))
+        except ExpressionError as error:
+            # A stream that uses what the language had once fails alone, as it always did.
+            yield keys, error.message, not error.why.startswith("`stream_state`")
+            continue
+        logged.add(f"{line}{text}")
+        for path in [] if changed else _config_keys(text):
+            if (known := _known(schema, path[:-1])) is not None and path[-1] not in known:
+                shown = "".join(f"[{name!r}]" for name in path)
+                yield keys, f"reads config{shown}, which the spec does not have{did_you_mean(path[-1], known)}", False
+
+
+def _texts(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    """The texts with expressions in the fields of components."""
+    match value:
+        case str() if _EXPRESSION.search(value):
+            yield keys, value
+        case Mapping():
+            kind = value.get("type")
+            model = Component.registry.get(kind) if isinstance(kind, str) else None
+            known = None if model is None or open_to_more(model) else fields_of(model)
+            for name, part in value.items():
+                if name not in _PLAIN and (known is None or name in known):
+                    yield from _texts(part, (*keys, name))
+        case list():
+            for number, part in enumerate(value):
+                yield from _texts(part, (*keys, number))
+        case _:
+            pass
+
+
+def _config_keys(text: str) -> Iterator[Sequence[str]]:
+    """The paths in the config that an expression reads, also with `get`."""
+    template = environment().parse(text)
+    for node in template.find_all((nodes.Getitem, nodes.Getattr, nodes.Call)):
+        if (path := _path(node)) and not any(name.startswith("__") for name in path):
+            yield path
+
+
+def _path(node: nodes.Node) -> tuple[str, ...] | None:
+    """The names below `config` that a node stands for; None: it is something else."""
+    match node:
+        case nodes.Name(name="config"):
+            return ()
+        case nodes.Getitem(node=target, arg=nodes.Const(value=str() as name)):
+            pass
+        case nodes.Call(node=nodes.Getattr(node=target, attr="get"), args=[nodes.Const(value=str() as name), *_]):
+            pass
+        case nodes.Getattr(node=target, attr=name) if name not in dir(dict):
+            pass
+        case _:
+            return None
+    before = _path(target)
+    return None if before is None else (*before, name)
+
+
+def _known(schema: JsonValue, path: Sequence[str]) -> set[str] | None:
+    """The names that objects at a path of the config may have; None: any."""
+    parts = list(_branches(schema))
+    for name in path:
+        inner = [_mapping(part.get("properties")).get(name) for part in parts]
+        parts = [branch for each in inner if each is not None for branch in _branches(each)]
+    if any(part.get("additionalProperties") or "patternProperties" in part or "$ref" in part for part in parts):
+        return None
+    return {name for part in parts for name in _mapping(part.get("properties"))} or None
+
+
+def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
+    part = _mapping(schema)
+    yield part
+    for keyword in ("oneOf", "anyOf", "allOf"):
+        branches = part.get(keyword)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _branches(branch)
+
+
+def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
+    """Names in the check that no stream has, where all names are known before there is a config."""
+    names, chosen = list(_names(value.get("streams"))), _mapping(value.get("check")).get("stream_names")
+    if value.get("dynamic_streams") or not isinstance(chosen, list) or any(_EXPRESSION.search(name) for name in names):
+        return
+    for number, name in enumerate(chosen):
+        if isinstance(name, str) and name not in names:
+            yield ("check", "stream_names", number), f"there is no stream {name!r}{did_you_mean(name, names)}", True
+
+
+def _names(streams: JsonValue) -> Iterator[str]:
+    """The names of streams, those on a condition too."""
+    for stream in streams if isinstance(streams, list) else ():
+        match stream:
+            case {"name": str() as name}:
+                yield name
+            case {"streams": inner}:
+                yield from _names(inner)
+            case _:
+                pass
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    return value if isinstance(value, Mapping) else {}
