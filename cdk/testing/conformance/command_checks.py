@@ -1,6 +1,7 @@
 """What the commands of a connector say in the end: statuses, exit codes, errors, and never a secret."""
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 from cdk.base.values import FieldValue, to_json
 from cdk.protocol import AirbyteStateMessage
@@ -40,9 +41,10 @@ def check_failures(subject: SuiteSubject) -> None:
     """Check that a read whose API fails says so, wherever that happens, and that what is COMPLETE is complete."""
     first, reading = subject.first, Failing(subject.api(), healthy=None)
     subject.read(api=reading)
-    for healthy in sorted({0, reading.requests // 2, reading.requests - 1} - {-1}):
-        answer = subject.command("read", api=Failing(subject.api(), healthy=healthy))
-        why = f"an API that answers 500 after {healthy} of {reading.requests} requests"
+    for healthy, empty in product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True)):
+        answer = subject.command("read", api=Failing(subject.api(), healthy=healthy, empty=empty))
+        what = "500 and an empty page" if empty else "500"
+        why = f"an API that answers {what} after {healthy} of {reading.requests} requests"
         failed = False
         with subject.streams() as streams:
             names = list(streams)
@@ -83,7 +85,8 @@ def check_secrets(subject: SuiteSubject) -> None:
     """Check that no secret of config or requests is in a log, error, state or catalog, whatever the API answers."""
     healthy = Failing(subject.api(), healthy=None)
     apis: list[tuple[Failing, str, Sequence[str]]] = [(healthy, "", ("spec", "check", "discover", "read"))]
-    for status in (401, 500):
+    # With 200, what the connector makes of such a body fails, in its own words.
+    for status in (401, 500, 200):
         why = f", with an API that answers {status} and repeats the request"
         apis += [(Failing(subject.api(), healthy=count, status=status), why, ("check", "read")) for count in (0, 1)]
     runs = [(f"{name}{why}", subject.command(name, api=api)) for api, why, names in apis for name in names]

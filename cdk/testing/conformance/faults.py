@@ -2,10 +2,10 @@
 
 import threading
 
-from cdk.base.values import to_json
+from cdk.base.values import from_json, to_json
 from cdk.rest import Headers, Request, RequestsTransport, Response, Transport
 
-_TOGETHER = 0.005
+_TOGETHER = 0.02
 """Seconds that a request waits for another one beside it."""
 
 
@@ -23,12 +23,12 @@ class Network:
 class Failing:
     """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
 
-    healthy: None: none fails. requests: how many came. secrets: those in their headers, such as access tokens; in
-    parameters are page tokens, too.
+    healthy: None: none fails. empty: the body is the page that was asked for, without its rows instead. requests: how
+    many came. secrets: those in their headers, such as access tokens; in parameters are page tokens, too.
     """
 
-    def __init__(self, api: Transport, *, healthy: int | None, status: int = 500) -> None:
-        self._api, self._healthy, self._status = api, healthy, status
+    def __init__(self, api: Transport, *, healthy: int | None, status: int = 500, empty: bool = False) -> None:
+        self._api, self._healthy, self._status, self._empty = api, healthy, status, empty
         self._counting = threading.Lock()
         self.requests = 0
         self.secrets: set[str] = set()
@@ -43,10 +43,24 @@ class Failing:
             fails = self._healthy is not None and self.requests > self._healthy
         if not fails:
             return self._api.send(request)
+        if self._empty:
+            page = self._api.send(request)
+            return Response(self._status, page.headers, _without_rows(page.body), page.url, request)
         echo = {"message": f"refused: {request.full_url} {dict(request.headers)} {(request.body or b'').decode()}"}
         return Response(
             self._status, Headers({"Content-Type": "application/json"}), to_json(echo), request.full_url, request
         )
+
+
+def _without_rows(body: bytes) -> bytes:
+    """A body with its lists empty; one that is no JSON without anything."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return b""
+    if isinstance(value, dict):
+        return to_json({name: [] if isinstance(inner, list) else inner for name, inner in value.items()})
+    return b"[]"
 
 
 class Together:

@@ -20,9 +20,11 @@ from cdk.testing.simulation import MockClock
 class Round:
     """Rows that come, and then a read.
 
-    hours: of each row that comes, how long after the one before; 0 is a tie. meanwhile: how many of them come after the
-    first request of the read. twice: the API gives its last row twice. healthy: requests until the API fails; None: it
-    does not. slices: how many are read at once.
+    hours: of each row that comes, how long after the one before; 0 is a tie, and one below 0 comes late, if the stream
+    looks so far back. meanwhile: how many of them come after the first request of the read. twice: the API gives its
+    last row twice. healthy: requests until the API fails; None: it does not. slices: how many are read at once.
+    skew: hours by which the reader's clock is ahead; behind, where it is below 0. order: of the rows that are there,
+    unless the read resumes another one: 0 as they were, 1 the other way round, 2 from the middle on.
     """
 
     hours: Sequence[int]
@@ -30,17 +32,21 @@ class Round:
     twice: bool = False
     healthy: int | None = None
     slices: int = 1
+    skew: int = 0
+    order: int = 0
 
 
 class HostileWorld(ABC):
     """Inherit it, say how an API serves rows, and have a test that no read and no resume ever loses one.
 
-    Rows come with equal and growing values of the cursor, before a read and during it; pages have all sizes; the last
-    row comes twice; the API fails after any number of requests, and the next read resumes. Once a read is complete,
-    every row that was there when it began must have come, by then or before.
+    Rows come with equal and growing values of the cursor, before a read and during it, and in another order; pages have
+    all sizes; the last row comes twice; clocks are ahead and behind; the API fails after any number of requests, and
+    the next read resumes. Once a read is complete, every row that was there when it began must have come, by then or
+    before; where the reader's clock was behind, in the next read at the latest.
 
     source, config: as in `ConnectorSuite`. stream: the one that is read. examples: how many worlds.
-    begin: the present moment before the first row. Needs the package hypothesis.
+    begin: the present moment before the first row. ordered: the API sorts by the cursor, so rows keep their order.
+    late: how many hours the stream looks back, and so how late rows may come. Needs the package hypothesis.
     """
 
     source: ClassVar[Connector]
@@ -48,6 +54,8 @@ class HostileWorld(ABC):
     config: ClassVar[Mapping[str, FieldValue]] = {}
     examples: ClassVar[int] = 50
     begin: ClassVar[str] = "2024-03-01T00:00:00+00:00"
+    ordered: ClassVar[bool] = False
+    late: ClassVar[int] = 0
 
     @abstractmethod
     def row(self, number: int, moment: datetime) -> Record:
@@ -64,11 +72,13 @@ class HostileWorld(ABC):
 
         rounds = st.builds(
             Round,
-            hours=st.lists(st.integers(0, 2), max_size=4),
+            hours=st.lists(st.integers(-self.late, 2), max_size=4),
             meanwhile=st.integers(0, 2),
             twice=st.booleans(),
             healthy=st.none() | st.integers(0, 6),
             slices=st.sampled_from([1, 3]),
+            skew=st.sampled_from([0, -2, 3]),
+            order=st.just(0) if self.ordered else st.integers(0, 2),
         )
 
         @settings(max_examples=self.examples, deadline=None, suppress_health_check=list(HealthCheck))
@@ -81,33 +91,38 @@ class HostileWorld(ABC):
     def play(self, rounds: Sequence[Round], page_size: int) -> None:
         """Have the rounds, one after the other. Raises Nonconforming: a row is lost, or a read fails for nothing."""
         rows: list[Record] = []
+        dates: dict[str, datetime] = {}
         read_before: set[str] = set()
         state: Sequence[AirbyteStateMessage] = ()
-        moment = datetime.fromisoformat(self.begin)
+        moment, complete = datetime.fromisoformat(self.begin), True
         source = connector(self.source)
         for number, each in enumerate(rounds, 1):
             coming: list[Record] = []
             for hours in each.hours:
-                moment += timedelta(hours=hours)
-                coming.append(self.row(len(rows) + len(coming) + 1, moment))
-            late = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
-            rows += coming[: len(coming) - len(late)]
+                moment += timedelta(hours=max(0, hours))
+                coming.append(self.row(len(rows) + len(coming) + 1, moment + timedelta(hours=min(0, hours))))
+                dates[canonical(coming[-1])] = moment
+            during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
+            rows += coming[: len(coming) - len(during)]
             rows += rows[-1:] if each.twice else []
-            present = {canonical(row) for row in rows}
-            api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, late)
+            # A page token of an interrupted read would lead elsewhere among rows in another order.
+            rows = _ordered(rows, each.order if complete else 0)
+            now = moment + timedelta(hours=1 + each.skew)
+            present = {text for text in map(canonical, rows) if dates[text] <= now}
+            api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, during)
             run = read(
                 source,
                 self.stream,
                 config=self.config,
                 state=state,
                 transport=api,
-                clock=MockClock(moment + timedelta(hours=1)),
+                clock=MockClock(now),
                 concurrency=each.slices,
                 every_state=True,
             )
             api.grow()
             read_before |= set(map(canonical, run.records))
-            state = run.state_messages or state
+            state, complete = run.state_messages or state, run.error is None
             self._judge(run, each, sorted(present - read_before), f"read {number} of {len(rounds)}")
 
     def _judge(self, run: ReadResult, each: Round, missing: list[str], which: str) -> None:
@@ -127,16 +142,22 @@ class HostileWorld(ABC):
             )
 
 
+def _ordered(rows: Sequence[Record], order: int) -> list[Record]:
+    """Rows in one of the orders of a `Round`."""
+    middle = len(rows) // 2
+    return [list(rows), list(reversed(rows)), [*rows[middle:], *rows[:middle]]][order]
+
+
 class _Growing:
     """An API that gets rows after its first request."""
 
-    def __init__(self, api: Transport, rows: list[Record], late: Sequence[Record]) -> None:
-        self._api, self._rows, self._late = api, rows, list(late)
+    def __init__(self, api: Transport, rows: list[Record], during: Sequence[Record]) -> None:
+        self._api, self._rows, self._during = api, rows, list(during)
 
     def grow(self) -> None:
         """Let the rows come, if they have not yet."""
-        late, self._late = self._late, []
-        self._rows += late
+        during, self._during = self._during, []
+        self._rows += during
 
     def send(self, request: Request) -> Response:
         """The API's response; the rows come after it."""

@@ -1,5 +1,6 @@
 """A connector that does all that it must, and for each thing that one may do wrong a copy that does it wrong.
 
+It has a stream of each kind, and errors that quote its key, so that mistakes of the kit itself show in its suite, too.
 `bug` says which test of the suite is to notice it, and with which words.
 """
 
@@ -11,7 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from cdk import CdkError, Checkpoint, DatetimeCursor, Item, Json, JsonSchema, Page, Partition, Slice, Source, Stream
+from cdk import (
+    CdkError,
+    Checkpoint,
+    CountCursor,
+    DatetimeCursor,
+    Item,
+    Json,
+    JsonSchema,
+    Page,
+    Partition,
+    Slice,
+    Source,
+    Stream,
+)
 from cdk.rest import Action, Bearer, HttpErrorHandler, HttpStream, PageNumber, Response
 from cdk.testing import MockApi
 
@@ -52,6 +66,7 @@ def ledger_api() -> MockApi:
     api = MockApi()
     api.get("/accounts").serves([{"id": number} for number in range(3)], size=2, at="data")
     api.get("/entries").serves(ENTRIES, size=2, at="data")
+    api.get("/numbers").serves(ENTRIES, size=2, at="data")
     for account in range(3):
         rows = [{**entry, "id": position} for position, entry in enumerate(ENTRIES) if entry["account"] == account]
         api.get(f"/accounts/{account}/entries").serves(rows, size=2, at="data")
@@ -71,9 +86,21 @@ class Accounts(HttpStream):
     def authenticator(self) -> Bearer:
         return Bearer(self.config["api_key"])
 
+    def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:
+        if "data" not in response.text:
+            raise ValueError(f"the key {self.config['api_key']} opens no ledger: {response.text}")
+        return super().parse(response, slice)
+
 
 class Entries(Accounts):
     cursor = DatetimeCursor("booked_at", start="2024-01-01T00:00:00Z")
+    schema = ENTRY
+
+
+class Numbers(Accounts):
+    """The entries by their number."""
+
+    cursor = CountCursor("id")
     schema = ENTRY
 
 
@@ -92,7 +119,7 @@ class Bookings(Accounts):
 
 class Ledger(Source):
     config_schema = SPEC
-    stream_classes: Sequence[type[Stream]] = (Accounts, Entries, Bookings)
+    stream_classes: Sequence[type[Stream]] = (Accounts, Entries, Numbers, Bookings)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import settings
 
-from cdk import CdkError, Checkpoint, Cursor, DatetimeCursor, Item, Json, Page, Record, Slice, Source
+from cdk import CdkError, Checkpoint, CountCursor, Cursor, DatetimeCursor, Item, Json, Page, Record, Slice, Source
 from cdk.rest import HttpStream, PageNumber
 from cdk.testing import HostileWorld, MockApi, Nonconforming
 from cdk.testing.conformance.hostile_world import Round
@@ -50,6 +50,40 @@ class Pages(Posts):
     cursor: Cursor | None = None  # type: ignore[assignment] # its states are its own
 
 
+class LookingBack(Posts):
+    """Reads the last hours again, in which rows may come late, a few hours at a time."""
+
+    cursor = DatetimeCursor("written_at", start="2024-02-29T20:00:00Z", step="PT3H", lookback="PT5H")
+
+
+class Numbered(Posts):
+    """The same by their numbers, in the parameter of the times."""
+
+    cursor: Cursor | None = CountCursor("id")  # type: ignore[assignment] # it is of another kind
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        return {"from": slice.window and slice.window.start}
+
+
+class Stepwise(Pages):
+    """Its states are its own, and none comes behind the last rows: the next read begins anew."""
+
+    supports_checkpointing = True
+    cursor_field = "written_at"
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        number = (slice.start.cursor or {}).get("page", 1)
+        while True:
+            page = self.read_page(slice, {"page": number})
+            if page.next is None:
+                yield Checkpoint({"page": 1})
+                yield from page.records
+                return
+            yield from page.records
+            number += 1
+            yield Checkpoint({"page": number})
+
+
 class Hasty(Pages):
     """Its state stands at the end of a page before the page has come."""
 
@@ -71,6 +105,36 @@ class ReadingOn(Posts):
     """Asks for the page after a short one, before which rows may have come meanwhile."""
 
     paginator = PageNumber()
+
+
+class Appending(Pages):
+    """Goes on at the page where it stopped, as if rows kept their places."""
+
+    supports_checkpointing = True
+    cursor_field = "written_at"
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        page = Page([], {"page": (slice.start.cursor or {}).get("page", 1)})
+        while page.next is not None:
+            number = page.next["page"]
+            page = self.read_page(slice, page.next)
+            yield from page.records
+            yield Checkpoint({"page": number})
+
+
+class Punctual(Pages):
+    """Takes the time of the read for that of the last row."""
+
+    supports_checkpointing = True
+    cursor_field = "written_at"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        return {"since": (slice.start.cursor or {}).get("written_at", "")}
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        page = self.read_page(slice, None)
+        yield from page.records
+        yield Checkpoint({"written_at": f"{self.now():%Y-%m-%dT%H:%M:%SZ}"})
 
 
 class Forgetting(Posts):
@@ -104,6 +168,27 @@ class TestGoodPosts(World):
     examples = 8
 
 
+class TestGoodLatePosts(World):
+    source: ClassVar[Connector] = blog(LookingBack)
+    examples = 6
+    late = 5
+
+
+class TestGoodNumberedPosts(World):
+    source: ClassVar[Connector] = blog(Numbered)
+    examples = 6
+
+    def api(self, rows: Sequence[Record], page_size: int) -> MockApi:
+        api = MockApi()
+        api.get("/posts").serves(rows, size=page_size, at="posts", more="more", since=("from", "id"))
+        return api
+
+
+class TestGoodStepwisePosts(World):
+    source: ClassVar[Connector] = blog(Stepwise)
+    examples = 6
+
+
 @pytest.mark.parametrize(
     ("broken", "rounds"),
     [
@@ -111,6 +196,8 @@ class TestGoodPosts(World):
         (Exclusive, [Round([0]), Round([0])]),
         (Hasty, [Round([0], healthy=0), Round([])]),
         (ReadingOn, [Round([0]), Round([0, 0, 0, 1], meanwhile=2), Round([])]),
+        (Appending, [Round([0, 0, 0, 0, 0]), Round([0], order=1)]),
+        (Punctual, [Round([0], skew=3), Round([2])]),
     ],
 )
 def test_a_row_that_is_lost_in_some_world_is_noticed(broken: type[Posts], rounds: Sequence[Round]) -> None:
@@ -120,6 +207,14 @@ def test_a_row_that_is_lost_in_some_world_is_noticed(broken: type[Posts], rounds
     World().play(rounds, 4)
     with pytest.raises(Nonconforming, match="rows are lost when read"):
         Bad().play(rounds, 4)
+
+
+def test_rows_that_come_late_are_lost_where_the_stream_does_not_look_back() -> None:
+    rounds = [Round([0, 2, 2]), Round([-4])]
+
+    TestGoodLatePosts().play(rounds, 4)
+    with pytest.raises(Nonconforming, match="1 rows are lost when read 2 of 2"):
+        World().play(rounds, 4)
 
 
 def test_the_worlds_are_looked_for() -> None:
