@@ -17,7 +17,7 @@ from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.rest.http.redact import looks_secret, surely_secret
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import SecretEnvironment, environment, with_variables
+from cdk.sources.variables import SecretEnvironment, environment, looks_up, with_variables
 from cdk.streams.source import Source
 
 _MANIFESTS = {".yaml", ".yml"}
@@ -45,6 +45,9 @@ class Workspace:
         """A file in the folder, as are those that it names; `secrets` gets what they hold. Raises ConfigError."""
         path = self.path(text)
         value = _value(path)
+        if looks_up(value) and not self.trusted:
+            how = "start the server with --allow-custom-code, or take them from variables of the environment"
+            raise ConfigError(f"takes values from files or commands, which this server does not: {how}", path=text)
         kind = kind_of(value)
         with suppress(ConfigError):
             value = with_variables(value, SecretEnvironment(environment(path.parent), secrets), lambda _: "")

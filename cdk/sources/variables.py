@@ -1,11 +1,14 @@
 """`${NAME}` in files that people write: values of the environment, which are secrets, as most of it is.
 
 `${NAME:-text}` is the text where the variable is not set or empty, and `$${` is `${` itself. A file `.env` in the
-folder of such a file says what the environment lacks.
+folder of such a file says what the environment lacks. `${file:PATH}` is what a file holds, and
+`${command:pass show api}` what a command prints: environments look these up as if they were variables.
 """
 
 import os
 import re
+import shlex
+import subprocess
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,54 +17,141 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, Keys
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(
+    r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
+)
+_LONGEST_COMMAND = 60
+"""Seconds until a command that prints a secret is given up, such as one that waits for somebody."""
 
 
-def environment(folder: Path) -> Mapping[str, str]:
-    """The environment, and what a file `.env` in a folder says besides. Raises ConfigError: it cannot be read."""
+def environment(folder: Path, *, refused: str = "") -> Mapping[str, str]:
+    """The environment, what a file `.env` in a folder says besides, and what files and commands hold.
+
+    refused: why no file is read and no command run: who looks one up gets a ConfigError, as where one fails.
+    Raises ConfigError: `.env` cannot be read.
+    """
+    return ChainMap(_Lookups(folder, refused), *_variables(folder))
+
+
+def _variables(folder: Path) -> Iterator[dict[str, str]]:
+    yield os.environ  # type: ignore[misc] # nothing is written to it
     file = folder / ".env"
     if not file.is_file():
-        return os.environ
+        return
     from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
 
     try:
         values = dotenv_values(file, interpolate=False)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
-    return ChainMap(os.environ, {name: value for name, value in values.items() if value is not None})
+    yield {name: value for name, value in values.items() if value is not None}
+
+
+class _Lookups(dict[str, str]):
+    """What `file:PATH` and `command:...` stand for, each looked up once. Paths are relative to a folder."""
+
+    def __init__(self, folder: Path, refused: str) -> None:
+        super().__init__()
+        self._folder, self._refused = folder, refused
+
+    def __missing__(self, name: str) -> str:
+        kind, _, text = name.partition(":")
+        if not text:
+            raise KeyError(name)
+        if self._refused:
+            raise ConfigError(f"the {kind} `{_shown(text)}` {self._refused}")
+        # Files end with a line feed, and so do outputs; a secret seldom does.
+        value = (self._file(text) if kind == "file" else self._output(text)).strip("\r\n")
+        if not value:
+            raise ConfigError(f"the {kind} `{_shown(text)}` is empty, expected a value")
+        self[name] = value
+        return value
+
+    def _file(self, text: str) -> str:
+        try:
+            return (self._folder / Path(text).expanduser()).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ConfigError(f"the file `{text}` is no text in UTF-8") from None
+        except OSError as error:
+            raise ConfigError(f"the file `{text}` cannot be read: {error.strerror}") from None
+
+    def _output(self, text: str) -> str:
+        """What a command prints, without a shell. Errors show nothing of it but its program; stderr is the caller's."""
+        try:
+            done = subprocess.run(  # noqa: S603 - what the file says, as if it named a connector in Python
+                shlex.split(text),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=_LONGEST_COMMAND,
+                check=False,
+            )
+            if done.returncode == 0:
+                return done.stdout.decode()
+            why = f"ended with exit code {done.returncode}"
+        except subprocess.TimeoutExpired:
+            why = f"has not ended after {_LONGEST_COMMAND} s"
+        except (OSError, ValueError) as error:
+            # Of an output that is no text, the error would show a part.
+            why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is, or prints, no text"
+        raise ConfigError(f"the command `{_shown(text)}` {why}; try it in a shell, in the folder of the file")
+
+
+def _shown(text: str) -> str:
+    return f"{text.partition(' ')[0]} …" if " " in text else text
+
+
+def looks_up(value: JsonValue) -> bool:
+    """Whether there is a `${file:...}` or a `${command:...}` anywhere in a value."""
+    match value:
+        case Mapping():
+            return any(map(looks_up, value.values()))
+        case list():
+            return any(map(looks_up, value))
+        case str():
+            return any(variable["lookup"] for variable in _VARIABLE.finditer(value))
+        case _:
+            return False
 
 
 def with_variables(value: JsonValue, environ: Mapping[str, str], where: Callable[[Keys], str]) -> JsonValue:
-    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are unset."""
-    unset: list[str] = []
-
-    def put_in(value: JsonValue, keys: Keys) -> JsonValue:
-        match value:
-            case dict():
-                return {name: put_in(item, (*keys, name)) for name, item in value.items()}
-            case list():
-                return [put_in(item, (*keys, i)) for i, item in enumerate(value)]
-            case str():
-                return _VARIABLE.sub(lambda variable: value_of(variable, keys), value)
-            case _:
-                return value
+    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are missing."""
+    missing: list[str] = []
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
-        name, default = variable.groups()
+        name, default = variable["lookup"] or variable["name"], variable["default"]
         if name is None:
             return "${"
-        text = environ.get(name)
+        try:
+            text = environ[name]
+        except KeyError:
+            text = None
+        except ConfigError as error:
+            missing.append(f"{where(keys)}: {error.message}")
+            return ""
         if default is not None:
             # What is not set may stand for itself, see `PartialEnvironment`.
             return default if text in (None, "", f"${{{name}}}") else text
         if text is None:
-            unset.append(f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there")
+            missing.append(f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there")
         return text or ""
 
-    value = put_in(value, ())
-    if unset:
-        raise ConfigError("\n".join(unset))
+    value = _filled(value, (), value_of)
+    if missing:
+        raise ConfigError("\n".join(missing))
     return value
+
+
+def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:
+    match value:
+        case dict():
+            return {name: _filled(item, (*keys, name), value_of) for name, item in value.items()}
+        case list():
+            return [_filled(item, (*keys, i), value_of) for i, item in enumerate(value)]
+        case str():
+            return _VARIABLE.sub(lambda variable: value_of(variable, keys), value)
+        case _:
+            return value
 
 
 class SecretEnvironment(Mapping[str, str]):
@@ -83,7 +173,7 @@ class SecretEnvironment(Mapping[str, str]):
 
 
 class PartialEnvironment(Mapping[str, str]):
-    """The environment; what is not set stays as it is written, for commands that need no secrets."""
+    """The environment; what it lacks stays as it is written, for commands that need no secrets."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -92,7 +182,10 @@ class PartialEnvironment(Mapping[str, str]):
         return True
 
     def __getitem__(self, name: str) -> str:
-        return self._environ.get(name, f"${{{name}}}")
+        try:
+            return self._environ[name]
+        except (KeyError, ConfigError):
+            return f"${{{name}}}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._environ)

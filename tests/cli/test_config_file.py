@@ -6,6 +6,7 @@ import pytest
 from cdk import ConfigError, Json, JsonSchema, Source
 from cdk.base.secret_masking import Secrets
 from cdk.cli.config_file import load_config
+from tests.cli.conftest import CommandLine
 
 
 class Strict(Source):
@@ -74,3 +75,24 @@ def test_a_variable_that_is_not_set_is_told_with_its_place(tmp_path: Path, monke
     told = refusal(tmp_path, {"host": "h", "key": "${SHOP_KEY}"})
 
     assert told.startswith("config.json key: the environment variable SHOP_KEY is not set")
+
+
+def test_files_and_commands_are_for_pipelines_and_for_configs_that_are_trusted(
+    cli: CommandLine, guarded: str, tmp_path: Path
+) -> None:
+    (tmp_path / "c.json").write_text('{"api_key": "${command:echo right}"}')
+    (tmp_path / "token").write_text("right\n")
+    pipeline = f"name: a\nsource: {{connector: {guarded}, config: {{api_key: '${{file:token}}'}}}}\n"
+    (tmp_path / "p.yaml").write_text(pipeline + "target: {path: tables}\n")
+    check = ("check", "--connector", guarded, "--config", "c.json")
+
+    plain, trusted = cli(*check), cli(*check, "--allow-custom-code")
+    tried, validated = cli("check", "p.yaml"), cli("validate", "p.yaml")
+
+    where = "c.json api_key: the command `echo …` is looked up for a pipeline, and with --allow-custom-code"
+    assert plain.messages[-1]["connectionStatus"] == {"status": "FAILED", "message": where}
+    assert trusted.messages[-1]["connectionStatus"] == {"status": "SUCCEEDED"}
+    assert "✓ source: its check succeeded" in tried.lines
+    assert validated.lines == [
+        "p.yaml:2 source.config.api_key: warning: the file `token` is not looked up by this command"
+    ]

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk.authoring.new_connector import new_connector
+from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.cli.workspace import Workspace, masked
 
@@ -34,6 +35,20 @@ def test_a_secret_of_a_pipeline_is_known_before_it_is_looked_at(workspace: Works
 
     assert secrets.holds(f"a text with {secret} in it")
     assert not secrets.holds("a text with things in it")
+
+
+@pytest.mark.parametrize("text", ["${file:/etc/hostname}", "${command:touch here}"])
+def test_a_server_that_is_not_trusted_reads_no_file_and_runs_no_command_for_a_value(
+    workspace: Workspace, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"login": [{"code": text}]}))
+
+    with pytest.raises(ConfigError, match="takes values from files or commands"):
+        workspace.file("config.json", Secrets())
+
+    assert not (tmp_path / "here").exists()
+    assert str(Workspace(tmp_path, trusted=True).file("config.json", Secrets())) == "config.json"
+    assert (tmp_path / "here").exists() is ("command" in text)
 
 
 def test_what_has_the_name_of_a_secret_is_hidden_whoever_wrote_it() -> None:

@@ -32,6 +32,58 @@ def test_variables_defaults_and_escapes(text: str, value: str) -> None:
     assert with_variables({"a": [text]}, ENVIRON, dotted) == {"a": [value]}
 
 
+def test_values_come_from_files_and_commands_too(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cr3t of a file\n")
+    (tmp_path / "count.sh").write_text('echo x >> runs; echo "$1: s3cr3t"')
+    value = {"a": "Bearer ${file:token}", "b": ["${command:sh count.sh 'a b'}"] * 2, "c": "$${file:token}"}
+    secrets = Secrets()
+
+    filled = with_variables(value, SecretEnvironment(environment(tmp_path), secrets), dotted)
+
+    assert filled == {"a": "Bearer s3cr3t of a file", "b": ["a b: s3cr3t"] * 2, "c": "${file:token}"}
+    assert secrets.mask("s3cr3t of a file, a b: s3cr3t") == "****, ****"
+    assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${file:missing}", "a: the file `missing` cannot be read: No such file or directory"),
+        ("${file:empty}", "a: the file `empty` is empty, expected a value"),
+        ("${file:bytes}", "a: the file `bytes` is no text in UTF-8"),
+        ("${command:cat bytes}", "a: the command `cat …` is, or prints, no text; try it"),
+        ("${command:nowhere-to-be-found}", "a: the command `nowhere-to-be-found` cannot be run: No such file"),
+        ("${command:sh -c 'echo s3cr3t; exit 3'}", "a: the command `sh …` ended with exit code 3; try it in a shell"),
+        ("${command:true 's3cr3t}", "a: the command `true …` is, or prints, no text"),
+        ("${command:true}", "a: the command `true` is empty, expected a value"),
+    ],
+)
+def test_a_file_or_a_command_that_gives_nothing_is_named_without_what_it_says(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "bytes").write_bytes(b"s3cr3t\xff")
+
+    with pytest.raises(ConfigError) as refused:
+        with_variables({"a": text}, environment(tmp_path), dotted)
+
+    assert str(refused.value).startswith(why)
+    assert "s3cr3t" not in str(refused.value)
+    assert with_variables(text, PartialEnvironment(environment(tmp_path)), dotted) == text
+
+
+def test_what_is_not_to_run_does_not(tmp_path: Path) -> None:
+    environ = environment(tmp_path, refused="is not looked up")
+    with pytest.raises(ConfigError) as refused:
+        with_variables(["${command:touch here}", "${file:here}"], environ, dotted)
+
+    assert [line.partition(": ")[2] for line in str(refused.value).splitlines()] == [
+        "the command `touch …` is not looked up",
+        "the file `here` is not looked up",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_all_that_are_unset_are_named_with_their_places() -> None:
     with pytest.raises(ConfigError) as refused:
         with_variables({"a": "${ONE} ${TWO:-x}", "b": ["${THREE}"]}, ENVIRON, dotted)

@@ -28,6 +28,7 @@ from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
 
 KINDS = ("manifest", "pipeline", "config", "catalog", "state")
+_NOT_HERE = "is not looked up by this command"
 _OF_MANIFESTS = {"version", "check", "streams", "dynamic_streams", "definitions", "spec"}
 
 FindSource: TypeAlias = Callable[[], Source]
@@ -41,9 +42,10 @@ class _Recording(PartialEnvironment):
         self.unset: set[str] = set()
 
     def __getitem__(self, name: str) -> str:
-        if name not in set(self):
+        value = super().__getitem__(name)
+        if value == f"${{{name}}}":
             self.unset.add(name)
-        return super().__getitem__(name)
+        return value
 
 
 def kind_of_file(path: Path) -> str:
@@ -109,10 +111,10 @@ class FileChecks:
     def _pipeline(self, path: Path, problems: Problems) -> None:
         file = YamlFile.load(path)
         try:
-            with_variables(file.value, environment(path.parent), file.where)
+            with_variables(file.value, environment(path.parent, refused=_NOT_HERE), file.where)
         except ConfigError as error:
             problems.add(str(error), certain=False)
-        recording = _Recording(environment(path.parent))
+        recording = _Recording(environment(path.parent, refused=_NOT_HERE))
         settings = Pipeline.load(path, recording)
         self.secrets.add(*secrets_of(settings.target.storage))
         source = source_named(settings.source, path.parent, trusted=self._trusted)

@@ -1,6 +1,5 @@
 """The suite for the connector that `pytest --connector` names; the plugin has it collected."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +9,7 @@ import pytest
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.values import FieldValue, dotted, json_kind
 from cdk.base.yaml_file import YamlFile
-from cdk.sources.variables import with_variables
+from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
 from cdk.testing.conformance.suite import ConnectorSuite
 from cdk.testing.run import connector
@@ -29,8 +28,9 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
     name: a module, a `.py` file or a manifest. Raises UsageError: there is none, or the config is none.
     """
     try:
-        document = {} if path is None else YamlFile.load(Path(path)).value
-        config = with_variables(document, os.environ, lambda keys: f"{path} {dotted(keys)}")
+        file = Path(path or "")
+        document = {} if path is None else YamlFile.load(file).value
+        config = with_variables(document, environment(file.parent), lambda keys: f"{path} {dotted(keys)}")
         if not isinstance(config, dict):
             raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))
         TestConnector.source, TestConnector.config, TestConnector.cassette = connector(name), config, cassette
