@@ -3,8 +3,10 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from cdk.base.logs import warnings_in
 from cdk.base.run import one_run
 from cdk.base.values import JsonValue, Record
+from cdk.rest.pagination.last_page import looking_behind
 from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
@@ -37,27 +39,36 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
 
     Raises nothing for what fails: the last page then has an error. Close it when not reading to the end.
     """
-    with one_run(), tracing() as trace:
-        where, planning = "", Trace()
+    warnings: list[str] = []
+    with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings):
+        where, planning, empty = "", Trace(), True
         try:
             reader = stream.checkpoint_reader(state)
             while (slice := reader.next()) is not None:
-                where, planning = str(slice), trace.drain()
+                where, planning, empty = str(slice), trace.drain(), False
                 for page in read_slice(stream, slice):
                     if page.position is not None:
                         reader.observe(slice, page.position, page.edge)
                     taken = trace.drain()
                     # The end of a slice that has said all before.
                     if page.records or taken.exchanges or page.warning or planning.exchanges:
-                        yield _page(slice, page, planning, taken)
+                        yield _page(slice, page, planning, taken, warnings)
                     planning = Trace()
+            if empty:
+                warnings.append(f"{stream.name}: {_NO_SLICE}")
+            if warnings:
+                yield PreviewPage("", trace.drain().exchanges, warning="; ".join(warnings))
         except Exception as error:  # noqa: BLE001 - a connector's own code, which an author wants to see fail
             yield PreviewPage(where, planning.exchanges, trace.drain().exchanges, error=error)
 
 
-def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace) -> PreviewPage:
+_NO_SLICE = "there is nothing to read: its parents or lists bring no partition, or its state covers all"
+
+
+def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace, warnings: list[str]) -> PreviewPage:
+    """A page, with the warnings since the one before, which are emptied."""
+    warning = "; ".join(filter(None, [*warnings, page.warning or page.doubt]))
+    warnings.clear()
     position = page.position
     following = None if position is None or position.cursor is None else dict(position.cursor)
-    return PreviewPage(
-        str(slice), planning.exchanges, taken.exchanges, page.records, taken.page, following, page.warning
-    )
+    return PreviewPage(str(slice), planning.exchanges, taken.exchanges, page.records, taken.page, following, warning)

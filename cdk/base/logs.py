@@ -1,8 +1,34 @@
 """The kit's logger. What becomes of its lines (LOG messages, a terminal) is the command line's business."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 logger = logging.getLogger("cdk")
+
+_TEXTS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+
+
+def warn(text: str) -> None:
+    """Log what a person should know of the data that is read, unless it is empty; and gather it, see `warnings_in`."""
+    if not text:
+        return
+    logger.warning(text)
+    if (texts := _TEXTS.get()) is not None and text not in texts:
+        texts.append(text)
+
+
+@contextmanager
+def warnings_in(texts: list[str]) -> Iterator[None]:
+    """Gather in `texts`, each once, what this block warns of with `warn` on its own thread."""
+    before = _TEXTS.get()
+    _TEXTS.set(texts)
+    try:
+        yield
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        _TEXTS.set(before)
 
 
 class FirstWarning:
@@ -12,7 +38,7 @@ class FirstWarning:
         self._logged = False
 
     def __call__(self, text: str) -> None:
-        """Log `text` unless it is empty or one was logged before."""
+        """Warn of `text` unless it is empty or one was logged before."""
         if text and not self._logged:
             self._logged = True
-            logger.warning(text)
+            warn(text)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is probably a slip for, if any."""
+def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known name that `name` is probably a slip for, if any. least: how alike they are, from 0 to 1."""
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
-    return next(iter(get_close_matches(name, sorted(set(known)), 1)), None)
+    return next(iter(get_close_matches(name, sorted(set(known)), 1, least)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
+from cdk.rest.pagination.last_page import looking_behind
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.proving.badge import badge as drawn
@@ -78,7 +79,10 @@ def subject_of(
     played = None if cassette is None else Cassette(cassette)
     settings = played.config if played is not None and config is None else read_config(config, secrets)
     prepared_config(settings, source, config_name(config), secrets)
-    return Subject(find, settings, played or Cassette(record(source, settings, streams=names)), names)
+    if played is None:
+        with looking_behind():
+            played = Cassette(record(source, settings, streams=names))
+    return Subject(find, settings, played, names)
 
 
 def proof_json(proof: Proof) -> Mapping[str, object]:
@@ -98,7 +102,7 @@ def _lines(proof: Proof) -> list[str]:
         figures = (sum(kill.lost for kill in kills), sum(kill.doubled for kill in kills))
         receipts, broken = sum(kill.receipts for kill in kills), sum(bool(kill.problems) for kill in kills)
         lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>6,}{receipts:>10,}{broken:>8}")
-    lines += proof.problems
+    lines += [*proof.problems, *(f"warning: {text}" for text in dict.fromkeys(proof.warnings))]
     broken_kills = [kill for kill in proof.kills if kill.problems]
     for kill in broken_kills[:_SHOWN]:
         lines += [f"{kill.point}: {problem}" for problem in kill.problems]

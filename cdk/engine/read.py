@@ -16,6 +16,7 @@ from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
+from cdk.streams.page_warnings import PageWarnings
 from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
@@ -39,14 +40,14 @@ def read(
     """
     reader = stream.checkpoint_reader(state)
     failures: list[FatalError] = []
-    warn, again = FirstWarning(), FirstWarning()
+    warnings, again = PageWarnings(resumed=bool(state.positions)), FirstWarning()
     pages = partial(_pages, StreamCopies(stream), failures)
     try:
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
         while (first := reader.next()) is not None:
             for slice, page in execute(chain([first], iter(reader.next, None)), pages, most=stream.max_concurrency):
                 again(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
-                warn(page.warning)
+                warnings.add(page)
                 if page.records:
                     yield page.records
                 if page.position is not None:
@@ -61,6 +62,7 @@ def read(
         yield checkpoint
     if failures:
         raise failures[0]
+    warnings.end()
 
 
 def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:

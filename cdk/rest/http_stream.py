@@ -18,7 +18,7 @@ from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.conditional_transport import AskingTransport
-from cdk.rest.http.json_path import is_there, path, records_at
+from cdk.rest.http.json_path import absence, as_path, is_there, path, records_at
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, named_origins, origin
 from cdk.rest.http.transport import RequestsTransport, Transport
@@ -99,16 +99,18 @@ class HttpStream(PagedStream):
 
         A paginator that counts sees what this returns.
         """
-        where = tuple(self.records_path)
+        where = as_path(self.records_path, "records_path")
         if self._untouched and (lines := response.cut_out(where, slice.record_type)) is not None:
             return lines
         body = self.decoder.decode(response)
         value = path(*where)(body)
         if value is None and not is_there(body, where):
             # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.
+            why = absence(body, where)
             raise DecodeError(
-                f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}, expected a list "
-                "of objects; check `records_path`, or override `parse` if the source leaves empty lists out"
+                f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}"
+                f"{why and f', for there is {why}'}; expected a list of objects; check `records_path`, or override "
+                "`parse` if the source leaves empty lists out"
             )
         return records_at(value, where, response.request)
 

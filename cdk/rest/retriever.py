@@ -12,6 +12,7 @@ from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.pages_ahead import send_with_later
+from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind
 from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
@@ -83,10 +84,25 @@ class PageRetriever:
             return Page((), None)
         records = self.parse(response, slice)
         following = self.paginator.next(response, records, token)
+        doubt = self._doubt(slice, token, response, records) if following is None and records else ""
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why)
-        return Page(records, None if following is None else saved_token(response.request, following))
+        return Page(records, None if following is None else saved_token(response.request, following), doubt=doubt)
+
+    def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:
+        """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
+        paginator = self.paginator
+        if isinstance(paginator, Counting):
+
+            def fetch() -> tuple[Response, int]:
+                request = paginator.apply(self._first(slice), paginator.behind(token, len(records)))
+                response = self.client.send(request)
+                return response, len(self.parse(response, slice)) if response.ok else 0
+
+            look_behind(self, last, len(records), fetch)
+        # Where there was a page before, it has named this one.
+        return doubtful(last, paginator.doubt(last)) if token is None and isinstance(paginator, DoubtsEnd) else ""
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
         """The token and the request of the page behind that of `token`."""

@@ -12,6 +12,7 @@ from cdk.base.values import JsonValue, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.page_warnings import PageWarnings
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
 
@@ -61,9 +62,11 @@ def child_partitions(
     The parent is read here and now, from `state` on. What its records gave is followed by where the parent then stands.
     """
     reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
+    warnings = PageWarnings(resumed=state is not None and bool(state.positions))
     for slice in iter(reader.next, None):
         again(reader.mismatch and f"{parent.name}: {reader.mismatch}; it is read from its start")
         for page in read_slice(parent, slice):
+            warnings.add(page)
             for record in page.records:
                 if (item := child(record, slice.partition)) is not None:
                     yield item
@@ -71,6 +74,7 @@ def child_partitions(
                 reader.observe(slice, page.position, page.edge)
                 if (reached := reader.get_checkpoint()) is not None:
                     yield ParentState(parent.name, reached)
+    warnings.end()
     if (reached := reader.get_checkpoint()) is not None:
         yield ParentState(parent.name, reached)
 

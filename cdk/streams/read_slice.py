@@ -30,7 +30,8 @@ class ReadPage:
     edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
     skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`).
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
-    warning: what a person should know of these records, in words; whoever runs the read says it once for a stream.
+    warning, doubt: what a person should know of these records, in words; whoever runs the read has `PageWarnings` say
+    it once for a stream. followed: the page names a next one.
     """
 
     records: Sequence[Record]
@@ -39,6 +40,8 @@ class ReadPage:
     skipped: int = 0
     restarted: bool = False
     warning: str = ""
+    doubt: str = ""
+    followed: bool = False
 
 
 def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
@@ -82,11 +85,12 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             yield finish(records, None)
         else:
             match item:
-                case Page(page_records, token, trail, warning):
+                case Page(page_records, token, trail, warning, doubt):
                     if records:
                         yield finish(records, None)
                     position = None if token is None else Checkpoint(marks.cut(token), trail=trail)
-                    yield finish(page_records, position, warning)
+                    page = finish(page_records, position, warning)
+                    yield replace(page, doubt=doubt and f"{stream.name}: {doubt}", followed=token is not None)
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:

@@ -14,6 +14,7 @@ import orjson
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.secret_masking import SecretMarks
+from cdk.base.suggestions import nearest
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
@@ -46,6 +47,9 @@ class Page(NamedTuple):
 
     warning: str = ""
     """What a person should know of this page, in words; it is logged once for a stream."""
+
+    doubt: str = ""
+    """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
 
 
 Item: TypeAlias = Record | Page | Checkpoint
@@ -121,6 +125,7 @@ class Stream(metaclass=_StreamType):
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         _check_methods(cls)
+        _check_names(cls)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         if "cursor" in cls.__dict__ and "cursor_field" not in cls.__dict__:
@@ -288,6 +293,54 @@ def _check_methods(cls: type[Stream]) -> None:
             raise ConfigError(
                 f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
             )
+
+
+_NEAR = 0.85
+"""How alike two names are, from 0 to 1, that mean one: `primry_key` and `primary_key` are at 0.95."""
+
+
+_ELSEWHERE = {
+    "parse_response": "parse",
+    "request_params": "params",
+    "request_headers": "headers",
+    "request_body_json": "body_json",
+    "next_page_token": "paginator",
+    "stream_slices": "partitions",
+    "get_json_schema": "json_schema",
+}
+"""What airbyte-cdk calls what a stream has."""
+_READING = {"read_records", "read_page", "request", "parse"}
+
+
+def _check_names(cls: type[Stream]) -> None:
+    """Raise ConfigError: the class has a public name that is nearly that of something it inherits, and does not define.
+
+    An error, since nobody would ever call it and the stream would read as if it were not there, with no key or none of
+    its parameters; and since the way out is a letter: names that begin with `_` are the author's own. Where one
+    begins with the other both are words (`schemas`, `header`, `parsed`): only methods with the same parameters are
+    slips then. What other kits call a method is one, too, unless the class reads by itself and may call what it likes.
+    """
+    inherited = {name: name for base in cls.__mro__[1:] for name in vars(base) if not name.startswith("_")}
+    known = {**inherited, **{other: name for other, name in _ELSEWHERE.items() if name in inherited}}
+    missing = {other: name for other, name in known.items() if name not in vars(cls)}
+    for name, value in vars(cls).items():
+        if name.startswith("_") or name in inherited or (near := nearest(name, missing, _NEAR)) is None:
+            continue
+        if near not in inherited and not _READING.isdisjoint(vars(cls)):
+            continue
+        if (name.startswith(near) or near.startswith(name)) and not _alike(value, getattr(cls, near, None)):
+            continue
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__}.{name} is nothing that the kit knows; is it {missing[near]!r}? "
+            f"Call it so, or `_{name}` if it is your own"
+        )
+
+
+def _alike(first: object, second: object) -> bool:
+    """Whether two values of classes are methods with the same parameters."""
+    if not (inspect.isfunction(first) and inspect.isfunction(second)):
+        return False
+    return list(inspect.signature(first).parameters) == list(inspect.signature(second).parameters)
 
 
 def _location(cls: type, method: str) -> str:

@@ -13,13 +13,14 @@ from cdk.sources.schema_check import misfits
 class ReadResult:
     """What a read said, in order.
 
-    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. schemas: of each stream, by
-    name. config: as the read changed it, with a new refresh token for example; None where it did not. error: why the
-    read failed, if it did.
+    messages: every protocol message, as JSON. logs: lines of the kit's log, secrets masked. warnings: what a person
+    should know of the data, such as records that may be missing. schemas: of each stream, by name. config: as the read
+    changed it, with a new refresh token for example; None where it did not. error: why the read failed, if it did.
     """
 
     messages: list[FieldValue] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     schemas: dict[str, JsonSchema] = field(default_factory=dict)
     config: Mapping[str, FieldValue] | None = None
     error: CdkError | None = None

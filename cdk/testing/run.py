@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from cdk import sources
 from cdk.base.errors import CatalogError, CdkError
-from cdk.base.logs import logger
+from cdk.base.logs import logger, warnings_in
 from cdk.base.process.concurrency import Learned
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
@@ -66,7 +66,7 @@ def read(
         if stream is not None and not chosen:
             raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
         result.schemas = {each.name: each.json_schema() for each in chosen}
-        with _lines_of_the_log(result.logs, secrets), _errors_of(result):
+        with _lines_of_the_log(result.logs, secrets), warnings_in(result.warnings), _errors_of(result):
             run_read(
                 streams,
                 _catalog(chosen, mode),
@@ -77,6 +77,7 @@ def read(
                 leaks=leaks,
                 longest_without_state=timedelta(0) if every_state else LONGEST,
             )
+    result.warnings = [secrets.mask(text) for text in result.warnings]
     return result
 
 

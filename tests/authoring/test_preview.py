@@ -5,7 +5,7 @@ from itertools import islice
 
 from cdk import Item, Partition, Slice, Stream, StreamState, parent_partitions
 from cdk.authoring.preview import preview_pages
-from cdk.rest import HttpStream
+from cdk.rest import HttpStream, PageNumber
 from cdk.testing import MockApi
 from tests.declarative.manifests import paginator, source
 from tests.samples import Comments, Users
@@ -105,3 +105,34 @@ def test_what_was_sent_to_find_a_slice_stands_with_its_first_page() -> None:
     assert [str(exchange.request) for exchange in first.planning] == ["GET https://api.test/teams"]
     assert [str(exchange.request) for exchange in first.exchanges] == ["GET https://api.test/teams/1/members"]
     assert (list(second.planning), second.slice) == ([], '{"team":2}')
+
+
+def test_a_child_whose_parents_bring_nothing_says_so() -> None:
+    api = MockApi()
+    api.get("/teams").returns(json=[])
+    members = Members()
+    members.transport = api
+
+    (page,) = preview_pages(members, StreamState())
+
+    assert [str(exchange.request) for exchange in page.planning] == ["GET https://api.test/teams"]
+    assert page.warning == (
+        "members: there is nothing to read: its parents or lists bring no partition, or its state covers all"
+    )
+
+
+class Numbered(Teams):
+    paginator = PageNumber(size=100)
+
+
+def test_a_preview_looks_behind_the_last_page_and_shows_doubts() -> None:
+    api = MockApi()
+    api.get("/teams").returns(json=[{"id": 1}], headers={"Link": '</teams?page=2>; rel="next"'}).returns(json=[])
+    numbered = Numbered()
+    numbered.transport = api
+
+    (page,) = preview_pages(numbered, StreamState())
+
+    assert 'a rel="next" in the header Link' in page.warning
+    assert page.note is not None
+    assert page.note.why == "the page has 1 records, and the one behind it none"

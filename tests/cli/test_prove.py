@@ -11,7 +11,7 @@ from connectors.shop.source import Shop
 from tests.cli.conftest import CommandLine
 
 LOSING = """
-from cdk import Checkpoint, Source, Stream
+from cdk import Checkpoint, Page, Source, Stream
 
 
 class Losing(Stream):
@@ -23,6 +23,7 @@ class Losing(Stream):
         for at in range((slice.start.cursor or {"at": 0})["at"], 3):
             yield Checkpoint({"at": at + 1})
             yield {"at": at}
+        yield Page([], None, warning="losing: there may be more")
 """
 
 
@@ -51,6 +52,7 @@ def test_what_loses_rows_ends_with_exit_code_1_and_says_where(cli: CommandLine, 
     assert broken.code == 1
     assert any(line.startswith("with a commit after each page: losing: 3 of 3 rows lost") for line in broken.lines)
     assert broken.lines[-1].endswith(": NOT PROVEN")
+    assert "warning: losing: there may be more" in broken.lines
     assert "crash-proof: broken" in (tmp_path / "badge.svg").read_text()
 
 

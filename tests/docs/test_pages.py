@@ -11,6 +11,7 @@ PAGES = [
     "explanation/state.md",
     "explanation/state-log.md",
     "how-to/begin-from-an-api-description.md",
+    "how-to/find-missing-records.md",
     "how-to/prove-a-connector.md",
     "how-to/record-a-cassette.md",
     "how-to/run-a-connector.md",

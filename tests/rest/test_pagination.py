@@ -92,7 +92,7 @@ def test_a_cursor_on_the_last_page_is_not_followed_when_the_flag_says_so() -> No
 
 
 def test_a_cursor_lies_in_one_place() -> None:
-    with pytest.raises(ValueError, match="where the token lies"):
+    with pytest.raises(ConfigError, match="where the token lies"):
         CursorToken(param="after")
 
 

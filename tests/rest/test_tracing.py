@@ -29,7 +29,7 @@ def users(paginator: Paginator, api: MockApi) -> Users:
     [
         (PageNumber(size=1), {}, {}, "the page has 1 records, and a full one has 1"),
         (PageNumber(size=2), {}, {}, "the page has 1 records, and a full one has 2"),
-        (PageNumber(), {}, {}, "the page has records"),
+        (PageNumber(), {}, {}, "the page has records, and neither a size nor a field says which is the last"),
         (Offset(1, more=["more"]), {"more": True}, {}, "more of the body says that there is more"),
         (Offset(1, more=["more"]), {}, {}, "more of the body says that there is no more"),
         (CursorToken("next", param="c"), {"next": "abc"}, {}, "next of the body names the next page"),

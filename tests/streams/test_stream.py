@@ -1,6 +1,6 @@
 """What a stream is called, what it says of itself, and the readers it chooses."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import new_class
 
 import pytest
@@ -24,6 +24,7 @@ from cdk import (
     Stream,
     Window,
 )
+from cdk.rest import HttpStream
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
@@ -225,3 +226,48 @@ def test_a_stream_may_name_stream_beside_what_it_mixes_in() -> None:
     shown = new_class("Shown", (Stream, StateMixin))
 
     assert shown.__bases__ == (StateMixin,)
+
+
+def misspelt(name: str, value: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        type("Misspelt", (HttpStream,), {name: value})
+    return str(caught.value)
+
+
+def function(text: str) -> Callable[..., Json]:
+    made: Callable[..., Json] = eval(f"lambda {text}: None")  # noqa: S307 - a test's own
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "near"),
+    [
+        ("primry_key", "id", "primary_key"),
+        ("primaryKey", "id", "primary_key"),
+        ("record_path", ("data",), "records_path"),
+        ("pagniator", None, "paginator"),
+        ("header", function("self, slice"), "headers"),
+        ("parse_response", function("self, response"), "parse"),
+        ("parse_respones", function("self, response, slice"), "parse"),
+        ("next_page_token", function("self, response"), "paginator"),
+    ],
+)
+def test_a_name_that_is_nearly_one_of_the_kit_is_an_error(name: str, value: object, near: str) -> None:
+    text = misspelt(name, value)
+
+    assert f"Misspelt.{name} is nothing that the kit knows; is it {near!r}? Call it so, or `_{name}`" in text
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"_primry_key": "id"},
+        {"schemas": {}, "header": "X-Key", "names": []},
+        {"header": function("self, name")},
+        {"path_of": function("self, slice"), "parsed": function("self, text"), "retry": 3},
+        {"parse": function("self, response, slice"), "parse_response": function("self, response")},
+        {"read_page": function("self, slice, token"), "parse_response": function("self, response")},
+    ],
+)
+def test_names_of_an_authors_own_are_let_be(names: dict[str, object]) -> None:
+    assert vars(type("Own", (HttpStream,), names)).keys() >= names.keys()

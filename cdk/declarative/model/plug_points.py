@@ -163,6 +163,14 @@ class PageStrategy(Protocol):
         """The token of the page behind that of `token`, if there is one, before either has come; None: nobody knows."""
         return None
 
+    def behind(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for those that count
+        """The token of the page behind `page`, as full as it came, though that was the last; None: there is no such."""
+        return None
+
+    def doubt(self, page: PageResult, size: int | None) -> str:  # noqa: ARG002 - for those that look somewhere
+        """Why `page`, for which `next` gave None, may not be the last, as `DoubtsEnd.doubt`; else empty."""
+        return ""
+
     @abstractmethod
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         """The token of the page after `page`; None when it was the last. size: records of a full page."""

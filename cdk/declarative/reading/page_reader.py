@@ -1,5 +1,6 @@
 """PageReader: the pages of a slice, one request each, from the first or from where a cut read stopped."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,6 +18,7 @@ from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.http.messages import Request
 from cdk.rest.pages_ahead import send_with_later
+from cdk.rest.pagination.last_page import doubtful, look_behind
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.tracing import TRACE
@@ -148,13 +150,10 @@ class PageReader:
             page.selected += len(records)
             page.tail = records or page.tail
 
-    def following(self, page: _FetchedPage, query: _PageQuery, size: int | None) -> JsonValue:
-        """The token of the page after `page`, as the API gave it; None when it was the last."""
-        if not page.response.ok:
-            return None
-        body = self._body(page.response) if self.pages.reads_body else {}
-        result = PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
-        return self.pages.next(result, size)
+    def result(self, page: _FetchedPage, query: _PageQuery) -> PageResult:
+        """`page` as those see it who find the next one."""
+        body = self._body(page.response) if self.pages.reads_body and page.response.ok else {}
+        return PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
 
     def _body(self, response: Response) -> JsonValue:
         """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
@@ -229,7 +228,9 @@ class _SliceReading:
         self._sizes.succeeded()
         records = page.records
         try:
-            following = self._reader.following(page, query, self._sizes.size)
+            result = self._reader.result(page, query)
+            following = self._reader.pages.next(result, self._sizes.size) if page.response.ok else None
+            doubt = self._doubt(result, first=saved is None) if following is None and page.raw else ""
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
@@ -242,12 +243,29 @@ class _SliceReading:
             trace.note(self._reader.extractor.path, page.raw, page.selected, following)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
         if following is None:
-            yield Page(records, None, warning=warning)
+            yield Page(records, None, warning=warning, doubt=doubt)
             return
         self._repeats.look(page, query.token)
         safe = saved_token(page.response.request, following)
         self._next = self._reader.saved(safe, self._sizes.size), following
         yield Page(records, self._next[0], warning=warning)
+
+    def _doubt(self, last: PageResult, *, first: bool) -> str:
+        """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
+        reader = self._reader
+
+        def fetch() -> tuple[Response, int]:
+            token = reader.pages.behind(last)
+            query = _PageQuery(token, self._names_with(token), resumed=False)
+            page = _FetchedPage(reader.requester.client.send(self._request(query)))
+            if page.response.ok:
+                deque(reader.records(page, self._slice, query.names), 0)
+            return page.response, page.raw
+
+        if reader.pages.behind(last) is not None and reader.properties is None:
+            look_behind(reader, last.response, last.raw, fetch)
+        # Where there was a page before, it has named this one.
+        return doubtful(last.response, reader.pages.doubt(last, self._sizes.size)) if first else ""
 
     def _query(self, saved: Token | None) -> _PageQuery:
         """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""

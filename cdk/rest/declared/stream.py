@@ -10,6 +10,7 @@ from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_p
 from cdk.rest.declared.resources import Config, Family, field_of, resource
 from cdk.rest.declared.settings import with_settings
 from cdk.rest.http.authenticator import Authenticator
+from cdk.rest.http.json_path import as_path
 from cdk.rest.http_stream import HttpStream
 from cdk.rest.limits.budget import Budget
 from cdk.rest.tracing import TRACE
@@ -44,8 +45,7 @@ class ResourceStream(HttpStream):
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())
         self.name, self.primary_key, self.schema = declared.name, declared.primary_key, declared.schema
         self.http_method = "GET" if declared.body_json is None else "POST"
-        where = declared.records_path
-        self.records_path = (where,) if isinstance(where, str) else tuple(where)
+        self.records_path = as_path(declared.records_path, "records_path")
         self.paginator = declared.paginator or self.paginator
         self.error_handler = declared.error_handler or self.error_handler
         cursor = declared.cursor

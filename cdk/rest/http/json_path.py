@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from cdk.base.errors import DecodeError
+from cdk.base.errors import ConfigError, DecodeError
+from cdk.base.suggestions import nearest
 from cdk.base.values import JsonValue, Record, json_kind
 
 Extract: TypeAlias = Callable[[JsonValue], JsonValue]
 """From a decoded body to the value at a path; None where there is none."""
 
 ANY = "*"
+
+_SHOWN = 30
+"""Fields of an object that are named where one is missing."""
 
 
 @lru_cache(maxsize=1024)
@@ -48,6 +52,33 @@ def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequen
         kind = json_kind(value)
     location = " > ".join(where) or "the top of the body"
     raise DecodeError(f"{source}: found {kind} at {location}, expected a list of objects; check `records_path`")
+
+
+def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> str:
+    """Where in an object a path comes to an end, in words, with the fields that are there; empty where it does not.
+
+    Of lists, wildcards, and what is empty or null on the way, nobody knows what they would have.
+    """
+    for name in where:
+        if type(body) is not dict or not body or name == ANY:
+            return ""
+        if name not in body:
+            near = nearest(name, body)
+            fields = ", ".join(map(repr, list(body)[:_SHOWN]))
+            return f"no {name!r} in {parent}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
+        body, parent = body[name], repr(name)
+    return ""
+
+
+def as_path(where: object, what: str) -> tuple[str, ...]:
+    """A path as an author writes it: its names, or the only one. Raises ConfigError: it is something else.
+
+    what: whose path it is, for the error.
+    """
+    names = (where,) if isinstance(where, str) else where
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f'{what}: found {where!r}, expected the names on the way, each a text: "meta", "next"')
+    return tuple(names)
 
 
 def is_there(body: JsonValue, where: Sequence[str]) -> bool:

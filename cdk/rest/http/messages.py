@@ -15,7 +15,7 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.values import JsonValue, from_json
-from cdk.rest.http.json_path import ANY, path
+from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, looks_secret, safe_url
 
@@ -220,14 +220,23 @@ class Response:
 
         Raises DecodeError: the body is not JSON.
         """
+        return path(*names)(self._body_with(names))
+
+    def absence(self, *names: str) -> str:
+        """Where a path of a JSON body comes to an end, in words, see `json_path.absence`. Raises as `value_at`."""
+        body = self._body_with(names)
+        return f"no {names[0]!r} in the body, which is a list" if type(body) is list else absence(body, names)
+
+    def _body_with(self, names: Sequence[str]) -> JsonValue:
+        """The body, or what is left of it without the records, where a path leads elsewhere."""
         if self._rest is not None and self._decoded is None:
             where, rest = self._rest
             body = from_json(rest)
             # Another list with the same text may have been taken for that of the records; and a path that goes where
             # they were, or may go there, wants the whole body.
             if path(*where)(body) == [] and ANY not in names and not _meet(names, where):
-                return path(*names)(body)
-        return path(*names)(self.json())
+                return body
+        return self.json()  # type: ignore[no-any-return] # JSON
 
     def chunks(self) -> Generator[bytes, None, None]:
         """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""

@@ -3,31 +3,35 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from cdk.base.errors import BadState
+from cdk.base.errors import BadState, ConfigError, DecodeError
+from cdk.base.suggestions import nearest
 from cdk.base.values import JsonValue, Record
+from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.pagination.last_page import DoubtsEnd
 from cdk.rest.pagination.page_url import ask_url, next_url
 from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 
 
-class CursorToken:
+class CursorToken(DoubtsEnd):
     """The response names the next page. The token is `{"cursor": "abc"}`, or `{"url": "https://..."}`.
 
     path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
     brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
     there is more, for sources that name a next page even on the last one.
 
-    The last page is the one that names no other: null, an empty text, or nothing at all.
+    The last page is the one that names no other: null, an empty text, or nothing at all. Raises, from `next`,
+    DecodeError: `more` says that there is more, and nothing names it.
     """
 
     def __init__(
         self, *names: str, header: str | None = None, param: str | None = None, more: Sequence[str] | None = None
     ) -> None:
         if bool(names) == (header is not None):
-            raise ValueError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
-        self._extract = names
-        self._header, self._param, self._more = header, param, more
+            raise ConfigError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
+        self._extract, self._more = as_path(names, "CursorToken"), None if more is None else as_path(more, "more")
+        self._header, self._param = header, param
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._more is not None and not response.value_at(*self._more):
@@ -37,8 +41,16 @@ class CursorToken:
         where = f"{' > '.join(self._extract)} of the body" if self._header is None else f"the header {self._header}"
         explain_next("%s %s", where, "is empty" if value is None or value == "" else "names the next page")
         if value is None or value == "":
+            if self._more is not None:
+                raise DecodeError(
+                    f"{response.request}: {' > '.join(self._more)} of the body says that there is more, but {where} "
+                    f"is empty{(why := self._missing(response)) and f': there is {why}'}; correct the path"
+                )
             return None
         return {"url": next_url(response, str(value))} if self._param is None else {"cursor": value}
+
+    def doubt(self, response: Response) -> str:
+        return self._missing(response) if self._more is None else response.absence(*self._more)
 
     def apply(self, request: Request, token: Token | None) -> Request:
         if token is None:
@@ -48,6 +60,13 @@ class CursorToken:
         if "cursor" not in token:
             raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
         return request.with_params({self._param: token["cursor"]})
+
+    def _missing(self, response: Response) -> str:
+        if self._header is None:
+            return response.absence(*self._extract)
+        near = nearest(self._header.lower(), response.headers)
+        absent = f"no header {self._header!r}{'' if near is None else f' (is it {near!r}?)'}"
+        return "" if self._header in response.headers else absent
 
     def _value(self, response: Response) -> JsonValue:
         if self._header is not None:
@@ -71,6 +90,12 @@ class LinkHeader:
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
+
+
+def unfollowed_link(response: Response) -> str:
+    """That the header Link names a next page, as a doubt of a paginator that does not look there; else empty."""
+    named = "link" in response.headers and "next" in links(response.headers["link"])
+    return 'a rel="next" in the header Link (is it `LinkHeader()`?)' if named else ""
 
 
 def links(header: str) -> dict[str, dict[str, str]]:

@@ -4,12 +4,15 @@ Where `parse` drops records, tell them where the response says that there is mor
 would take a short page for the last one.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import JsonValue, Record
+from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.pagination.last_page import DoubtsEnd
+from cdk.rest.pagination.next_link import unfollowed_link
 from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 
@@ -20,18 +23,27 @@ def next_number(number: int, step: int, records: int, size: int | None) -> int |
         explain_next("the page has no records")
         return None
     if size is None:
-        explain_next("the page has records")
+        explain_next("the page has records, and neither a size nor a field says which is the last")
         return number + step
     explain_next("the page has %s records, and a full one has %s", records, size)
     return None if records < size else number + step
 
 
-class Counting(ABC):
+class Counting(DoubtsEnd):
     """A paginator that counts: it knows the token of the next page before this one has come."""
+
+    _more: Sequence[str] | None
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:
         """The token of the page behind that of `token`, if there is one."""
+
+    @abstractmethod
+    def behind(self, token: Token | None, records: int) -> Token:
+        """The token of the page behind that of `token`, which had so many records, fewer than a full one as it may."""
+
+    def doubt(self, response: Response) -> str:
+        return unfollowed_link(response) if self._more is None else response.absence(*self._more)
 
 
 class PageNumber(Counting):
@@ -55,7 +67,7 @@ class PageNumber(Counting):
     ) -> None:
         self._start, self._param, self._size = start, param, size
         self._size_params = _size_params(size, size_param)
-        self._more = more
+        self._more = None if more is None else as_path(more, "more")
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         number = _following(self._number(last), 1, response, records, size=self._size, more=self._more)
@@ -68,6 +80,9 @@ class PageNumber(Counting):
 
     def ahead(self, token: Token) -> Token:
         return {**token, "page": self._number(token) + 1}
+
+    def behind(self, token: Token | None, records: int) -> Token:
+        return self.ahead(token or {"page": self._start})
 
     def _number(self, token: Token | None) -> int:
         if token is None:
@@ -89,7 +104,8 @@ class Offset(Counting):
     def __init__(
         self, size: int, *, param: str = "offset", size_param: str | None = "limit", more: Sequence[str] | None = None
     ) -> None:
-        self._size, self._param, self._more = size, param, more
+        self._size, self._param = size, param
+        self._more = None if more is None else as_path(more, "more")
         self._size_params = _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
@@ -101,6 +117,9 @@ class Offset(Counting):
 
     def ahead(self, token: Token) -> Token:
         return {**token, "offset": self._offset(token) + self._size}
+
+    def behind(self, token: Token | None, records: int) -> Token:
+        return {"offset": self._offset(token) + records}
 
     def _offset(self, token: Token | None) -> int:
         return 0 if token is None else _count(token, "offset")

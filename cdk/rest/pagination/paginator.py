@@ -5,6 +5,8 @@ from typing import Protocol
 
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
+from cdk.rest.pagination.last_page import DoubtsEnd
+from cdk.rest.pagination.next_link import unfollowed_link
 from cdk.streams.stream import Token
 
 
@@ -13,7 +15,7 @@ class Paginator(Protocol):
 
     Contract: pure; what it needs to go on is in the token. A URL goes under the key `url`: it is then kept on the
     API's host, and secrets in it are left out of the state (see `cdk.rest.pagination.page_url`). `next` may say why
-    with `explain_next`, for authors who look on.
+    with `explain_next`, for authors who look on. One that can say why a page may not be the last is a `DoubtsEnd`.
     """
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
@@ -26,8 +28,11 @@ class Paginator(Protocol):
         """`request`, asking for the page of `token`; for the first page when it is None."""
 
 
-class SinglePage:
+class SinglePage(DoubtsEnd):
     """Everything comes in one response."""
+
+    def doubt(self, response: Response) -> str:
+        return unfollowed_link(response)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         return None

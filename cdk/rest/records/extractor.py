@@ -7,13 +7,10 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
-from cdk.base.suggestions import nearest
 from cdk.base.values import JsonValue, json_kind
-from cdk.rest.http.json_path import ANY, path
+from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
-
-_SHOWN = 30
 
 PAGE = 1000
 """Records of a page, where a decoder streams."""
@@ -106,18 +103,7 @@ class FieldExtractor(Extractor):
         """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
         if self.decoder.streams:
             return ""
-        body, parent = self.decoder.decode(response), "the body"
-        for name in self.where:
-            if type(body) is not dict or not body or name == ANY:
-                return ""
-            if name not in body:
-                near = nearest(name, body)
-                fields = ", ".join(map(repr, list(body)[:_SHOWN]))
-                return (
-                    f"no {name!r} in {parent}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
-                )
-            body, parent = body[name], repr(name)
-        return ""
+        return absence(self.decoder.decode(response), self.where)
 
     def values(self, response: Response) -> Iterator[list[JsonValue]]:
         if not self.decoder.streams:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, StateError, TransientError
-from cdk.base.logs import FirstWarning, logger
+from cdk.base.logs import FirstWarning, logger, warnings_in
 from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
@@ -24,6 +24,7 @@ from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
 from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
+from cdk.streams.page_warnings import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import resume_point, with_start
@@ -81,7 +82,8 @@ class StreamSync:
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
-        self._warn_of_pages, self._warn_of_mismatch = FirstWarning(), FirstWarning()
+        self._warn_of_mismatch = FirstWarning()
+        self._warned: list[str] = []
         self.attempt = 0
         """How often the reading was begun: slices of an attempt, and what they bring, are of no use to the next."""
         resumed = self._begin(resumed=resumed)
@@ -123,6 +125,7 @@ class StreamSync:
             saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
         self.attempt += 1
         self.saved = self._commits.begin(saved, resumed=resumed)
+        self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice
         self._schedule = SliceSchedule(self.stream, self.saved.state, single=single, check=self._check_known)
         return resumed
@@ -148,6 +151,7 @@ class StreamSync:
             all_planned=self._schedule.all_planned,
             reading=self._schedule.reading,
             http=self._http + HttpMetrics(),
+            warnings=tuple(self._warned),
         )
 
     @property
@@ -195,7 +199,7 @@ class StreamSync:
     @contextmanager
     def _planning(self) -> Iterator[None]:
         """Count requests that are made meanwhile for this stream, and show them as its own."""
-        with counting(self._http), working_for(self._plan.name, activities().planning):
+        with warnings_in(self._warned), counting(self._http), working_for(self._plan.name, activities().planning):
             yield
 
     def untouched(self, slice: Slice) -> None:
@@ -207,7 +211,8 @@ class StreamSync:
         self._schedule.add_result(slice, progress)
         self._commits.source.add_result(progress)
         self._http += progress.http
-        self._warn_of_pages(progress.warning)
+        with warnings_in(self._warned):
+            self._warnings.add(progress)
         report = self.report
         if progress.last is not None:
             self.report = replace(
@@ -332,6 +337,8 @@ class StreamSync:
         for outcome in self._commits.commit(saved, rows, spread):
             self._note(outcome)
         if finished and self.active:
+            with warnings_in(self._warned):
+                self._warnings.end()
             self.report = self._committed = replace(self.report, status=Status.DONE)
 
     def _note(self, outcome: CommitOutcome) -> None:

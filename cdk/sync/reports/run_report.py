@@ -145,6 +145,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "stale": None if stream.stale is None else _stale(stream.stale),
         "window": stream.window or None,
         "unchanged": stream.unchanged,
+        "warnings": list(stream.warnings),
         "http": stream.http.to_json(),
         "error": _error(stream.failure),
     }

@@ -1,5 +1,6 @@
 """StreamReport: what became of a stream in a sync."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -70,6 +71,8 @@ class StreamReport:
     """What was read before, of a stream that is redundant."""
     unchanged: bool = False
     """Its source was asked and has not changed, so nothing was read; total and generation are those that are there."""
+    warnings: Sequence[str] = ()
+    """What a person should know of the data that was read."""
     apart: int = 0
     """Rows that were merged and whose key is null, missing or no value of its column."""
 

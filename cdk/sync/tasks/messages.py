@@ -110,7 +110,10 @@ class SliceResult:
     conditional: ConditionalResult | None = None
     """What a followed source answered, once the end was met."""
     warning: str = field(default="", compare=False)
-    """A warning for people: see ReadPage."""
+    """A warning for people, as `doubt`: see ReadPage."""
+    doubt: str = field(default="", compare=False)
+    followed: bool = field(default=False, compare=False)
+    """A page named a next one."""
 
     @property
     def last(self) -> Position | None:

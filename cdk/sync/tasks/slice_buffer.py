@@ -124,6 +124,8 @@ class SliceBuffer:
             self._drop()
             self.progress.restarted = True
         self.progress.warning = self.progress.warning or page.warning
+        self.progress.doubt = self.progress.doubt or page.doubt
+        self.progress.followed |= page.followed
         waiting = self._waiting
         if page.records:
             try:

@@ -6,6 +6,7 @@ from functools import reduce
 
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.values import FieldValue, canonical
+from cdk.rest.pagination.last_page import looking_behind
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
@@ -87,6 +88,21 @@ def _empty(subject: SuiteSubject, stream: Stream) -> Nonconforming:
         expected="at least one record",
         advice=advice,
     )
+
+
+def check_warnings(subject: SuiteSubject, may_warn: Sequence[str]) -> None:
+    """Check that a first read warns of nothing, and that nothing comes behind pages which paginators count."""
+    warnings = [text for text in subject.first.warnings if text.partition(":")[0] not in may_warn]
+    with looking_behind():
+        subject.read(why="a read that asks for what comes behind the last pages")
+    if warnings:
+        raise Nonconforming(
+            "a first read warns: " + "\n    ".join(warnings),
+            where=subject.name,
+            expected="nothing that a person should look at",
+            advice="correct the connector; give the suite's API a second page where it has only one; or list the "
+            "stream in `may_warn`",
+        )
 
 
 def check_schema(subject: SuiteSubject) -> None:

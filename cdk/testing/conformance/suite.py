@@ -16,6 +16,7 @@ from cdk.testing.conformance.record_checks import (
     check_discover,
     check_keys,
     check_schema,
+    check_warnings,
 )
 from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_sync, check_threads
 from cdk.testing.conformance.subject import SuiteSubject
@@ -38,7 +39,7 @@ class ConnectorSuite:
     source: what `cdk.testing.read` takes: a Source, the path of a manifest, or what `--connector` takes.
     config: one that works. bad_configs: some that `check` must refuse, besides those that are made from the spec.
     now: the present moment of all reads, such as "2024-05-01T00:00:00Z"; default: that of the first test.
-    may_be_empty: streams that need not bring a record.
+    may_be_empty: streams that need not bring a record. may_warn: streams of which a first read may warn.
     cassette: a file of `spark-cdk record` that answers in place of the network; it has a config and a moment, too.
 
     Records are read many times: once from each state, and with an API that begins to fail somewhere.
@@ -49,6 +50,7 @@ class ConnectorSuite:
     bad_configs: ClassVar[Sequence[Mapping[str, FieldValue]]] = ()
     now: ClassVar[str | None] = None
     may_be_empty: ClassVar[Sequence[str]] = ()
+    may_warn: ClassVar[Sequence[str]] = ()
     cassette: ClassVar[Path | str | None] = None
 
     def transport(self) -> Transport | None:
@@ -80,6 +82,9 @@ class ConnectorSuite:
 
     def test_each_stream_brings_what_it_declares(self) -> None:
         check_declared(self.readable, self.may_be_empty)
+
+    def test_the_last_page_is_the_last_and_nothing_is_warned_of(self) -> None:
+        check_warnings(self.subject, self.may_warn)
 
     def test_records_fit_their_schema(self) -> None:
         check_schema(self.readable)

@@ -45,12 +45,14 @@ class Proof:
     """What became of a connector that was killed.
 
     rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that nobody killed.
+    warnings: of the first of them, such as of records that all of them may lack.
     """
 
     rows: Mapping[str, int]
     commits: int
     kills: Sequence[Kill] = ()
     problems: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
     @property
     def proven(self) -> bool:
@@ -86,14 +88,14 @@ def prove(
         problems += [f"after a further sync: {problem}" for problem in again]
         if problems:
             # What is wrong without a kill is so after each of them.
-            return Proof(counts, commits, problems=problems)
+            return Proof(counts, commits, problems=problems, warnings=first.warnings)
         kills = []
         for crash_at, seconds in _places(run, at_commits, at_random, random.Random(seed)):  # noqa: S311 - no secret
             folder = Path(home) / "killed"
             kills.append(_killed(subject, trials, folder, expected, crash_at=crash_at, seconds=seconds))
             watch(kills[-1])
             rmtree(folder, ignore_errors=True)
-        return Proof(counts, commits, kills)
+        return Proof(counts, commits, kills, warnings=first.warnings)
 
 
 def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:

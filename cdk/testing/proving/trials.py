@@ -60,12 +60,16 @@ class Subject:
 
 @dataclass(frozen=True)
 class TrialRun:
-    """How a sync ended. reached: how often it was at each crash point. failure: why a stream was not read, if any."""
+    """How a sync ended. reached: how often it was at each crash point. failure: why a stream was not read, if any.
+
+    warnings: what a person should know of the data that was read.
+    """
 
     killed: bool
     seconds: float = 0.0
     reached: Mapping[str, int] = field(default_factory=dict)
     failure: str = ""
+    warnings: Sequence[str] = ()
 
 
 class Trials:
@@ -105,15 +109,17 @@ class Trials:
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
     """Sync in this process, and say how it went."""
     os.environ["CDK_CRASH_AT"] = crash_at
-    began = time.monotonic()
+    began, warnings = time.monotonic(), list[str]()
     pipeline, source = subject.pipeline(folder, interval)
     with subject.cassette.playing():
         try:
             result = SyncRunner(pipeline, source).run()
             failures = [f"{each.name}: {each.failure.message}" for each in result.streams if each.failure is not None]
+            warnings = [text for each in result.streams for text in each.warnings]
         except CdkError as error:
             failures = [str(error)]
-    run = TrialRun(killed=False, seconds=time.monotonic() - began, reached=reached, failure="; ".join(failures))
+    seconds, failure = time.monotonic() - began, "; ".join(failures)
+    run = TrialRun(killed=False, seconds=seconds, reached=reached, failure=failure, warnings=warnings)
     report.write_bytes(orjson.dumps(run))
 
 

@@ -26,7 +26,7 @@ from cdk import (
     Source,
     Stream,
 )
-from cdk.rest import Action, Bearer, HttpErrorHandler, HttpStream, PageNumber, Response
+from cdk.rest import Action, Bearer, CursorToken, HttpErrorHandler, HttpStream, PageNumber, Paginator, Response
 from cdk.testing import MockApi
 
 URL = "https://api.ledger.test"
@@ -76,7 +76,7 @@ def ledger_api() -> MockApi:
 class Accounts(HttpStream):
     url_base = URL
     primary_key = "id"
-    paginator = PageNumber(size=2)
+    paginator: Paginator = PageNumber(size=2)
     records_path = ("data",)
     schema = ACCOUNT
 
@@ -196,6 +196,16 @@ class Undeclared(Entries):
 class Empty(Accounts):
     def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:  # noqa: ARG002
         return response.json().get("items") or []
+
+
+@bug("a path of a token that no response has", "the_last_page", "there is no 'following' in the body, whose fields")
+class Unfollowed(Accounts):
+    paginator = CursorToken("following", param="page")
+
+
+@bug("a page size that the source does not have", "the_last_page", "brings 1 records, though the page before it")
+class Short(Accounts):
+    paginator = PageNumber(size=3)
 
 
 @bug("a type that the records do not have", "records_fit", "amount: found 10, expected type 'string'")

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import random
 from typing import ClassVar
 
-from cdk import Checkpoint, Item, JsonSchema, Page, PagedStream, Slice, Source, Stream
+from cdk import Checkpoint, Item, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream
 from cdk.rest import Token
 
 PAGES = [[{"id": 2 * page + n, "at": page} for n in range(2)] for page in range(3)]
@@ -147,6 +147,24 @@ class Chance(Paged):
         return Page([{**record, "price": random()} for record in records], following)
 
 
+class OnlyPages(Paged):
+    """Reads one page of each part, and knows no reason why that is all."""
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition({"part": part}) for part in range(2)]
+
+    def read_page(self, slice: Slice, token: Token | None) -> Page:  # noqa: ARG002
+        return Page(PAGES[slice.partition["part"]], None, doubt="there may be more")
+
+
+class SomePages(OnlyPages):
+    """As above, but one of the parts has a second page."""
+
+    def read_page(self, slice: Slice, token: Token | None) -> Page:
+        page = super().read_page(slice, token)
+        return page if token or slice.partition["part"] else Page(page.records, {"page": 2})
+
+
 RIGHT = (Paged, Checkpointed)
 BROKEN_BY_KILLS = (TokenIgnored, PageSizeLearned, SeenRemembered, SideFile)
 BROKEN_ANYWAY = (StateFirst, StateAhead, StateBackwards, NewestFirst, Chance)
@@ -158,6 +176,10 @@ class BrokenByKills(Source):
 
 class BrokenAnyway(Source):
     stream_classes: Sequence[type[Stream]] = (*RIGHT, *BROKEN_ANYWAY)
+
+
+class Doubtful(Source):
+    stream_classes: Sequence[type[Stream]] = (OnlyPages, SomePages)
 
 
 class NeverEnding(Source):

@@ -12,6 +12,7 @@ from tests.testing.proving.connectors import (
     ROWS,
     BrokenAnyway,
     BrokenByKills,
+    Doubtful,
     NeverEnding,
 )
 
@@ -53,3 +54,9 @@ def test_a_sync_that_does_not_end_is_ended(tmp_path: Path) -> None:
     run = Trials(Subject(NeverEnding, {}, EMPTY), limit=0.5).sync(tmp_path / "tables")
 
     assert "does not end" in run.failure
+
+
+def test_what_may_be_missing_from_every_sync_is_in_its_report(tmp_path: Path) -> None:
+    run = Trials(Subject(Doubtful, {}, EMPTY)).sync(tmp_path / "tables")
+
+    assert run.warnings == ["only_pages: there may be more"]

@@ -1,7 +1,7 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,8 +14,9 @@ from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
+from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
-from cdk.rest.pagination.next_link import links
+from cdk.rest.pagination.next_link import links, unfollowed_link
 from cdk.rest.pagination.page_number import next_number
 from cdk.rest.tracing import explain_next
 
@@ -40,6 +41,9 @@ class _OnePage(PageRequests):
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         return None
+
+    def doubt(self, page: PageResult, size: int | None) -> str:
+        return unfollowed_link(page.response)
 
 
 class DefaultPaginator(AnyPaginator):
@@ -94,6 +98,12 @@ class _StrategyPages(PageRequests):
 
     def ahead(self, token: JsonValue, size: int | None) -> JsonValue:
         return self._strategy.ahead(token, size)
+
+    def behind(self, page: PageResult) -> JsonValue:
+        return self._strategy.behind(page)
+
+    def doubt(self, page: PageResult, size: int | None) -> str:
+        return self._strategy.doubt(page, size)
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         # A token of 0 or "" is what APIs send when there is no next page.
@@ -178,16 +188,25 @@ class _Counting(PageStrategy):
             return None
         return token + step
 
+    def behind(self, page: PageResult) -> JsonValue:
+        return self._number(page) + (page.raw if self._by_records else 1)
+
+    def doubt(self, page: PageResult, size: int | None) -> str:
+        return unfollowed_link(page.response)
+
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
             rendered = self._size_expression.value({"response": page.body, **page.names})
             if not isinstance(rendered, int | float | str):
                 raise ManifestError(f"the page size is {rendered!r}, expected a number")
             size = int(rendered)
+        return next_number(self._number(page), page.raw if self._by_records else 1, page.raw, size)
+
+    def _number(self, page: PageResult) -> int:
         number = self._start if page.token is None else page.token
         if type(number) is not int:
             raise ManifestError(f"the page token is {number!r}, expected a number")
-        return next_number(number, page.raw if self._by_records else 1, page.raw, size)
+        return number
 
 
 class CursorPagination(AnyPaginationStrategy):
@@ -230,7 +249,32 @@ class _CursorStrategy(PageStrategy):
         self._links, self._reads_last = "headers" in read, "last_record" in read
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
-        names = {
+        names = self._names(page, size)
+        if self._stop is not None and self._stop.true(names):
+            explain_next("stop_condition holds")
+            return None
+        value = self._value.value(names)
+        explain_next("cursor_value %s", "names the next page" if value else "is empty")
+        return value
+
+    def doubt(self, page: PageResult, size: int | None) -> str:
+        """None of the fields that decided is there: those of a stop_condition that holds, else of the cursor_value."""
+        names = self._names(page, size)
+        decided = self._stop if self._stop is not None and self._stop.true(names) else self._value
+        if decided.template is None:
+            return ""
+        from cdk.declarative.interpolation.paths import paths_read  # noqa: PLC0415 - imports Jinja
+
+        looked_at = {"response": (page.body, "the body"), "last_record": (names["last_record"], "the last record")}
+        absences = []
+        for name, *path in paths_read(decided.template.text):
+            if path and name in looked_at:
+                value, where = looked_at[name]
+                absences.append(absence(value, path, where))
+        return absences[0] if absences and all(absences) else ""
+
+    def _names(self, page: PageResult, size: int | None) -> dict[str, Any]:
+        return {
             **page.names,
             "response": page.body,
             "headers": header_map(page.response.headers) if self._links else {},
@@ -238,12 +282,6 @@ class _CursorStrategy(PageStrategy):
             "last_page_size": page.selected,
             "page_size": size,
         }
-        if self._stop is not None and self._stop.true(names):
-            explain_next("stop_condition holds")
-            return None
-        value = self._value.value(names)
-        explain_next("cursor_value %s", "names the next page" if value else "is empty")
-        return value
 
 
 def header_map(headers: Headers) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
+from cdk.base.logs import warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption
 from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
@@ -16,6 +17,7 @@ from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Rou
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE
 from cdk.rest import Extract, path
+from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
@@ -126,23 +128,41 @@ class _Parent:
         self.put = _put(config.request_option, ctx)
         self.follows = config.incremental_dependency
         key = ctx.expression(config, "parent_key").text()
-        self._value: Extract = path(*key.strip("/").split("/"))
+        self._key = key.strip("/").split("/")
+        self._value: Extract = path(*self._key)
+        self._name = ctx.stream
         self._extra = [(".".join(names), path(*names)) for names in config.extra_fields or ()]
         if config.lazy_read_pointer:
             names = ctx.strings(config, "lazy_read_pointer")
             self._extra.append((FIRST_PAGE, path(*names)))
 
     def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
-        """The partitions of the parent's records; where it stands, too, if that is followed."""
-        if self.follows:
-            return child_partitions(self.stream, self._child, state)
-        return without_states(child_partitions(self.stream, self._child))
+        """The partitions of the parent's records; where it stands, too, if that is followed.
 
-    def _child(self, record: Record, partition: Partition) -> Partition | None:
-        if (value := self._value(record)) is None:
-            return None
-        extra = {name: get(record) for name, get in self._extra} if self._extra else None
-        return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
+        Warns, in the end, of records that have no such field, or all of them null: nothing is read for these.
+        """
+        records, lacking, why = 0, 0, ""
+
+        def child(record: Record, partition: Partition) -> Partition | None:
+            nonlocal records, lacking, why
+            records += 1
+            if (value := self._value(record)) is None:
+                lacking += 1
+                why = why or absence(record, self._key, "the first of them")
+                return None
+            extra = {name: get(record) for name, get in self._extra} if self._extra else None
+            return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
+
+        if self.follows:
+            yield from child_partitions(self.stream, child, state)
+        else:
+            yield from without_states(child_partitions(self.stream, child))
+        if lacking and (why or lacking == records):
+            warn(
+                f"{self._name}: {lacking} of {records} records of its parent {self.stream.name!r} have no value at "
+                f"parent_key {'/'.join(self._key)!r}, so nothing is read for them{why and f': there is {why}'}; "
+                "correct parent_key, unless the source leaves it out on purpose"
+            )
 
 
 class _Substream(Router):

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from cdk.base.errors import ManifestError
+from cdk.rest.pagination.last_page import looking_behind
 from cdk.testing import MockApi
 from tests.declarative.manifests import ids, option, paginator, queries, run
 
@@ -188,3 +189,67 @@ def test_one_page_is_all_without_a_paginator() -> None:
     api.get("/items").returns(json=rows(1, next="b"))
 
     assert ids(run(api, paginator={"type": "NoPagination"})) == [1]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (
+            {"cursor_value": "{{ response.nxt }}"},
+            "no 'nxt' in the body, whose fields are 'data', 'next', 'meta' (is it",
+        ),
+        ({"cursor_value": "{{ response['meta'].get('nxt') }}"}, "no 'nxt' in 'meta', whose fields are 'next' (is it"),
+        ({"cursor_value": "{{ response.nxt or response.other }}"}, "no 'nxt' in the body"),
+        ({"cursor_value": "{{ last_record['idd'] }}"}, "no 'idd' in the last record, whose fields are 'id' (is it"),
+        ({"cursor_value": "{{ response.next }}", "stop_condition": "{{ not response.mtea }}"}, "(is it 'meta'?)"),
+    ],
+)
+def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(strategy: dict[str, str], words: str) -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1, next="b", meta={"next": "b"}))
+
+    made = run(api, paginator=paginator({"type": "CursorPagination", **strategy}))
+
+    assert (ids(made), made.error) == ([1], None)
+    (warning,) = made.warnings
+    assert words in warning
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"cursor_value": "{{ response.next }}"},
+        {"cursor_value": "{{ response.nxt or response.next }}"},
+        {"cursor_value": "{{ headers['link']['next']['url'] }}"},
+        {"cursor_value": "{{ last_record.id }}", "stop_condition": "{{ last_page_size < 100 }}"},
+        {"cursor_value": "{{ response.nxt }}", "stop_condition": "{{ 'nxt' not in response }}"},
+    ],
+)
+def test_a_page_that_says_it_is_the_last_is_not_warned_of(strategy: dict[str, str]) -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1, next=None))
+
+    assert run(api, paginator=paginator({"type": "CursorPagination", **strategy})).warnings == []
+
+
+def test_a_link_to_a_next_page_that_nobody_follows_is_warned_of() -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1), headers={"Link": '</items?page=2>; rel="next"'})
+
+    assert 'a rel="next" in the header Link' in run(api).warnings[0]
+
+
+@pytest.mark.parametrize("kind", ["PageIncrement", "OffsetIncrement"])
+def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_looks(kind: str) -> None:
+    def read() -> Any:
+        api = MockApi()
+        api.get("/items").returns(json=rows(1, 2)).returns(json=rows(3, 4))
+        return run(api, paginator=paginator({"type": kind, "page_size": 100}))
+
+    unseen = read()
+    with looking_behind():
+        seen = read()
+
+    assert (ids(unseen), unseen.error) == ([1, 2], None)
+    assert [record["id"] for record in seen.records] == [1, 2]
+    assert "brings 2 records, though the page before it, with 2, was taken for the last one" in str(seen.error)

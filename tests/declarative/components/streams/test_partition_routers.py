@@ -298,3 +298,26 @@ def test_parents_that_are_not_followed_are_read_from_their_start() -> None:
     assert ids(run_of) == [1]
     assert queries(made)[0]["since"] == "2024-01-01"
     assert queries(made)[1]["since"] == "2024-01-03"
+
+
+@pytest.mark.parametrize(
+    ("projects", "key", "words"),
+    [
+        ([{"id": 7}, {"id": 8}], "idd", "2 of 2 records of its parent 'projects' have no value at parent_key 'idd'"),
+        ([{"id": 7}, {"id": 8}], "idd", "no 'idd' in the first of them, whose fields are 'id' (is it 'id'?)"),
+        ([{"id": 7}, {"key": 8}], "id", "1 of 2 records"),
+        ([{"id": None}], "id", "1 of 1 records"),
+    ],
+)
+def test_records_of_a_parent_without_the_key_are_warned_of_once(projects: list[Json], key: str, words: str) -> None:
+    result = run(api(*projects), partition_router=parents(parent(key=key)))
+
+    assert result.error is None
+    (warning,) = result.warnings
+    assert warning.startswith("items: ")
+    assert words in warning
+
+
+@pytest.mark.parametrize("projects", [[], [{"id": 7}, {"id": None}]])
+def test_a_parent_without_records_or_with_some_null_is_not_warned_of(projects: list[Json]) -> None:
+    assert run(api(*projects), partition_router=parents(parent())).warnings == []

@@ -1,0 +1,75 @@
+"""Whether the page that was taken for the last one is: what a response says against it, and what comes after it.
+
+Nobody can be certain of the first: sources leave the field that names the next page out of a last one. So it is a doubt
+(`Page.doubt`), which any other page of the stream dispels. The second is certain and costs a request, so it is sent
+where an author looks on: in `preview`, `prove` and `ConnectorSuite`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from cdk.base.errors import FatalError
+from cdk.rest.http.messages import Response
+from cdk.rest.tracing import explain_next
+
+
+class DoubtsEnd(ABC):
+    """A paginator that can say why a page which names no next one may not be the last."""
+
+    @abstractmethod
+    def doubt(self, response: Response) -> str:
+        """What speaks against it, as in `there is no 'next' in the body`; empty where nothing does."""
+
+
+def doubtful(response: Response, why: str) -> str:
+    """The doubt that the page of `response`, the first of its slice, is the only one; empty where there is no `why`."""
+    return why and (
+        f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
+        "page is all there is"
+    )
+
+
+class RowsBehindEnd(FatalError):
+    """The page after the one that was taken for the last brings records."""
+
+
+_LOOKED: ContextVar[dict[int, int] | None] = ContextVar("looked_behind", default=None)
+"""Records of the fullest last page that was looked behind, by its reader; None where nobody looks."""
+
+
+@contextmanager
+def looking_behind() -> Iterator[None]:
+    """Have paginators that count ask, in this block, for the page after the one that they take for the last."""
+    before = _LOOKED.get()
+    _LOOKED.set({})
+    try:
+        yield
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        _LOOKED.set(before)
+
+
+def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
+    """Raise RowsBehindEnd: behind a last page with `count` records there are more, so that all of them would be lost.
+
+    fetch: sends the request for the page behind it; the response, and how many records it has. Asked for only behind
+    the fullest last pages of a reader: where the source gives less than was asked, those are as full as it makes them.
+    A source that refuses the page, or gives the last one again, has no more.
+    """
+    looked = _LOOKED.get()
+    if looked is None or last.is_stream or count <= looked.get(id(reader), 0):
+        return
+    looked[id(reader)] = count
+    try:
+        response, more = fetch()
+    except Exception:  # noqa: BLE001 - of a page that is not there a source may say anything, which `parse` may not read
+        return
+    if response.ok and more and response.body != last.body:
+        raise RowsBehindEnd(
+            f"{response.request} brings {more} records, though the page before it, with {count}, was taken for the "
+            f"last one. Most likely the source gives {count} records at most: set the page size to that, or say "
+            "where the response tells that there is more; and have `parse` drop no records where pages are counted"
+        )
+    explain_next("the page has %s records, and the one behind it none", count)

@@ -1,0 +1,182 @@
+"""Records that a read would leave out without a word: a wrong path of a token, a page size above the source's."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pytest
+
+from cdk import ConfigError, DecodeError, FatalError, Json, Partition, Slice, parent_partitions
+from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, SinglePage
+from cdk.rest.pagination.last_page import looking_behind
+from cdk.testing import MockApi, ReadResult, read
+
+
+class Items(HttpStream):
+    url_base = "https://api.test"
+    records_path = ("data",)
+
+    def __init__(self, paginator: Paginator, parts: Sequence[str] = ("a",)) -> None:
+        super().__init__()
+        self.paginator, self._parts = paginator, parts
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition({"part": part}) for part in self._parts]
+
+    def path(self, slice: Slice) -> str:
+        return f"/{slice.partition['part']}"
+
+
+class Children(Items):
+    def partitions(self) -> Iterable[Partition]:
+        parents = Items(CursorToken("nxt", param="after"), ["parents"])
+        return parent_partitions(parents, part="id")
+
+
+def of(paginator: Paginator, body: Mapping[str, Json], headers: Mapping[str, str] | None = None) -> ReadResult:
+    """A read of one page with one record."""
+    api = MockApi()
+    api.get("/a").returns(json={"data": [{"id": 1}], **body}, headers=headers or {})
+    result = read(Items(paginator), transport=api)
+    assert result.error is None
+    return result
+
+
+LINK = {"Link": '<https://api.test/a?page=2>; rel="next"'}
+
+
+@pytest.mark.parametrize(
+    ("paginator", "body", "headers", "words"),
+    [
+        (CursorToken("nxt", param="c"), {"next": "b"}, {}, "no 'nxt' in the body, whose fields are 'data', 'next'"),
+        (CursorToken("meta", "nxt"), {"meta": {"next": "b"}}, {}, "no 'nxt' in 'meta', whose fields are 'next' (is"),
+        (CursorToken("next", param="c", more=["mor"]), {"next": "b", "more": True}, {}, "(is it 'more'?)"),
+        (CursorToken(header="X-Nxt", param="c"), {}, {"X-Next": "b"}, "no header 'X-Nxt' (is it 'x-next'?)"),
+        (PageNumber(more=["has_mor"]), {"has_more": True}, {}, "(is it 'has_more'?)"),
+        (Offset(5, more="has_mor"), {"has_more": True}, {}, "(is it 'has_more'?)"),
+        (SinglePage(), {}, LINK, 'a rel="next" in the header Link (is it `LinkHeader()`?)'),
+        (PageNumber(size=500), {}, LINK, 'a rel="next" in the header Link'),
+    ],
+)
+def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
+    paginator: Paginator, body: Mapping[str, Json], headers: Mapping[str, str], words: str
+) -> None:
+    result = of(paginator, body, headers)
+
+    (warning,) = result.warnings
+    assert warning.startswith("items: GET https://api.test/a")
+    assert words in warning
+    assert warning in result.logs
+
+
+@pytest.mark.parametrize(
+    ("paginator", "body"),
+    [
+        (CursorToken("next", param="c"), {"next": None}),
+        (CursorToken("next", param="c"), {"next": ""}),
+        (CursorToken("meta", "next"), {"meta": None}),
+        (CursorToken("next", more=["more"]), {"more": False}),
+        (PageNumber(more=["more"]), {"more": False}),
+        (PageNumber(size=500), {}),
+        (SinglePage(), {"next": "b"}),
+    ],
+)
+def test_a_page_that_says_it_is_the_last_is_not_warned_of(paginator: Paginator, body: Mapping[str, Json]) -> None:
+    assert of(paginator, body).warnings == []
+
+
+def test_a_source_that_leaves_the_token_out_of_last_pages_is_not_warned_of() -> None:
+    api = MockApi()
+    api.get("/a").returns(json={"data": [{"id": 1}]})
+    api.get("/b").returns(json={"data": [{"id": 2}], "next": "x"}).returns(json={"data": [{"id": 3}]})
+    stream = Items(CursorToken("next", param="after"), ["a", "b"])
+
+    first = read(stream, transport=api, every_state=True)
+    again = read(Items(stream.paginator, ["a", "b", "c"]), state=first.state_messages, transport=_only("/c"))
+
+    assert ([record["id"] for record in first.records], first.warnings) == ([1, 2, 3], [])
+    assert ([record["id"] for record in again.records], again.warnings) == ([1], [])
+
+
+def _only(path: str) -> MockApi:
+    api = MockApi()
+    api.get(path).returns(json={"data": [{"id": 1}]})
+    return api
+
+
+def test_a_parent_whose_token_has_a_wrong_path_is_warned_of_once() -> None:
+    api = MockApi()
+    api.get("/parents").returns(json={"data": [{"id": "x"}], "next": "b"})
+    api.get("/x").returns(json={"data": [{"id": 1}]})
+
+    (warning,) = read(Children(SinglePage()), transport=api).warnings
+
+    assert "GET https://api.test/parents was taken for the only page" in warning
+
+
+def test_a_flag_that_says_more_and_no_token_is_an_error() -> None:
+    api = MockApi()
+    api.get("/a").returns(json={"data": [{"id": 1}], "more": True, "next": "b"})
+
+    error = read(Items(CursorToken("nxt", param="c", more=["more"])), transport=api).error
+
+    assert isinstance(error, DecodeError)
+    assert "more of the body says that there is more, but nxt of the body is empty: there is no 'nxt'" in str(error)
+
+
+@pytest.mark.parametrize("names", [(["meta", "next"],), ("meta", 1)])
+def test_a_path_that_is_none_is_named_when_it_is_declared(names: Sequence[Json]) -> None:
+    with pytest.raises(ConfigError, match=r"CursorToken: found .*, expected the names on the way"):
+        CursorToken(*names, param="c")
+
+
+def capped(cap: int, total: int = 7) -> MockApi:
+    """An API that gives `cap` records at most, whatever it is asked for."""
+    api = MockApi()
+    rows = [{"id": number} for number in range(total)]
+    for page in range(1, 10):
+        api.get("/a", {"page": page}).returns(json={"data": rows[(page - 1) * cap : page * cap]})
+    for offset in range(total + 1):
+        api.get("/a", {"offset": offset}).returns(json={"data": rows[offset : offset + cap]})
+    return api
+
+
+@pytest.mark.parametrize("paginator", [PageNumber(size=100), Offset(100)])
+def test_a_page_behind_the_last_one_that_has_records_is_an_error_where_somebody_looks(paginator: Paginator) -> None:
+    unseen = read(Items(paginator), transport=capped(3))
+    with looking_behind():
+        seen = read(Items(paginator), transport=capped(3))
+
+    assert (len(unseen.records), unseen.error) == (3, None)
+    assert isinstance(seen.error, FatalError)
+    assert "brings 3 records, though the page before it, with 3, was taken for the last one" in str(seen.error)
+
+
+def repeated() -> MockApi:
+    api = MockApi()
+    api.get("/a").returns(json={"data": [{"id": 1}]})
+    return api
+
+
+def refused() -> MockApi:
+    api = repeated()
+    api.get("/a", {"page": 2}).returns(status=404)
+    return api
+
+
+@pytest.mark.parametrize("api", [lambda: capped(100), repeated, refused], ids=["empty", "repeated", "refused"])
+def test_nothing_behind_the_last_page_is_all_right(api: Callable[[], MockApi]) -> None:
+    asked = api()
+    with looking_behind():
+        result = read(Items(PageNumber(size=100)), transport=asked)
+
+    assert result.error is None
+    assert len(asked.requests) == 2
+
+
+def test_only_behind_the_fullest_last_page_somebody_looks() -> None:
+    api = MockApi()
+    for part, count in (("a", 2), ("b", 1), ("c", 3)):
+        api.get(f"/{part}").returns(json={"data": [{"id": number} for number in range(count)]})
+    with looking_behind():
+        read(Items(PageNumber(size=100), ["a", "b", "c"]), transport=api)
+
+    assert [request.params["page"] for request in api.requests] == [1, 2, 1, 1, 2]
