@@ -53,7 +53,7 @@ class Pages(Posts):
 class LookingBack(Posts):
     """Reads the last hours again, in which rows may come late, a few hours at a time."""
 
-    cursor = DatetimeCursor("written_at", start="2024-02-29T20:00:00Z", step="PT3H", lookback="PT5H")
+    cursor = DatetimeCursor("written_at", start="2024-02-29T18:00:00Z", step="PT3H", lookback="PT5H")
 
 
 class Numbered(Posts):
