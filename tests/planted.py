@@ -2255,6 +2255,27 @@ BUGS = [
         "tests/cli/mcp/test_server.py",
     ),
     Bug(
+        "a server that is not trusted runs no command for a value",
+        "cli/workspace",
+        "if looks_up(value) and not self.trusted:",
+        "if False:",
+    ),
+    Bug(
+        "a config of a platform's user runs no command",
+        "cli/config_file",
+        'refused = "" if trusted else "',
+        'refused = "" if True else "',
+    ),
+    Bug(
+        "what a command prints is a secret", "sources/variables", "        self._secrets.add(value)\n", "        pass\n"
+    ),
+    Bug(
+        "drafted pipelines merge where there is a key",
+        "sync/settings/stream_plan",
+        'incremental if sync_mode == "incremental" else',
+        'INCREMENTAL_DEFAULT if sync_mode == "incremental" else',
+    ),
+    Bug(
         "code runs only where the user says so",
         "cli/workspace",
         "        if not self.trusted:",

@@ -83,7 +83,7 @@ class FileChecks:
         problems = Problems(path, self.secrets)
         if path.suffix == ".py":
             words = "`spark-cdk check --connector` tries a connector in Python, and `pytest --connector` tests it"
-            problems.add(f"found Python, expected {', '.join(KINDS[:-1])} or {KINDS[-1]}, as YAML or JSON; {words}")
+            problems.add(f"found Python, expected a {', '.join(KINDS[:-1])} or {KINDS[-1]}, as YAML or JSON; {words}")
             return problems.all
         check = {
             "manifest": self._manifest,
@@ -118,6 +118,8 @@ class FileChecks:
         settings = Pipeline.load(path, recording)
         self.secrets.add(*secrets_of(settings.target.storage))
         source = source_named(settings.source, path.parent, trusted=self._trusted)
+        if settings.source.manifest is not None:
+            _add_mistakes(path.parent / settings.source.manifest, source.config_schema, problems)
         try:
             settings = settings.prepared(source, f"{path} source.config", self.secrets)
         except ConfigError:

@@ -189,6 +189,16 @@ def test_a_file_is_what_most_of_it_is(cli: CommandLine, tmp_path: Path, right: s
     assert any(shown.startswith("slip.yaml:") and "did you mean 'check'?" in shown for shown in ran.lines), ran.lines
 
 
+def test_a_pipeline_says_what_is_wrong_with_its_manifest(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("config['key']", "config['key'"))
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+
+    ran = cli("validate", "pipeline.yaml")
+
+    assert ran.code == 1
+    assert any(line.startswith("manifest.yaml:15 streams[0].retriever.requester") for line in ran.lines), ran.lines
+
+
 def test_a_config_in_a_pipeline_is_checked_where_it_stands(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +246,7 @@ def test_programs_get_one_document(cli: CommandLine, tmp_path: Path) -> None:
         (("missing.json",), "missing.json: cannot be read: No such file or directory"),
         (("new.json",), "new.json: there is no such file; copy new.example.json to it, and fill it in"),
         (("config.json",), "say of which connector"),
-        (("shop.py",), ": found Python, expected manifest, pipeline, config, catalog or state"),
+        (("shop.py",), ": found Python, expected a manifest, pipeline, config, catalog or state"),
     ],
 )
 def test_what_cannot_be_checked_is_a_mistake(
