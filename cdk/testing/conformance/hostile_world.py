@@ -100,12 +100,13 @@ class HostileWorld(ABC):
         source = connector(self.source)
         for number, each in enumerate(rounds, 1):
             coming: list[Record] = []
-            # What comes in mid-read is as new as it may be late: the read may be past what is older.
+            # The read may be past what is older than it looks back.
             oldest = moment + timedelta(hours=sum(max(0, hours) for hours in each.hours) - self.late)
             for behind, hours in zip(reversed(range(len(each.hours))), each.hours, strict=True):
                 moment += timedelta(hours=max(0, hours))
                 at = moment + timedelta(hours=min(0, hours))
-                coming.append(self.row(len(rows) + len(coming) + 1, max(at, oldest) if behind < each.meanwhile else at))
+                at = max(at, oldest) if self.late and behind < each.meanwhile else at
+                coming.append(self.row(len(rows) + len(coming) + 1, at))
                 dates[canonical(coming[-1])] = moment
             during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
             rows += coming[: len(coming) - len(during)]
