@@ -41,7 +41,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
     """
     warnings: list[str] = []
     with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings):
-        where, planning, empty = "", Trace(), True
+        where, planning, empty = str(Slice()), Trace(), True
         try:
             reader = stream.checkpoint_reader(state)
             while (slice := reader.next()) is not None:
@@ -57,7 +57,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
             if empty:
                 warnings.append(f"{stream.name}: {_NO_SLICE}")
             if warnings:
-                yield PreviewPage("", trace.drain().exchanges, warning="; ".join(warnings))
+                yield PreviewPage(where, trace.drain().exchanges, warning="; ".join(warnings))
         except Exception as error:  # noqa: BLE001 - a connector's own code, which an author wants to see fail
             yield PreviewPage(where, planning.exchanges, trace.drain().exchanges, error=error)
 

@@ -110,4 +110,6 @@ def _lines(proof: Proof) -> list[str]:
         lines.append(f"and {len(broken_kills) - _SHOWN} more kills")
     rows = ", ".join(f"{name} {count:,}" for name, count in proof.rows.items())
     result = "nothing lost, nothing twice, every receipt adds up" if proof.proven else "NOT PROVEN"
+    if proof.warnings:
+        result += "; see the warnings above, for all of these syncs may lack the same rows"
     return [*lines, f"{len(proof.kills)} kills, {proof.commits} commits, rows: {rows}: {result}"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 from cdk.base.errors import ConfigError, DecodeError
@@ -63,11 +64,17 @@ def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> 
         if type(body) is not dict or not body or name == ANY:
             return ""
         if name not in body:
-            near = nearest(name, body)
-            fields = ", ".join(map(repr, list(body)[:_SHOWN]))
-            return f"no {name!r} in {parent}, whose fields are {fields}{'' if near is None else f' (is it {near!r}?)'}"
+            return _missing(name, parent, tuple(islice(body, _SHOWN)))
         body, parent = body[name], repr(name)
     return ""
+
+
+@lru_cache(maxsize=64)
+def _missing(name: str, parent: str, fields: tuple[str, ...]) -> str:
+    # Remembered, for the only pages of ten thousand slices may lack the same, and to look for the nearest is dear.
+    near = nearest(name, fields)
+    listed = ", ".join(map(repr, fields))
+    return f"no {name!r} in {parent}, whose fields are {listed}{'' if near is None else f' (is it {near!r}?)'}"
 
 
 def as_path(where: object, what: str) -> tuple[str, ...]:

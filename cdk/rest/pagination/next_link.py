@@ -19,19 +19,25 @@ class CursorToken(DoubtsEnd):
 
     path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
     brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
-    there is more, for sources that name a next page even on the last one.
+    there is more, for sources that name a next page even on the last one. optional: the source leaves the name out of a
+    last page, so nobody need be warned where the only page of a read lacks it.
 
     The last page is the one that names no other: null, an empty text, or nothing at all. Raises, from `next`,
     DecodeError: `more` says that there is more, and nothing names it.
     """
 
     def __init__(
-        self, *names: str, header: str | None = None, param: str | None = None, more: Sequence[str] | None = None
+        self,
+        *names: str,
+        header: str | None = None,
+        param: str | None = None,
+        more: Sequence[str] | None = None,
+        optional: bool = False,
     ) -> None:
         if bool(names) == (header is not None):
             raise ConfigError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
         self._extract, self._more = as_path(names, "CursorToken"), None if more is None else as_path(more, "more")
-        self._header, self._param = header, param
+        self._header, self._param, self._optional = header, param, optional
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._more is not None and not response.value_at(*self._more):
@@ -50,7 +56,9 @@ class CursorToken(DoubtsEnd):
         return {"url": next_url(response, str(value))} if self._param is None else {"cursor": value}
 
     def doubt(self, response: Response) -> str:
-        return self._missing(response) if self._more is None else response.absence(*self._more)
+        if self._more is not None:
+            return response.absence(*self._more)
+        return "" if self._optional else self._missing(response)
 
     def apply(self, request: Request, token: Token | None) -> Request:
         if token is None:

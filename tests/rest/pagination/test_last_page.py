@@ -73,6 +73,7 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
         (CursorToken("next", param="c"), {"next": None}),
         (CursorToken("next", param="c"), {"next": ""}),
         (CursorToken("meta", "next"), {"meta": None}),
+        (CursorToken("nxt", param="c", optional=True), {}),
         (CursorToken("next", more=["more"]), {"more": False}),
         (PageNumber(more=["more"]), {"more": False}),
         (PageNumber(size=500), {}),
