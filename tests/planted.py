@@ -967,6 +967,12 @@ BUGS = [
         "row is not None and row not in copied_ids",
         "row is not None",
     ),
+    Bug(
+        "another key replaces no rows of the one before",
+        "sync/loop/table_fit",
+        "if saved is None or saved.state is None or key is None or set(saved.keys) <= set(key.keys):",
+        "if True:",
+    ),
     Bug("rows without a history are noted", "lake/delta/row_history", "saved.logged == ()", "False"),
     Bug(
         "a table that lost its marker is not new",
@@ -1095,8 +1101,8 @@ BUGS = [
     Bug(
         "a dry run checks the key",
         "sync/loop/table_fit",
-        "    identity(stream_plan, planned.schema, planned.columns)\n    return table\n",
-        "    return table\n",
+        "    check_key(stream_plan, table.saved, identity(stream_plan, planned.schema, planned.columns))\n",
+        "",
         "tests/lake/delta/test_table_guard.py",
     ),
     Bug(
@@ -1869,10 +1875,8 @@ BUGS = [
     Bug(
         "a sync that is refused adds no column",
         "sync/loop/table_writer",
-        "return MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))",
-        "mode = MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))\n"
-        "        mode.add(self._columns.add)\n"
-        "        return mode",
+        "self.mode: WriteMode = MODES[stream_plan.write_mode](opening)",
+        "self.mode: WriteMode = MODES[stream_plan.write_mode](opening)\n        self.mode.add(self._columns.add)",
         "tests/lake/delta/test_write_modes.py",
     ),
     Bug(

@@ -60,9 +60,16 @@ class PipelineFile:
         return Admin(self.target, self.name, dry=dry, check=check)
 
     def tables(self, names: Sequence[str] = ()) -> list[StreamLocation]:
-        """The tables of the streams that are named, of all without names. In a store, the connector says which."""
-        root = self.target.on_disk
-        locations = [plan.location for plan in self.plans] if root is None else locations_in(self.target, self.name)
+        """The tables of the streams that are named, of all without names.
+
+        In a store, the connector says which they are; and of copies, which have no mark of a pipeline.
+        """
+        local = self.target.on_disk is not None
+        locations = locations_in(self.target, self.name) if local else []
+        known = {name: location.root for location in locations for name in (location.stream, location.name)}
+        if not local or not known.keys() >= set(names):
+            planned = (plan.location for plan in self.plans)
+            locations += [at for at in planned if not local or (at.exists and at.root not in known.values())]
         return choose_locations(locations, names)
 
     def tables_of_others(self) -> Iterator[str]:

@@ -1,16 +1,20 @@
 """Finding the tables of a pipeline and the states beside them, and opening them without creating a table."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_guard import is_table
+from cdk.lake.delta.table_guard import is_table, open_newest
 from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.table_folders import table_folders
 
@@ -120,8 +124,16 @@ def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
         raise ConfigError("the folder does not exist; run a sync, which creates it", path=str(target))
     return [
         StreamLocation(root.name, LocalFolder(root), namespace, None if history is None else LocalFolder(history))
-        for root, namespace, history in table_folders(path, pipeline)
+        for root, namespace, history in table_folders(path, pipeline, partial(_is_marked, pipeline))
     ]
+
+
+def _is_marked(pipeline: str, root: Path) -> bool:
+    """Whether a pipeline has committed to the table in a folder; one that cannot be opened is none of its own."""
+    location = StreamLocation(root.name, LocalFolder(root))
+    with suppress(ConfigError, StateError, DeltaError):
+        return open_newest(location.root, location.stream).transaction_version(location.app(pipeline)) is not None
+    return False
 
 
 def choose_locations(locations: Sequence[StreamLocation], names: Sequence[str]) -> list[StreamLocation]:

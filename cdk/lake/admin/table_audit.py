@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RECEIPT, Receipt
+from cdk.lake.delta.table_state import NOTE
 from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, oldest, rows_of, total_rows
 from cdk.lake.storage.folder import Folder
 
@@ -71,7 +72,7 @@ class Audit:
             more = (
                 f"; and {len(self.other_commits) - _LISTED} more commits" if len(self.other_commits) > _LISTED else ""
             )
-            yield f"rows came or left by commits that are not the kit's: {listed}{more}"
+            yield f"rows came or left by commits without a receipt: {listed}{more}"
 
     def summary(self) -> str:
         """The sums, in a line."""
@@ -113,7 +114,8 @@ def audit(root: Folder, stream: str = "") -> Audit:
     wrong: list[str] = []
     for version in range(since + 1 if since else 0, now + 1):
         commit = commit_at(root, version)
-        operation, gained = commit.operation, apply_commit(files, commit)
+        by_person = " by `spark-cdk state`" if NOTE in commit.info else ""
+        operation, gained = f"{commit.operation}{by_person}", apply_commit(files, commit)
         where = f"{root}, version {version}"
         if RECEIPT in commit.info:
             try:
@@ -135,18 +137,20 @@ def audit(root: Folder, stream: str = "") -> Audit:
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
     """The rows of the table by the footers of its files. Adds each contradiction with the log to `wrong`."""
-    rows, incomplete = 0, False
+    rows, missing = 0, list[str]()
     for path, logged in files.items():
         try:
             with root.explaining(), root.reader(unquote(path)) as source:
                 footer_rows = pq.read_metadata(source).num_rows
         except FileNotFoundError:
-            incomplete = True
+            missing.append(path)
             continue
         rows += footer_rows - logged.deleted
         if logged.rows is not None and logged.rows != footer_rows:
             wrong.append(f"{path} has {_count(footer_rows)} by its footer, and {logged.rows:,} by the log")
-    return None if incomplete else rows
+    if missing:
+        wrong.append(f"{len(missing)} files of the table are missing, such as {missing[0]}")
+    return None if missing else rows
 
 
 def _count(rows: int | None) -> str:

@@ -18,7 +18,7 @@ from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
-from cdk.lake.parquet.table_files import commit_at, missing_files
+from cdk.lake.parquet.table_files import commit_at
 from cdk.lake.storage.folder import Folder
 from cdk.state.stored_positions import apart
 
@@ -118,11 +118,6 @@ def _unreadable_states(checked: CheckedTable) -> Iterator[StateFinding]:
                 yield StateFinding(checked.name, text, broken=False)
 
 
-def _missing_files(checked: CheckedTable) -> Iterator[StateFinding]:
-    if missing := missing_files(checked.location.root, [file.path for file in checked.table.files()]):
-        yield StateFinding(checked.name, f"{len(missing)} files of the table are missing, such as {missing[0]}")
-
-
 def _missing_hidden_files(checked: CheckedTable) -> Iterator[StateFinding]:
     saved = checked.table.saved
     if saved is not None and not checked.location.root.has([file.path for file in saved.pending]):
@@ -143,14 +138,7 @@ def _deleted_rows(checked: CheckedTable) -> Iterator[StateFinding]:
         yield StateFinding(checked.name, text, broken=False)
 
 
-CHECKS: tuple[Check, ...] = (
-    _lost_state,
-    _restore,
-    _unreadable_states,
-    _missing_files,
-    _missing_hidden_files,
-    _deleted_rows,
-)
+CHECKS: tuple[Check, ...] = (_lost_state, _restore, _unreadable_states, _missing_hidden_files, _deleted_rows)
 """The checks of a table that has a state, in the order in which their findings are shown."""
 
 

@@ -114,7 +114,7 @@ class StateBlobs:
             self._stacks[version] = {tuple(of): stack for of, stack in self._expanded(blob, version)}
             pending, logged = (_files(blob.pop(name)) for name in ("pending", "logged"))
             return TableState(
-                **{**blob, "history": tuple(blob["history"]), "newest": tuple(blob.get("newest", ()))},
+                **{**blob, **{name: tuple(blob.get(name, ())) for name in ("history", "newest", "keys")}},
                 pending=pending or (),
                 logged=logged,
             )

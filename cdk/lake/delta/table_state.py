@@ -63,6 +63,8 @@ class TableState:
     """
     start: JsonValue = field(default=None, compare=False)
     """Where the stream's cursor begins, as the sync had it that saved this; None: nobody knows."""
+    keys: tuple[str, ...] = field(default=(), compare=False)
+    """The columns by which rows were merged, one for each key; none: they were not, or nobody knows."""
     rows: int | None = field(default=None, compare=False)
     """Rows of the table after this commit, by its log; None: the log does not count them."""
     newest: tuple[str, ...] = field(default=(), compare=False)

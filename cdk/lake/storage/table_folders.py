@@ -1,6 +1,6 @@
 """The folders of the tables of a pipeline, and which of them are histories. Imports neither Spark nor pandas."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +18,13 @@ class TableFolder(NamedTuple):
     history: Path | None
 
 
-def table_folders(target: Path, pipeline: str) -> list[TableFolder]:
-    """The tables below a folder that the pipeline has filled, by path; histories lie with their tables."""
+def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path], bool]) -> list[TableFolder]:
+    """The tables below a folder that the pipeline has filled, by path; histories lie with their tables.
+
+    is_marked: whether the log of a table without a folder of states says so, for these are lost then.
+    """
     roots = dict(_roots(target, None))
-    filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir()}
+    filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir() or is_marked(root)}
     follows = {root: root.with_name(root.name + HISTORY) for root in filled}
     histories = {history for history in follows.values() if history in filled and _is_history(history, pipeline)}
     return [

@@ -195,9 +195,7 @@ def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
 
 def _keys(plan: StreamPlan) -> tuple[str, ...]:
     """The columns of the primary key, which `TableWriting` has checked."""
-    key = plan.stream.primary_key
-    names = [key] if isinstance(key, str) else [part if isinstance(part, str) else part[0] for part in key]
-    return tuple(column_name(name) or name for name in names)
+    return tuple(column_name(path[0]) or path[0] for path in plan.stream.key_paths)
 
 
 def _because(count: StaleCount) -> str:

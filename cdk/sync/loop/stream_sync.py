@@ -70,7 +70,7 @@ class StreamSync:
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
         saved, resumed = resume_point(plan, before, sync)
-        self.saved = with_start(plan, saved)
+        self.saved = replace(with_start(plan, saved), keys=self._writing.keys)
         if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
             logger.warning(
                 "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",

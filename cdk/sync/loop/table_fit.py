@@ -24,9 +24,11 @@ from cdk.lake.arrow.columns import (
 from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
 from cdk.streams.order import NaturalOrder
+from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.settings.stream_plan import StreamPlan
 
 _LISTED = 10
@@ -44,7 +46,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
     check_guards(stream_plan, declared, planned, table.guard, history)
-    identity(stream_plan, planned.schema, planned.columns)
+    check_key(stream_plan, table.saved, identity(stream_plan, planned.schema, planned.columns))
     return table
 
 
@@ -84,7 +86,8 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
         text = (
             f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
             "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
-            "`spark-cdk state import`, have all read again with `spark-cdk state reset`, or move the table away"
+            "`spark-cdk state import`, have all read again with `spark-cdk state reset FILE --stream "
+            f"{stream_plan.name}`, or move the table away"
         )
     else:
         return
@@ -140,8 +143,7 @@ def check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) ->
     """Raise ConfigError: a field that the table has to have a column for has none, since another has it."""
     stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
     if stream_plan.traits.one_row_per_key:
-        keys = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
-        fields += [("primary_key", key if isinstance(key, str) else key[0]) for key in keys]
+        fields += [("primary_key", path[0]) for path in stream.key_paths]
         fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
     for option, field in fields:
         owner = column_owner(field, declared)
@@ -239,8 +241,7 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
     where = f"streams.{stream.name}.primary_key"
     keys: list[str] = []
     fields: list[str] = []
-    for field in [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key:
-        path = [field] if isinstance(field, str) else list(field)
+    for path in stream.key_paths:
         if len(path) > 1:
             raise ConfigError(f"{where}: {'.'.join(path)} lies inside another field; rows are told apart by columns")
         name = column_name(path[0]) or path[0]
@@ -254,6 +255,22 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
         keys.append(name)
         fields.append(path[0])
     return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
+
+
+def check_key(stream_plan: StreamPlan, saved: TableState | None, key: Identity | None) -> None:
+    """Raise ConfigError: the table has a row for each of another key, and this sync does not read them all again.
+
+    A row would replace all those that share the new key with it, which nobody reads again.
+    """
+    if saved is None or saved.state is None or key is None or set(saved.keys) <= set(key.keys):
+        return
+    if stream_plan.sync_mode == "incremental" and stream_plan.traits.merges and not is_refreshed(stream_plan, saved):
+        before, now = ", ".join(saved.keys), ", ".join(key.keys)
+        raise ConfigError(
+            f"streams.{stream_plan.name}.primary_key: found {now}, and the table has one row for each {before}: a row "
+            f"would replace all others with its {now}. Change it back, or have all read again into a new table: move "
+            "this one away"
+        )
 
 
 def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
@@ -271,8 +288,7 @@ def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, C
 
 def bounded_columns(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
     """The columns that people and merges look for rows by."""
-    key = stream_plan.stream.primary_key
-    names = [key] if isinstance(key, str) else [name for name in key if isinstance(name, str)]
+    names = [path[0] for path in stream_plan.stream.key_paths if len(path) == 1]
     cursor = stream_plan.stream.cursor_field
     fields = [*names, cursor] if isinstance(cursor, str) else names
     names_of_columns = [column_name(name) or name for name in fields]

@@ -31,6 +31,7 @@ from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.loop.table_fit import (
     bounded_columns,
     check_guards,
+    check_key,
     check_moves,
     existing_table,
     history_guard,
@@ -78,29 +79,25 @@ class TableWriting:
         self._plan = stream_plan
         check_moves(stream_plan, self.table)
         self._columns = self._planned()
-        history = history_guard(stream_plan, tables)
-        check_guards(stream_plan, self._declared, self._columns, self.table.guard, history)
+        guards = (self.table.guard, history_guard(stream_plan, tables))
+        check_guards(stream_plan, self._declared, self._columns, *guards)
         warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
-        self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in (self.table.guard, history))
+        self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in guards)
         self.bounded = bounded_columns(stream_plan, self._columns.schema)
         """Columns whose bounds go into the log."""
         self.refreshes_keys = refreshed and stream_plan.traits.merges
         """All is read again, and what has another generation then is stale."""
-        self.mode = self._mode(tables, by_generation=removes_stale or self.refreshes_keys)
-
-    def _mode(self, tables: OpenTables, *, by_generation: bool) -> WriteMode:
-        """How rows get into the table.
-
-        by_generation: of a key, what was read last wins, so that each key that was read has this generation's number.
-        With the newest by cursor, a row that came back with an older value would look as if it had not been read.
-        """
-        plan, table = self._plan, self.table
-        schema = self._columns.schema
-        key = identity(plan, schema, self._columns.columns)
-        if key is not None and by_generation:
+        key = identity(stream_plan, self._columns.schema, self._columns.columns)
+        check_key(stream_plan, self.table.saved, key)
+        self.keys = key.keys if key is not None and stream_plan.traits.merges else ()
+        """The columns by which rows are merged, one for each key."""
+        if key is not None and (removes_stale or self.refreshes_keys):
+            # What was read last wins, so that each key that was read has this generation's number: with the newest by
+            # cursor, a row that came back with an older value would look as if it had not been read.
             key = replace(key, cursor=None)
-        history = partial(tables.history, plan.location, table, self.bounded)
-        return MODES[plan.write_mode](Opening(table, schema, key, self.bounded, history))
+        history = partial(tables.history, stream_plan.location, self.table, self.bounded)
+        opening = Opening(self.table, self._columns.schema, key, self.bounded, history)
+        self.mode: WriteMode = MODES[stream_plan.write_mode](opening)
 
     def target(self, generation: int) -> WriteTarget:
         """What tasks need to know to read and write the stream."""

@@ -18,6 +18,7 @@ from cdk.lake.admin import state_admin
 from cdk.lake.admin.edits import Change, import_state, rewound
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.admin.state_admin import Admin
+from cdk.lake.admin.verify import audits, findings
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta import row_history as history_module
 from cdk.lake.delta.commit_log import commits
@@ -188,6 +189,17 @@ def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_pat
 
     assert len(lake.rows) == len(set(lake.rows)) == 21
     assert DeltaTable(str(history)).to_pyarrow_table().num_rows == logged + 10
+
+
+def test_a_missing_file_of_a_history_is_a_finding(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake.sync()
+    next((tmp_path / "orders_history").glob("part-*.parquet")).unlink()
+
+    (finding,) = findings(lake.one, "shop", audits(lake.one))
+
+    assert (finding.stream, finding.broken) == ("orders, history", True)
+    assert finding.text.startswith("1 files of the table are missing, such as part-")
 
 
 def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:

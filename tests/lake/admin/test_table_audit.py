@@ -110,7 +110,7 @@ def test_what_others_did_is_told_by_the_commits_of_the_log(root: Path) -> None:
     found = audit(LocalFolder(root))
     assert found.other_commits == [OtherCommit(2, "DELETE", -1), OtherCommit(4, "RESTORE", 1)]
     (note,) = found.notes()
-    assert note.endswith("not the kit's: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more")
+    assert note.endswith("without a receipt: version 2, DELETE: 1 row fewer; version 4, RESTORE: 1 row more")
     assert found.summary() == (
         "2 receipts: 5 added, 2 removed; of 5 that were read 0 skipped and 0 merged away; "
         "other commits: as many rows as before; the table has 3 rows"
@@ -212,10 +212,12 @@ def test_figures_that_contradict_each_other_are_found(root: Path, damage: Damage
 
 def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
     World(root).do("append")
-    next(root.glob("part-*.parquet")).unlink()
+    gone = next(root.glob("part-*.parquet"))
+    gone.unlink()
 
     found = audit(LocalFolder(root))
-    assert (found.rows, found.in_files, found.wrong) == (3, None, [])
+    assert (found.rows, found.in_files) == (3, None)
+    assert found.wrong == [f"1 files of the table are missing, such as {gone.name}"]
 
 
 def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:

@@ -676,3 +676,44 @@ def test_a_field_that_has_to_have_a_column_and_has_none_is_refused_before_a_requ
     assert f"streams.things.{option}: {field!r} has no column of its own" in report.failure.message
     assert f"that of {owner!r}" in report.failure.message
     assert not (tmp_path / "things").exists()
+
+
+MERGED = {"write_mode": "append_dedup"}
+SHELVES = {"shelf": TEXT}
+SHELVED = [{"id": n, "n": n, "shelf": "ab"[n % 2]} for n in range(1, 5)]
+
+
+def test_a_key_that_is_another_is_refused_before_a_row_replaces_all_that_share_it(tmp_path: Path) -> None:
+    ok(tmp_path, Things(SHELVED, **SHELVES), **MERGED)
+    more = Things([*SHELVED, {"id": 9, "n": 9, "shelf": "a"}], **SHELVES)
+
+    report = sync(tmp_path, more, **MERGED, primary_key="shelf")
+
+    assert report.failure is not None
+    assert report.failure.failure_type == "config_error"
+    assert "found shelf, and the table has one row for each id" in report.failure.message
+    assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4}
+    ok(tmp_path, more, **MERGED, primary_key="id")
+    assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4, 9}
+
+
+def test_a_key_may_gain_a_column(tmp_path: Path) -> None:
+    ok(tmp_path, Things(SHELVED, **SHELVES), **MERGED)
+
+    ok(tmp_path, Things([*SHELVED, {"id": 4, "n": 9, "shelf": "b"}], **SHELVES), **MERGED, primary_key=["shelf", "id"])
+
+    assert sorted((row["id"], row["shelf"]) for row in rows(tmp_path)) == [
+        (1, "b"),
+        (2, "a"),
+        (3, "b"),
+        (4, "a"),
+        (4, "b"),
+    ]
+
+
+def test_another_key_is_right_for_rows_that_were_only_added(tmp_path: Path) -> None:
+    ok(tmp_path, Things(SHELVED, **SHELVES), write_mode="append")
+
+    ok(tmp_path, Things([*SHELVED, {"id": 2, "n": 9, "shelf": "c"}], **SHELVES), **MERGED)
+
+    assert sorted((row["id"], row["shelf"]) for row in rows(tmp_path)) == [(1, "b"), (2, "c"), (3, "b"), (4, "a")]
