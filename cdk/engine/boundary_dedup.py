@@ -52,7 +52,7 @@ class _Memory:
         new = self._new_records(records) if records else ()
         if len(new) < len(records):
             records = [records[i] for i in new]
-        skipped = len(page.records) - len(records)
+        skipped = page.skipped + len(page.records) - len(records)
         if page.edge is None and not self._keys and not self._held:
             return replace(page, records=records, skipped=skipped)
         # Equal records are the rule nowhere: most digests need no count.

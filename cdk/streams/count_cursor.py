@@ -50,9 +50,6 @@ class CountCursor(Cursor):
         return _number(value) if self._as_numbers else value
 
     def owns(self, window: Window, value: object) -> bool:
-        return self.by_request or self.wants(window, value)
-
-    def wants(self, window: Window, value: object) -> bool:
         number = _number(value)
         if number is None:
             return True

@@ -19,7 +19,7 @@ class Cursor(ABC):
     """The source gives records by ascending value inside a window: one that is cut resumes at the value reached."""
 
     by_request: bool = False
-    """A record belongs to the window whose request brought it, whatever its value: `owns` holds for all."""
+    """A record belongs to the window whose request brought it, whatever its value, also where no window `owns` it."""
 
     open_ended: bool = False
     """How far a window goes is known only once it was read."""

@@ -214,10 +214,9 @@ class DatetimeCursor(Cursor):
         return None if None in map(self.moment, ends) else ends
 
     def owns(self, window: Window, value: object) -> bool:
-        if self.by_request or (moment := self.moment(value)) is None:
+        moment, start, until = self.moment(value), self.moment(window.start), self.moment(window.until)
+        if moment is None or start is None:
             return True
-        start, until = self.moment(window.start), self.moment(window.until)
-        assert start is not None
         return moment >= start and (window.last or until is None or moment < until)
 
     def wants(self, window: Window, value: object) -> bool:

@@ -28,7 +28,8 @@ class ReadPage:
 
     position: None while the source has not said where it could go on; such records are covered by a later page.
     edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
-    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`).
+    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), or for they belong to
+        another window.
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     warning, doubt: what a person should know of these records, in words; whoever runs the read has `PageWarnings` say
     it once for a stream. followed: the page names a next one.
@@ -113,7 +114,7 @@ class _Finisher:
         self._first = True
 
     def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
-        cursor = self._stream.cursor
+        cursor, window, skipped = self._stream.cursor, self._slice.window, 0
         if position is not None and not position.done and not self._stream.supports_checkpointing:
             position = None
         if json_lines(records) is None and (kinds := set(map(type, records)) - {dict}):
@@ -125,15 +126,18 @@ class _Finisher:
             if looked_at is None:
                 warning = warning or self._undated(cursor, records, values)
                 looked_at = _present(values)
-            window = self._slice.window
             if window is not None and not all(cursor.owns(window, value) for value in looked_at):
-                records = self._owned(cursor, window, records)
-                values = looked_at = _present(field_values(records, cursor.field))
+                outside = [i for i, v in enumerate(values) if v is not None and not cursor.owns(window, v)]
+                warning = warning or self._outside(cursor, window, [values[i] for i in outside], len(records))
+                if not cursor.by_request:
+                    skipped, foreign = len(outside), set(outside)
+                    records = [record for i, record in enumerate(records) if i not in foreign]
+                    values = looked_at = _present(field_values(records, cursor.field))
             if looked_at:
                 self._advance(cursor, looked_at, values)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
-        return ReadPage(records, position, self._edge, warning=warning)
+        return ReadPage(records, position, self._edge, skipped, warning=warning)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError: among the records of a page is something else."""
@@ -170,9 +174,30 @@ class _Finisher:
             f"while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
-    def _owned(self, cursor: Cursor, window: Window, records: Sequence[Record]) -> Sequence[Record]:
-        field = cursor.field
-        return [r for r in records if r.get(field) is None or cursor.owns(window, r[field])]
+    def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
+        """What to say of records outside of the window; `values` are theirs, `count` how many the page has."""
+        # Where a window ends and another begins, most sources give a record with both.
+        strangers = [value for value in values if cursor.order.rank(value) != cursor.order.rank(window.until)]
+        if not strangers:
+            return ""
+        requested = f"from {window.start} on" if window.last else f"from {window.start} to {window.end}"
+        field = repr(cursor.field)
+        text = (
+            f"{self._stream.name}: {len(strangers)} of {count} records of a page lie outside of the window that was "
+            f"requested, {requested}; the first has {repr(strangers[0])[:_SHOWN]} in {field}. "
+        )
+        if cursor.by_request:
+            return text + (
+                "They are rows all the same, and an appending table gets them again with each sync. Check that the API "
+                f"gets the window and filters by {field}; if it cannot, set `is_client_side_incremental: true` in the "
+                "manifest, or sync with write_mode append_dedup"
+            )
+        return text + (
+            "They are skipped: those of another window are to come with it, and those before all windows are taken for "
+            f"records of an earlier sync. Check that the request sends the window and that the API filters by {field}: "
+            "if it filters by another field, records are lost; if records become visible late, give the cursor a "
+            "`lookback`"
+        )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object]) -> None:
         """Move the edge to the greatest of the values seen; `looked_at` has it."""

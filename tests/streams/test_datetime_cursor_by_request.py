@@ -212,7 +212,7 @@ def test_the_cursor_stays_within_what_was_asked_for(
 )
 def test_records_outside_of_a_window_are_not_wanted(window: Window, value: Json, wanted: bool) -> None:  # noqa: FBT001
     assert wanted is cursor().wants(window, value)
-    assert cursor().owns(window, value)
+    assert cursor().owns(window, value) is (wanted or (window.last and value == "2024-01-11"))
 
 
 def test_records_behind_the_lookback_come_again() -> None:
@@ -237,5 +237,4 @@ def test_counts_are_kept_as_numbers() -> None:
     assert asked(found.windows(None, NOW)) == [(3, None)]
     assert asked(found.windows("7", NOW)) == [(7, None)]
     assert found.greatest(["12", 9, "x"]) == 12
-    assert found.wants(Window(3), 2) is False
-    assert found.owns(Window(3), 2)
+    assert found.wants(Window(3), 2) is found.owns(Window(3), 2) is False

@@ -98,6 +98,33 @@ def test_a_window_gives_only_the_records_it_owns_and_those_without_a_value() -> 
     assert owned(Window(low, high, high, last=True)) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("by_request", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_records_outside_of_their_window_are_counted_and_named(by_request: bool, last: bool) -> None:  # noqa: FBT001
+    rows: list[Record] = [{"seq": n} for n in (1, 5, 20, 30)]
+    stream = Scripted(lambda _: iter([Page(rows, None)]), CountCursor("seq", by_request=by_request))
+    outside = [1] if last else [1, 20, 30]
+
+    (page, _) = read_slice(stream, Slice(window=Window(5, 20, 20, last=last)))
+
+    assert page.records == [row for row in rows if by_request or row["seq"] not in outside]
+    assert page.skipped == (0 if by_request else len(outside))
+    # Where one window ends the next begins: sources give that record with both.
+    asked, count = ("from 5 on", 1) if last else ("from 5 to 20", 2)
+    assert f"scripted: {count} of 4 records of a page lie outside of the window that was requested, {asked}" in (
+        page.warning
+    )
+    assert f"the first has 1 in 'seq'. They are {'rows all the same' if by_request else 'skipped'}" in page.warning
+
+
+def test_the_record_between_two_windows_is_counted_and_not_named() -> None:
+    stream = Scripted(lambda _: iter([Page([{"seq": 20}], None)]), CountCursor("seq"))
+
+    (page, _) = read_slice(stream, Slice(window=Window(5, 20, 20, last=False)))
+
+    assert (page.records, page.skipped, page.warning) == ([], 1, "")
+
+
 def test_the_edge_is_the_greatest_value_so_far() -> None:
     rows: list[Record] = [{"seq": 4}, {"seq": 2}, {"seq": None}, {"seq": 7}, {}]
     stream = Scripted(lambda _: (Page([row], {}) for row in rows), CountCursor("seq"))

@@ -38,7 +38,7 @@ class Receipt:
     read: int = 0
     """Records that the slices read."""
     skipped: int = 0
-    """Records of `read` that the table has from an earlier run."""
+    """Records of `read` that the table has from an earlier run, or that lie outside of their slice's window."""
     rejected: int = 0
     """Rows with values that did not fit their column; they are rows like any other, and count in `staged`."""
     staged: int = 0

@@ -35,7 +35,7 @@ class StreamReport:
     written: int = 0
     """Rows added to the table (for an overwrite: to the new generation)."""
     skipped: int = 0
-    """Records left out because an earlier run had them."""
+    """Records left out because an earlier run had them, or for they lie outside of their slice's window."""
     restarted: int = 0
     """Slices whose saved token the source refused, read again from their start."""
     slices: int = 0

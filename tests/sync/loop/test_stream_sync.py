@@ -40,6 +40,7 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet import rewrite
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import FileInfo, LocalFolder
+from cdk.state.slice import WHOLE
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -161,6 +162,33 @@ def test_a_further_incremental_sync_adds_what_is_new(tmp_path: Path) -> None:
     assert (report.read, report.written, report.skipped, report.total) == (7, 5, 2, 25)
     assert rows(tmp_path).total() == 25
     assert set(rows(tmp_path).values()) == {1}
+
+
+class Unfiltered(Orders):
+    """The API ignores which window is asked for."""
+
+    name = "unfiltered"
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        yield Page(self.rows(slice.partition), None)
+
+
+def test_records_that_belong_to_another_window_are_counted_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = Unfiltered()
+    count = len(stream.rows(WHOLE))
+    first = finish(opened(tmp_path, stream))
+    further = finish(opened(tmp_path, stream, sync="s2"))
+
+    assert (first.written, further.written, rows(tmp_path).total()) == (count, 0, count)
+    assert [(r.read % count, r.read - r.skipped) for r in (first, further)] == [(0, count), (0, 0)]
+    assert first.skipped > 0 < further.skipped == further.read
+    assert audit(LocalFolder(tmp_path)).wrong == []
+    # The driver logs the first warning of each sync.
+    said = [line for line in caplog.messages if "lie outside of the window that was requested" in line]
+    assert len(said) == 2
+    assert said[0].startswith("unfiltered: ")
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
