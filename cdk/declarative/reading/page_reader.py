@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken
+from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken, TransientError
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import PageResult
@@ -16,6 +16,8 @@ from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
+from cdk.rest.errors.status_errors import exchange_text
+from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
 from cdk.rest.pages_ahead import send_with_later
 from cdk.rest.pagination.last_page import doubtful, look_behind
@@ -30,6 +32,9 @@ from cdk.streams.stream import Item, Page, Token
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
 _NO_CONTENT = 204
+
+_ERRORS = ("error", "errors", "failure", "failures", "err", "error_message")
+"""Fields of a body that are about nothing else than what went wrong."""
 
 _SAME = 3
 """As many pages in a row that are the same to the byte are no accident: the API ignores what asks for the next one."""
@@ -198,6 +203,23 @@ class PageReader:
             "unless the API leaves out what is empty"
         )
 
+    def check_answer(self, response: Response, *, resumed: bool) -> None:
+        """Raise TransientError: nothing lies where earlier pages had records, and the body says that the API failed.
+
+        Taken for the end of the pages it would have an overwrite lose what lies behind.
+        """
+        where = self.extractor.path
+        if where is None or self.decoder.streams:
+            return
+        body = self.decoder.decode(response)
+        if type(body) is not dict or path(*where)(body) is not None or not any(map(body.get, _ERRORS)):
+            return
+        expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
+        raise TransientError(
+            f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)} as on the pages "
+            f"before. Try again later{expired}; if the API ends its pages so, have the paginator stop before this page"
+        )
+
 
 class _SliceReading:
     """The read of one slice: what its pages share."""
@@ -207,6 +229,7 @@ class _SliceReading:
         self._names = slice_names(view(slice, reader.ctx.window))
         self._sizes = PageSizes(reader.reduction, reader.pages.size)
         self._repeats = _Repeats()
+        self._any_records = False
         # The token of the next page: as the state keeps it, and as the API gave it.
         self._next: tuple[Token | None, JsonValue] = (None, None)
 
@@ -225,6 +248,9 @@ class _SliceReading:
             page = _FetchedPage(response)
             for listed in self._reader.records(page, self._slice, query.names):
                 yield self._in_feed(listed)
+            if not page.raw and (self._any_records or query.resumed):
+                self._reader.check_answer(response, resumed=query.resumed)
+        self._any_records = self._any_records or page.raw > 0
         self._sizes.succeeded()
         records = page.records
         try:

@@ -9,17 +9,19 @@ from typing import Any
 import orjson
 import pytest
 
+from cdk.base.errors import TransientError
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.values import Json
 from cdk.declarative.model.context import Runtime
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
+from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.state.wire import decode
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Page
 from cdk.testing import MockApi, ReadResult, read
-from tests.declarative.manifests import CURSOR, option, paginator, queries, run, source
+from tests.declarative.manifests import CURSOR, ids, option, paginator, queries, run, source
 
 NOW = datetime(2024, 3, 1, tzinfo=UTC)
 WINDOWS = {**CURSOR, "step": "P10D", "cursor_granularity": "P1D"}
@@ -78,6 +80,48 @@ def test_an_answer_without_the_field_path_is_named_once_with_the_fields_that_are
     (said,) = [line for line in made.logs if "check `field_path`" in line]
     assert "items: GET https://api.example.com/items" in said
     assert "brought no records: there is no 'data' in the body, whose fields are 'dat', 'total' (is it 'dat'?)" in said
+
+
+NUMBERED = paginator({"type": "PageIncrement", "page_size": 2, "start_from_page": 1})
+
+
+@pytest.mark.parametrize("body", [{"error": "quota"}, {"data": None, "errors": [{"message": "quota"}]}])
+def test_an_error_in_the_place_of_a_later_page_is_no_end_of_the_pages(body: Json) -> None:
+    made = run(answering(lambda asked: body if asked.get("page") == "2" else dated("01", "02")), paginator=NUMBERED)
+
+    assert "page=2 answered 200: quota; found an error, expected records at data as on the pages before" in str(
+        made.error
+    )
+    assert made.statuses[-1] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize("body", [{}, {"total": 2}, {"message": "no more"}, {"data": [], "errors": ["x"]}])
+def test_an_api_may_leave_out_an_empty_list_on_a_later_page(body: Json) -> None:
+    made = run(answering(lambda asked: body if asked.get("page") == "2" else dated("01", "02")), paginator=NUMBERED)
+
+    assert (ids(made), made.statuses[-1]) == (["01", "02"], "COMPLETE")
+
+
+def test_an_error_in_the_place_of_the_first_page_is_an_empty_slice() -> None:
+    assert ids(run(answering(lambda _: {"error": "not enabled"}), paginator=NUMBERED)) == []
+
+
+def test_a_resumed_page_that_answers_an_error_says_how_to_begin_anew() -> None:
+    failing = {"next_page_token": 2, "counts": "pages from 1", "page_size": 2}
+    api = answering(lambda _: {"error": "expired"})
+
+    with pytest.raises(TransientError, match=r"the saved page token has expired: use `spark-cdk state reset`"):
+        list(source(api, paginator=NUMBERED).streams({})[0].read_records(Slice(start=Checkpoint(failing))))
+
+
+def test_records_outside_of_the_window_stay_and_are_named() -> None:
+    made = run(
+        answering(lambda _: dated("03", "20")), stream={"incremental_sync": {**CURSOR}}, state=at({"on": "2024-01-10"})
+    )
+
+    assert ids(made) == ["03", "20"]
+    (text,) = [line for line in made.logs if "lie outside of the window" in line]
+    assert "items: 1 of 2 records of a page lie outside of the window that was requested, from 2024-01-10 on" in text
 
 
 def test_a_cursor_field_that_no_record_has_is_named_once_with_the_fields_that_are_there() -> None:
