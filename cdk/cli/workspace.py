@@ -53,7 +53,7 @@ class Workspace:
             value = with_variables(value, SecretEnvironment(environment(path.parent), secrets), lambda _: "")
         secrets.add(*_secrets_in(value, surely_secret if kind in {"manifest", "pipeline"} else looks_secret))
         match value:
-            case {"source": Mapping() as source, "target": _}:
+            case {"source": Mapping() as source} if kind == "pipeline":
                 self._source(source, path.parent, secrets)
             case _:
                 pass

@@ -37,6 +37,15 @@ def test_a_secret_of_a_pipeline_is_known_before_it_is_looked_at(workspace: Works
     assert not secrets.holds("a text with things in it")
 
 
+def test_a_pipeline_with_a_misspelt_key_is_looked_at_as_one(workspace: Workspace, tmp_path: Path) -> None:
+    pipeline = tmp_path / "things" / "pipeline.yaml"
+    pipeline.write_text(pipeline.read_text().replace('"target"', '"tagret"'))
+    secrets = Secrets()
+    workspace.file("things/pipeline.yaml", secrets)
+
+    assert secrets.holds(f"a text with {PLANTED['by its name']} in it")
+
+
 @pytest.mark.parametrize("text", ["${file:/etc/hostname}", "${command:touch here}"])
 def test_a_server_that_is_not_trusted_reads_no_file_and_runs_no_command_for_a_value(
     workspace: Workspace, tmp_path: Path, text: str
