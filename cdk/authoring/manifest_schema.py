@@ -205,8 +205,8 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
             return {"type": "object", "additionalProperties": _schema(item) or True}
         case Part(model=model):
             return _ref(_name(model))
-        case AnyOf(kind=kind, default=default):
-            types = (default.type, default.custom) if default else ()
+        case AnyOf(kind=kind):
+            types = (kind.implied.type, kind.implied.custom) if kind.implied else ()
             implied = [name for name in types if name and name in Component.registry]
             # Without a `type`, only what is implied may stand there.
             refs = [_ref(_family_name(kind)), *(_ref(_defined(name)) for name in implied)]

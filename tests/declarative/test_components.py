@@ -293,9 +293,9 @@ def _made(shape: Shape, key: str, *, full: bool, depth: int) -> Json:  # noqa: P
             return {"a": _made(item, key, full=full, depth=depth)}
         case Part(model=model):
             return sample(model, full=full, depth=depth)
-        case AnyOf(kind=family, default=default):
+        case AnyOf(kind=family):
             members = family.members()
-            implied = default.type if default is not None and default.type in members else None
+            implied = family.implied.type if family.implied is not None and family.implied.type in members else None
             plain = (name for name in members if not open_to_more(members[name]))
             return sample(members[implied or min(plain, key=lambda name: _size(members[name]))], full=full, depth=depth)
         case Either(options=options):

@@ -127,10 +127,11 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
             return f"an object: {_takes(item, page, places)}"
         case Part(model=model) if issubclass(model, Component):
             return _link(kind_of(model), places.get(kind_of(model), page), page, anchor=True)
-        case AnyOf(kind=kind, default=default):
+        case AnyOf(kind=kind):
             widest = _family(kind) or kind
             link = _link(kind_of(kind), _slug(kind_of(widest)), page, anchor=False)
-            return f"{link} (`{default.type}` without a `type`)" if default is not None and default.type else link
+            implied = "" if kind.implied is None else kind.implied.type
+            return f"{link} (`{implied}` without a `type`)" if implied else link
         case Choice(values=values):
             return " or ".join(f"`{value}`" for value in values)
         case _:

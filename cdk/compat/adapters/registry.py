@@ -19,7 +19,7 @@ from cdk.declarative.components.custom import CustomAuthenticator, CustomCompone
 from cdk.declarative.components.streams.incremental import DatetimeBasedCursor as ManifestCursor
 from cdk.declarative.components.streams.partition_routers import Product
 from cdk.declarative.components.streams.retrievers import RecordSelector
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
@@ -128,8 +128,7 @@ def _router(blob: JsonValue, ctx: BuildContext) -> Router | None:
     if not blob:
         return None
     blobs = blob if isinstance(blob, list) else [blob]
-    default = Default("", "CustomPartitionRouter")
-    routers = [AnyPartitionRouter.pick(default.fill(item)).build(ctx) for item in blobs]
+    routers = [AnyPartitionRouter.pick(item).build(ctx) for item in blobs]
     return routers[0] if len(routers) == 1 else Product(routers)
 
 

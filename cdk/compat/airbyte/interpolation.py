@@ -5,7 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import TypeAlias
 
 from cdk.base.values import JsonObject, JsonValue
-from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.declarative.interpolation.errors import EvaluationError
 from cdk.declarative.interpolation.template import compile_nested, compile_template
 
@@ -14,15 +14,12 @@ _Types: TypeAlias = tuple[type, ...] | None
 
 
 @dataclass
-class InterpolatedString:
+class InterpolatedString(WithParameters):
     """A text that may hold `{{ ... }}`; a value of another type is evaluated to itself."""
 
     string: JsonValue
     parameters: InitVar[Parameters]
     default: JsonValue = None
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     @classmethod
     def create(
@@ -62,14 +59,11 @@ def text_of(value: Text, config: Config) -> str:
 
 
 @dataclass
-class InterpolatedBoolean:
+class InterpolatedBoolean(WithParameters):
     """A condition, true or false for a config and names."""
 
     condition: JsonValue
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     def eval(self, config: Config, **names: object) -> bool:
         if not isinstance(self.condition, str):
@@ -78,14 +72,11 @@ class InterpolatedBoolean:
 
 
 @dataclass
-class InterpolatedMapping:
+class InterpolatedMapping(WithParameters):
     """A map whose names and values are expressions."""
 
     mapping: Mapping[str, JsonValue]
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     def eval(self, config: Config, *, valid_types: _Types = None, **names: object) -> JsonObject:
         """The map with its expressions evaluated: what is empty is None."""
@@ -97,14 +88,11 @@ class InterpolatedMapping:
 
 
 @dataclass
-class InterpolatedNestedMapping:
+class InterpolatedNestedMapping(WithParameters):
     """A value with expressions at any depth."""
 
     mapping: JsonValue
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     def eval(self, config: Config, **names: object) -> JsonValue:
         return compile_nested(self.mapping, _WHERE).value(_scope(config, self._parameters, names))
@@ -127,15 +115,12 @@ class JinjaInterpolation:
 
 
 @dataclass
-class InterpolatedRequestInputProvider:
+class InterpolatedRequestInputProvider(WithParameters):
     """A map, or a text, of expressions that makes one part of a request."""
 
     parameters: InitVar[Parameters]
     request_inputs: JsonValue = None
     config: Config = field(default_factory=dict)
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     def eval_request_inputs(self, *args: object, **kwargs: object) -> JsonValue:
         """The map, without what is empty. The last two arguments are the slice and the page token."""

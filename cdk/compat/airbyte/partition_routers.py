@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from cdk.base.values import JsonObject, JsonValue, Record
-from cdk.compat.airbyte.http.requesters import RequestOption, RequestOptionsProvider
+from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, RequestOptionsProvider
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
-from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState
+from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.rest import path
 from cdk.state.slice import Partition
@@ -32,12 +32,10 @@ class PartitionRouter(StreamSlicer):
 
 
 @dataclass
-class SinglePartitionRouter(PartitionRouter):
+class SinglePartitionRouter(WithParameters, PartitionRouter):
     """One slice, with nothing in it."""
 
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None: ...
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         yield StreamSlice(partition={}, cursor_slice={})
@@ -105,7 +103,7 @@ class ParentStreamConfig:
 
 
 @dataclass
-class SubstreamPartitionRouter(Placing):
+class SubstreamPartitionRouter(WithParameters, Placing):
     """One slice for each record of a parent stream.
 
     Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices.
@@ -116,9 +114,6 @@ class SubstreamPartitionRouter(Placing):
     parameters: InitVar[Parameters]
     _resume_from: Mapping[str, NativeState] = field(default_factory=dict, init=False, repr=False)
     _progress: dict[str, NativeState] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
 
     @property
     def logger(self) -> logging.Logger:
@@ -161,35 +156,21 @@ class SubstreamPartitionRouter(Placing):
 
 
 @dataclass
-class CartesianProductStreamSlicer(PartitionRouter):
+class CartesianProductStreamSlicer(WithParameters, PartitionRouter):
     """Every combination of the slices of several routers."""
 
     stream_slicers: list[PartitionRouter]
     parameters: InitVar[Parameters]
 
-    def __post_init__(self, parameters: Parameters) -> None: ...
-
     def stream_slices(self) -> Iterable[StreamSlice]:
         families = [[Partition(slice) for slice in slicer.stream_slices()] for slicer in self.stream_slicers]
         return [StreamSlice(partition=dict(each)) for each in product(*families, shared_fields=True)]
 
-    def _all(self, method: str, names: Mapping[str, object]) -> JsonObject:
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
         values: JsonObject = {}
         for slicer in self.stream_slicers:
-            values |= getattr(slicer, method)(**names) or {}
+            values |= getattr(slicer, PART_METHODS[where])(**names) or {}
         return values
-
-    def get_request_params(self, **names: object) -> JsonObject:
-        return self._all("get_request_params", names)
-
-    def get_request_headers(self, **names: object) -> JsonObject:
-        return self._all("get_request_headers", names)
-
-    def get_request_body_data(self, **names: object) -> JsonObject:
-        return self._all("get_request_body_data", names)
-
-    def get_request_body_json(self, **names: object) -> JsonObject:
-        return self._all("get_request_body_json", names)
 
 
 class DeclarativeCursor(RequestOptionsProvider):

@@ -18,6 +18,13 @@ Token: TypeAlias = Mapping[str, JsonValue]
 EmptyString = ""
 
 
+class WithParameters:
+    """Takes the `$parameters` of its component; subclasses of custom code call `super().__post_init__(parameters)`."""
+
+    def __post_init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters or {}
+
+
 class StreamSlice(JsonObject):
     """The fields of a partition and the ends of a window in one map, and the two apart.
 

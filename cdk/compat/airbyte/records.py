@@ -10,7 +10,7 @@ import requests
 
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
-from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token
+from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token, WithParameters
 from cdk.compat.airbyte.schemas import TypeTransformer
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import path
@@ -30,12 +30,10 @@ class Decoder:
 
 
 @dataclass
-class JsonDecoder(Decoder):
+class JsonDecoder(WithParameters, Decoder):
     """Bodies that are JSON: an object, or the items of a list; an empty object for a body without any."""
 
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None: ...
 
     def decode(self, response: requests.Response) -> Generator[JsonValue, None, None]:
         try:
@@ -118,7 +116,7 @@ class RecordFilter:
 
 
 @dataclass
-class RecordSelector(HttpSelector):
+class RecordSelector(WithParameters, HttpSelector):
     """Extracts, filters, transforms and casts, with the objects that custom code gives it."""
 
     extractor: RecordExtractor
@@ -129,9 +127,6 @@ class RecordSelector(HttpSelector):
     record_filter: RecordFilter | None = None
     transformations: list["RecordTransformation"] = field(default_factory=list)
     transform_before_filtering: bool = False
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
 
     def select_records(
         self,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
-from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.declarative.model.plug_points import Normalize
 from cdk.declarative.reading.schema_file import read_schema
 from cdk.declarative.reading.type_normalizer import normalizer
@@ -23,13 +23,11 @@ class SchemaLoader(ABC):
 
 
 @dataclass
-class InlineSchemaLoader(SchemaLoader):
+class InlineSchemaLoader(WithParameters, SchemaLoader):
     """A schema that is given."""
 
     schema: JsonObject
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None: ...
 
     def get_json_schema(self) -> JsonSchema:
         return self.schema

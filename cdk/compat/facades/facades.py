@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import requests
 
@@ -211,18 +211,11 @@ class _DraftFacade(RequestOptionsProvider):
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         raise NotImplementedError
 
-    def get_request_params(self, **names: object) -> JsonObject:
-        return self._draft(names).params
-
-    def get_request_headers(self, **names: object) -> JsonObject:
-        return self._draft(names).headers
-
-    def get_request_body_data(self, **names: object) -> JsonObject | str:
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
         draft = self._draft(names)
-        return draft.form if draft.text is None else draft.text
-
-    def get_request_body_json(self, **names: object) -> JsonValue:
-        return self._draft(names).json
+        form = draft.form if draft.text is None else draft.text
+        parts = {"request_parameter": draft.params, "header": draft.headers, "body_data": form, "body_json": draft.json}
+        return cast("JsonObject", parts[where])
 
 
 class PaginatorFacade(Facade[PageRequests], _DraftFacade):

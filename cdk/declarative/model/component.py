@@ -55,7 +55,8 @@ class Component(BaseModel):
     """A typed object of a manifest. Subclass it, declare its fields, write `build`.
 
     Its `type` is the name of the class, or what the class is made with: `class Name(AnyDecoder, type="OtherName")`;
-    `type=None` makes a family.
+    `type=None` makes a family, of which `default` is the member that an object without a type is, and `custom` the one
+    that it is when it has a `class_name`.
 
     parameters: the `$parameters` of this component and of those around it, merged.
     Fields that a component does not know are ignored: parameters are copied onto every component as fields.
@@ -66,11 +67,22 @@ class Component(BaseModel):
     )
 
     registry: ClassVar[Registry] = Registry()
+    implied: ClassVar["Default | None"] = None
+    """Of a family: what an object without a `type` is."""
 
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
 
-    def __init_subclass__(cls, *, type: str | None = "", **config: Any) -> None:  # noqa: ANN401 - pydantic's
+    def __init_subclass__(
+        cls,
+        *,
+        type: str | None = "",
+        default: str = "",
+        custom: str = "",
+        **config: Any,  # noqa: ANN401 - pydantic's
+    ) -> None:
         super().__init_subclass__(**config)
+        if default or custom:
+            cls.implied = Default(default, custom)
         if type is not None:
             name = type or cls.__name__
             # Before pydantic looks for fields.
@@ -116,6 +128,8 @@ class Component(BaseModel):
         """The member of this family that `value` names. Raises PydanticCustomError, or the member's own errors."""
         if isinstance(value, cls):
             return value
+        if cls.implied is not None:
+            value = cls.implied.fill(value)
         kind = cls.__name__.removeprefix("Any")
         if not isinstance(value, Mapping):
             raise PydanticCustomError(
@@ -143,16 +157,10 @@ class Component(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What a component without a `type` is here: `Annotated[AnyDecoder, Default("JsonDecoder")]`.
-
-    custom: what it is when it has a `class_name`.
-    """
+    """The type of a component that has none. custom: of one that has a `class_name`. Empty: it must have one."""
 
     type: str
-    custom: str | None = None
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self.fill, handler(source))
+    custom: str
 
     def fill(self, value: object) -> object:
         """`value` with a `type`, if it is an object without one."""

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from cdk.base.validation_messages import TYPE_WORDS
 from cdk.base.values import JsonValue
-from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.component import ONE_OR_MANY, Component
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Any component of a family. default: what it is without a `type`."""
+    """Any component of a family."""
 
     kind: type[Component]
-    default: Default | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +231,6 @@ def _marked(shape: Shape, mark: object) -> Shape:
     match shape, mark:
         case Either(options=options), _:
             return Either(tuple(_marked(option, mark) for option in options))
-        case AnyOf(kind=kind), Default() as default:
-            return AnyOf(kind, default)
         case ListOf(item=item, least=least), _ if mark is ONE_OR_MANY:
             return ListOf(item, alone=True, least=least)
         case ListOf(item=item, alone=alone), _ if minimum := getattr(mark, "min_length", None):

@@ -44,14 +44,14 @@ Normalize: TypeAlias = Callable[[list[JsonObject]], None]
 """Casts the values of a page's records to their schema's types, in place."""
 
 
-class AnyDecoder(Component, type=None):
+class AnyDecoder(Component, type=None, custom="CustomDecoder"):
     """Reads one format of bodies."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Decoder: ...
 
 
-class AnyExtractor(Component, type=None):
+class AnyExtractor(Component, type=None, default="DpathExtractor", custom="CustomRecordExtractor"):
     """Finds the records of a response that `decoder` reads."""
 
     streams: ClassVar[bool] = False
@@ -61,14 +61,14 @@ class AnyExtractor(Component, type=None):
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor: ...
 
 
-class AnyTransformation(Component, type=None):
+class AnyTransformation(Component, type=None, custom="CustomTransformation"):
     """Changes the records of a page, in place."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Transform: ...
 
 
-class AnyRecordFilter(Component, type=None):
+class AnyRecordFilter(Component, type=None, default="RecordFilter", custom="CustomRecordFilter"):
     """Decides which records to keep."""
 
     @abstractmethod
@@ -85,21 +85,21 @@ class AnySchemaNormalization(Component, type=None):
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-class AnyAuthenticator(Component, type=None):
+class AnyAuthenticator(Component, type=None, custom="CustomAuthenticator"):
     """Adds the credentials to a request."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Authenticator | None: ...
 
 
-class AnyBackoffStrategy(Component, type=None):
+class AnyBackoffStrategy(Component, type=None, custom="CustomBackoffStrategy"):
     """Says how long to wait before a request is tried again."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> WaitStrategy: ...
 
 
-class AnyErrorHandler(Component, type=None):
+class AnyErrorHandler(Component, type=None, default="DefaultErrorHandler", custom="CustomErrorHandler"):
     """Says what an answer means and whether to try again."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Requester(Protocol):
         """A request with everything but pages and slices in it."""
 
 
-class AnyRequester(Component, type=None):
+class AnyRequester(Component, type=None, default="HttpRequester", custom="CustomRequester"):
     """Says what to ask for, and how to ask."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class PageStrategy(Protocol):
         """The token of the page after `page`; None when it was the last. size: records of a full page."""
 
 
-class AnyPaginationStrategy(Component, type=None):
+class AnyPaginationStrategy(Component, type=None, custom="CustomPaginationStrategy"):
     """How the next page is found."""
 
     @abstractmethod
@@ -195,7 +195,7 @@ class PageRequests(PageStrategy, Protocol):
         """Put a page's token, and the size, into a request."""
 
 
-class AnyPaginator(Component, type=None):
+class AnyPaginator(Component, type=None, default="NoPagination"):
     """How pages are found and asked for."""
 
     @abstractmethod
@@ -230,7 +230,7 @@ class Router(Protocol):
         """Put what says which partition into a request."""
 
 
-class AnyPartitionRouter(Component, type=None):
+class AnyPartitionRouter(Component, type=None, custom="CustomPartitionRouter"):
     """What a stream is read once for."""
 
     @property
@@ -273,7 +273,9 @@ class AnyIncrementalSync(Component, type=None):
     def build(self, ctx: BuildContext) -> Incremental: ...
 
 
-class AnyStateMigration(Component, type=None):
+class AnyStateMigration(
+    Component, type=None, default="LegacyToPerPartitionStateMigration", custom="CustomStateMigration"
+):
     """Turns an old form of a stream's state into today's."""
 
     @abstractmethod
@@ -300,7 +302,7 @@ class SliceReader(Retriever, Protocol):
     router: Router | None
 
 
-class AnyRetriever(Component, type=None):
+class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="CustomRetriever"):
     """Reads the records of a slice."""
 
     @property
@@ -312,14 +314,14 @@ class AnyRetriever(Component, type=None):
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader: ...
 
 
-class AnySchemaLoader(Component, type=None):
+class AnySchemaLoader(Component, type=None, default="JsonFileSchemaLoader", custom="CustomSchemaLoader"):
     """Finds the JSON Schema of a stream's records."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]: ...
 
 
-class AnyStreams(Component, type=None):
+class AnyStreams(Component, type=None, default="DeclarativeStream"):
     """Streams of a source, any number."""
 
     @abstractmethod
@@ -352,7 +354,7 @@ class AnyComponentsResolver(Component, type=None):
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]: ...
 
 
-class AnyCheck(Component, type=None):
+class AnyCheck(Component, type=None, default="CheckStream"):
     """Says whether a connection works."""
 
     config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
@@ -368,7 +370,7 @@ class AnyCheck(Component, type=None):
 # --- config ------------------------------------------------------------------------------------------------------
 
 
-class AnyConfigTransformation(Component, type=None):
+class AnyConfigTransformation(Component, type=None, custom="CustomConfigTransformation"):
     """Changes a config in place."""
 
     @abstractmethod
@@ -382,7 +384,7 @@ class AnyValidator(Component, type=None):
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], None]: ...
 
 
-class AnyValidationStrategy(Component, type=None):
+class AnyValidationStrategy(Component, type=None, default="ValidateAdheresToSchema", custom="CustomValidationStrategy"):
     """Raises ValueError for a value it does not accept."""
 
     @abstractmethod

@@ -58,7 +58,7 @@ def implied_type(component: str, field: str, value: Mapping[str, JsonValue]) -> 
 def _implied(shape: Shape, value: Mapping[str, JsonValue]) -> str | None:
     """The first that an option of a shape implies; what families say counts before what stands there plainly."""
     inner = Either(tuple(option.item if isinstance(option, ListOf) else option for option in flat(shape)))
-    family_types = [family.default.of(value) for family in options_of(inner, AnyOf) if family.default]
+    family_types = [family.kind.implied.of(value) for family in options_of(inner, AnyOf) if family.kind.implied]
     plain = [kind_of(part.model) for part in options_of(inner, Part) if issubclass(part.model, Component)]
     return next((name for name in (*family_types, *plain) if name is not None), None)
 

@@ -170,8 +170,8 @@ def _member(shape: AnyOf, value: JsonValue, keys: Keys) -> Iterator[ManifestProb
         yield _wrong(shape, value, keys)
         return
     name = value.get("type")
-    if name is None and shape.default is not None:
-        name = shape.default.of(value)
+    if name is None and kind.implied is not None:
+        name = kind.implied.of(value)
     if name is None:
         yield ManifestProblem(keys, f"this {kind_of(kind)} has no `type`{_expected(kind.members())}")
     elif (member := kind.member(name)) is None:
@@ -301,7 +301,7 @@ def _advice(shape: Shape, value: JsonValue) -> str:
     if any(_explains(option.item, value) for option in options_of(shape, ListOf)):
         return f"; write [{value!r}]" if isinstance(value, str) else "; write it behind a dash (-), as one of a list"
     if not isinstance(value, Mapping) and (family := next(iter(options_of(shape, AnyOf)), None)):
-        implied = family.default.type if family.default is not None else ""
+        implied = "" if family.kind.implied is None else family.kind.implied.type
         return f"; write an object with `type: {implied}`" if implied else "; write an object with a `type`"
     return ""
 

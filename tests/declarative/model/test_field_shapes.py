@@ -5,7 +5,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from cdk.declarative.components import register
-from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.field_shapes import (
     AnyOf,
     Anything,
@@ -56,11 +56,7 @@ class Plain(BaseModel):
         (AnyDecoder, AnyOf(AnyDecoder), "a Decoder"),
         (list[AnyDecoder], ListOf(AnyOf(AnyDecoder)), "a list of Decoders"),
         (list[AnyPaginationStrategy], ListOf(AnyOf(AnyPaginationStrategy)), "a list of PaginationStrategies"),
-        (
-            Annotated[AnyDecoder | None, Default("JsonDecoder")],
-            Either((AnyOf(AnyDecoder, Default("JsonDecoder")), Nothing())),
-            "a Decoder",
-        ),
+        (AnyDecoder | None, Either((AnyOf(AnyDecoder), Nothing())), "a Decoder"),
         (
             Annotated[list[AnyDecoder], ONE_OR_MANY],
             ListOf(AnyOf(AnyDecoder), alone=True),

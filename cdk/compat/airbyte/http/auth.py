@@ -16,7 +16,7 @@ from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_parse
 from cdk.compat.airbyte.http.response import texts
 from cdk.compat.airbyte.interpolation import InterpolatedMapping, InterpolatedString, Text
-from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.rest import Request, error_for
 from cdk.rest.auth.static import basic_credentials
 
@@ -62,12 +62,10 @@ class DeclarativeAuthenticator(AuthBase):
 
 
 @dataclass
-class NoAuth(DeclarativeAuthenticator):
+class NoAuth(WithParameters, DeclarativeAuthenticator):
     """The authenticator of an API that needs none: requests stay as they are."""
 
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None: ...
 
 
 class TokenProvider:
@@ -93,14 +91,12 @@ class InterpolatedStringTokenProvider(TokenProvider):
 
 
 @dataclass
-class BearerAuthenticator(DeclarativeAuthenticator):
+class BearerAuthenticator(WithParameters, DeclarativeAuthenticator):
     """Sends a token in the header: `Authorization: Bearer <token>`."""
 
     token_provider: TokenProvider
     config: Config
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None: ...
 
     @property
     def auth_header(self) -> str:
@@ -112,16 +108,13 @@ class BearerAuthenticator(DeclarativeAuthenticator):
 
 
 @dataclass
-class ApiKeyAuthenticator(DeclarativeAuthenticator):
+class ApiKeyAuthenticator(WithParameters, DeclarativeAuthenticator):
     """Sends a token where `request_option` says."""
 
     request_option: _Option
     token_provider: TokenProvider
     config: Config
     parameters: InitVar[Parameters]
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
 
     @property
     def auth_header(self) -> str:

@@ -11,7 +11,7 @@ from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome, native_response
 from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
 from cdk.compat.airbyte.models import FailureType
-from cdk.compat.airbyte.plain_types import Config, Parameters
+from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
 from cdk.rest import ErrorHandler as OurHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential, from_header
@@ -142,7 +142,7 @@ def _names(response: Response) -> dict[str, object]:
 
 
 @dataclass
-class DefaultErrorHandler(ErrorHandler):
+class DefaultErrorHandler(WithParameters, ErrorHandler):
     """Judges as the manifest's `DefaultErrorHandler` does; subclasses judge some answers themselves."""
 
     parameters: InitVar[Parameters]
@@ -151,9 +151,6 @@ class DefaultErrorHandler(ErrorHandler):
     max_retries: int | None = 5  # a field here
     max_time: int = 600
     backoff_strategies: Sequence[BackoffStrategy] | None = None
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
         if (native := self.manifest_handler) is not None:

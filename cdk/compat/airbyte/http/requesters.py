@@ -14,7 +14,7 @@ from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.http_client import HttpClient
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, part
-from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token
+from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token, WithParameters
 from cdk.declarative.components.requests.requesters import join
 from cdk.rest import HttpClient as NativeClient
 
@@ -52,6 +52,15 @@ class RequestOption:
             self.field_name = InterpolatedString.create(self.field_name, parameters=parameters)
 
 
+PART_METHODS = {
+    "request_parameter": "get_request_params",
+    "header": "get_request_headers",
+    "body_data": "get_request_body_data",
+    "body_json": "get_request_body_json",
+}
+"""What gives a part of a request, by what a RequestOption calls that part."""
+
+
 class RequestOptionsProvider:
     """Gives the parts of a request; none by default. names: `stream_state`, `stream_slice`, `next_page_token`."""
 
@@ -74,7 +83,7 @@ class RequestOptionsProvider:
 
 
 @dataclass
-class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
+class InterpolatedRequestOptionsProvider(WithParameters, RequestOptionsProvider):
     """Parts of a request that are expressions."""
 
     parameters: InitVar[Parameters]
@@ -85,9 +94,6 @@ class InterpolatedRequestOptionsProvider(RequestOptionsProvider):
     request_body_data: JsonValue = None
     request_body_json: JsonValue = None
     query_properties_key: str | None = None
-
-    def __post_init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters or {}
 
     def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
         scope = {name: names.get(name) or {} for name in ("stream_state", "stream_slice", "next_page_token")}
@@ -202,17 +208,9 @@ class HttpRequester(Requester):
     def get_method(self) -> HttpMethod:
         return self._http_method
 
-    def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
-        return dict(self._request_options_provider.get_request_params(**names) or {})
-
-    def get_request_headers(self, **names: object) -> Mapping[str, JsonValue]:
-        return dict(self._request_options_provider.get_request_headers(**names) or {})
-
-    def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
-        return self._request_options_provider.get_request_body_data(**names) or {}
-
-    def get_request_body_json(self, **names: object) -> Mapping[str, JsonValue]:
-        return cast("JsonObject", self._request_options_provider.get_request_body_json(**names) or {})
+    def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
+        value: object = getattr(self._request_options_provider, PART_METHODS[where])(**names)
+        return cast("JsonObject", dict(value) if isinstance(value, Mapping) else value or {})
 
     def _join_url(self, url_base: str, path: str | None = None) -> str:
         return join(url_base, path or "")
@@ -256,7 +254,7 @@ class HttpRequester(Requester):
         """
         names = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         form = self.get_request_body_data(**names)
-        body = {**(self.get_request_body_json(**names) or {}), **(request_body_json or {})}
+        body = {**cast("JsonObject", self.get_request_body_json(**names) or {}), **(request_body_json or {})}
         if isinstance(form, Mapping) and not isinstance(request_body_data, str):
             form = {**form, **(request_body_data or {})}
         url = join(self.get_url_base(**names), path) if path else self.get_url(**names)

@@ -1,13 +1,12 @@
 """SessionTokenAuthenticator: a login whose answer holds the token to send."""
 
 from abc import abstractmethod
-from typing import Annotated
 
 from pydantic import Field
 
 from cdk.declarative.components.auth.sharing import definition, learner, shared
 from cdk.declarative.components.requests.request_options import RequestOption
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDocument
@@ -74,9 +73,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
           type: Bearer
     """
 
-    login_requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
-        description="The request that logs in."
-    )
+    login_requester: AnyRequester = Field(description="The request that logs in.")
     session_token_path: list[str] = Field(description="Path of the token in the answer.")
     expiration_duration: str | None = Field(
         None, description="How long a token can be used. Without it, there is a login before each request."

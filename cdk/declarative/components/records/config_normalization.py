@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from cdk.base.schema_validator import DRAFT_2020_12, SchemaValidator
 from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
 from cdk.declarative.components.records.transformations import AddedFieldDefinition, Text, removers_of
 from cdk.declarative.interpolation.template import compile_nested, compile_template
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyConfigTransformation, AnyValidationStrategy, AnyValidator
 from cdk.declarative.syntax import json_edit as edits
@@ -166,9 +166,7 @@ class ConfigMigration(Component):
           - {type: ConfigRemapField, field_path: [region], map: {us: us-east-1}}
     """
 
-    transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
-        description="What is changed, in order."
-    )
+    transformations: list[AnyConfigTransformation] = Field(description="What is changed, in order.")
     description: str | None = Field(None, description="What the migration is for.")
 
     def build(self, ctx: BuildContext) -> list[Change]:
@@ -231,9 +229,6 @@ def _mismatch(misfit: "ValidationError") -> str:
     return f"{location}found {json_kind(value)} that does not fit, expected {rule}: {limit}"
 
 
-Strategy = Annotated[AnyValidationStrategy, Default("ValidateAdheresToSchema", "CustomValidationStrategy")]
-
-
 class DpathValidator(AnyValidator):
     """Checks a value of the config. One that is not there is not checked.
 
@@ -246,7 +241,7 @@ class DpathValidator(AnyValidator):
     """
 
     field_path: list[Text] = Field(min_length=1, description="Where the value is; `*` means every one there.")
-    validation_strategy: Strategy = Field(description="What it must be.")
+    validation_strategy: AnyValidationStrategy = Field(description="What it must be.")
 
     def build(self, ctx: BuildContext) -> Check:
         path = [compile_template(part, ctx.where(self, "field_path")) for part in self.field_path]
@@ -272,7 +267,7 @@ class PredicateValidator(AnyValidator):
     """
 
     value: JsonValue = Field(description="The value; expressions in it, at any depth, read `config`.")
-    validation_strategy: Strategy = Field(description="What it must be.")
+    validation_strategy: AnyValidationStrategy = Field(description="What it must be.")
 
     def build(self, ctx: BuildContext) -> Check:
         where = ctx.where(self, "value")
@@ -306,7 +301,7 @@ class ConfigNormalizationRules(Component):
     """
 
     config_migrations: list[ConfigMigration] = Field([], description="Turn old configs into today's, which are saved.")
-    transformations: list[Annotated[AnyConfigTransformation, Default("", "CustomConfigTransformation")]] = Field(
+    transformations: list[AnyConfigTransformation] = Field(
         [], description="Change the config for a run, after the migrations. Nothing of it is saved."
     )
     validations: list[AnyValidator] = Field([], description="Check the config when streams are built.")

@@ -1,19 +1,14 @@
 """Decoders: the formats of bodies."""
 
 import codecs
-from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyDecoder
 from cdk.rest import Decoder
 from cdk.rest.records import decoders
-
-Inner = Annotated[AnyDecoder, Default("", "CustomDecoder")]
-"""The decoder of what another one unpacks."""
 
 
 def _encoding(name: str | None) -> str | None:
@@ -129,7 +124,7 @@ class GzipDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: Inner = Field(description="Reads what is in the file.")
+    decoder: AnyDecoder = Field(description="Reads what is in the file.")
 
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.GzipFile(self.decoder.build(ctx))
@@ -143,7 +138,7 @@ class ZipfileDecoder(AnyDecoder):
         decoder: {type: CsvDecoder}
     """
 
-    decoder: Inner = Field(description="Reads each file of the archive.")
+    decoder: AnyDecoder = Field(description="Reads each file of the archive.")
 
     def build(self, ctx: BuildContext) -> Decoder:
         return decoders.ZipArchive(self.decoder.build(ctx))

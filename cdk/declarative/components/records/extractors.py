@@ -1,13 +1,13 @@
 """Extractors: where the records lie in a response."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import Record
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRetriever, StreamParts
 from cdk.rest import Decoder
@@ -64,7 +64,7 @@ class RecordExpander(Component):
     truncation_indicator_path: list[str] = Field(
         [], description="Path in the record to a value that is true if the list in it is cut short."
     )
-    truncated_list_retriever: Annotated[AnyRetriever | None, Default("SimpleRetriever", "CustomRetriever")] = Field(
+    truncated_list_retriever: AnyRetriever | None = Field(
         None, description="Reads the whole list when it is cut short; `stream_slice['parent_record']` is the record."
     )
 
@@ -121,9 +121,7 @@ class CombinedExtractor(AnyExtractor):
           - {type: DpathExtractor, field_path: [next_items_page, items]}
     """
 
-    extractors: list[Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")]] = Field(
-        min_length=1, description="The extractors, in order."
-    )
+    extractors: list[AnyExtractor] = Field(min_length=1, description="The extractors, in order.")
     mode: Literal["union", "first_match"] = Field(
         "union", description="`union`: the records of all. `first_match`: those of the first that finds any."
     )

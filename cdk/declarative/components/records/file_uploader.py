@@ -6,14 +6,14 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import Field
 
 from cdk.base.errors import FatalError
 from cdk.base.values import JsonObject, to_json
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyExtractor, AnyRequester, Requester, Router, SliceReader
 from cdk.declarative.model.slice_names import slice_names, view
@@ -42,13 +42,11 @@ class FileUploader(Component):
         filename_extractor: "{{ record.id }}/{{ record.file_name }}"
     """
 
-    requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
-        description="Asks for the file; it sees the `record` and its `download_target`."
-    )
-    download_target_extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+    requester: AnyRequester = Field(description="Asks for the file; it sees the `record` and its `download_target`.")
+    download_target_extractor: AnyExtractor = Field(
         description="Finds what to download in the record; the first value counts."
     )
-    file_extractor: Annotated[AnyExtractor | None, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
+    file_extractor: AnyExtractor | None = Field(
         None, description="Finds the text of the file in a JSON answer; by default the file is the answer."
     )
     filename_extractor: str | None = Field(

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, json_kind
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import (
     AnyRecordFilter,
@@ -172,16 +171,12 @@ class DynamicSchemaLoader(AnySchemaLoader):
           key_pointer: [name]
     """
 
-    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
-        description="Reads the description."
-    )
+    retriever: AnyRetriever = Field(description="Reads the description.")
     schema_type_identifier: SchemaTypeIdentifier = Field(description="Where names and types lie in it.")
-    schema_filter: Annotated[AnyRecordFilter | None, Default("RecordFilter", "CustomRecordFilter")] = Field(
+    schema_filter: AnyRecordFilter | None = Field(
         None, description="Which fields to keep; `record` is an object of one key, the field's name, with its schema."
     )
-    schema_transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
-        [], description="Changes of the properties."
-    )
+    schema_transformations: list[AnyTransformation] = Field([], description="Changes of the properties.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
         """The schema, fetched when it is first asked for."""

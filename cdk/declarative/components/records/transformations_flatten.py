@@ -1,13 +1,11 @@
 """Transformations that bring fields of objects inside to the top of records."""
 
-from typing import Annotated
-
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject
 from cdk.declarative.components.records.transformations import Text
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyTransformation, Transform
 from cdk.declarative.syntax import json_edit as edits
@@ -90,9 +88,7 @@ class DpathFlattenFields(AnyTransformation):
     field_path: list[Text] = Field(description="Where the object is; `*` means the first of several.")
     delete_origin_value: bool | None = Field(None, description="Whether the object goes away.")
     replace_record: bool | None = Field(None, description="Whether the fields of the object become the whole record.")
-    key_transformation: Annotated[KeyTransformation | None, Default("KeyTransformation")] = Field(
-        None, description="What is put around the names."
-    )
+    key_transformation: KeyTransformation | None = Field(None, description="What is put around the names.")
 
     def build(self, ctx: BuildContext) -> Transform:
         """The function that changes a page of records. Raises ManifestError: the path has a `**`."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -10,7 +9,7 @@ from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.backoff import checked_pattern
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyCallRatePolicy
 from cdk.rest import Budget
@@ -143,9 +142,7 @@ class HTTPAPIBudget(Component):
             matchers: []
     """
 
-    policies: list[Annotated[AnyCallRatePolicy, Default("")]] = Field(
-        description="What is allowed, for some requests each."
-    )
+    policies: list[AnyCallRatePolicy] = Field(description="What is allowed, for some requests each.")
     ratelimit_reset_header: str = Field(
         "ratelimit-reset", description="The header that says when there are more calls, as a time in seconds."
     )

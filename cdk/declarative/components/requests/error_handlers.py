@@ -1,12 +1,12 @@
 """Error handlers: what answers mean, and how often a request is tried again."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from cdk.base.errors import FailureType
 from cdk.declarative.interpolation.errors import ExpressionError
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Expression, Names
 from cdk.declarative.model.plug_points import AnyBackoffStrategy, AnyErrorHandler
 from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy
@@ -95,7 +95,7 @@ class DefaultErrorHandler(AnyErrorHandler):
         None, description="What some answers mean; the first that is about an answer counts."
     )
     max_retries: int | str | None = Field(5, description="Attempts after the first, as a number or an expression.")
-    backoff_strategies: list[Annotated[AnyBackoffStrategy, Default("", "CustomBackoffStrategy")]] | None = Field(
+    backoff_strategies: list[AnyBackoffStrategy] | None = Field(
         None, description="How long to wait before the next attempt; the first that can tell counts."
     )
 
@@ -128,9 +128,7 @@ class CompositeErrorHandler(AnyErrorHandler):
                 action: IGNORE
     """
 
-    error_handlers: list[Annotated[AnyErrorHandler, Default("DefaultErrorHandler", "CustomErrorHandler")]] = Field(
-        min_length=1, description="The handlers."
-    )
+    error_handlers: list[AnyErrorHandler] = Field(min_length=1, description="The handlers.")
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
         return HandlerChain([handler.build(ctx) for handler in self.error_handlers])

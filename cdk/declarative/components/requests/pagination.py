@@ -1,14 +1,13 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonValue
 from cdk.declarative.components.requests.request_options import AnyPageTokenOption, RequestOption, RequestPath
-from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Expression
 from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import AnyPaginationStrategy, AnyPaginator, PageRequests, PageStrategy
@@ -56,9 +55,7 @@ class DefaultPaginator(AnyPaginator):
         page_size_option: {type: RequestOption, inject_into: request_parameter, field_name: per_page}
     """
 
-    pagination_strategy: Annotated[AnyPaginationStrategy, Default("", "CustomPaginationStrategy")] = Field(
-        description="Finds the next page."
-    )
+    pagination_strategy: AnyPaginationStrategy = Field(description="Finds the next page.")
     page_token_option: AnyPageTokenOption | None = Field(None, description="Where the token of the page goes.")
     page_size_option: RequestOption | None = Field(None, description="Where the size of a page goes.")
 

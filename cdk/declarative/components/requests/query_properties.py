@@ -1,12 +1,12 @@
 """QueryProperties: which properties of its records a stream asks for, and in how many requests."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from cdk.base.values import JsonObject, JsonValue
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import NO_NAMES, BuildContext
 from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, StreamParts
 from cdk.declarative.model.query_properties import Properties, by_count, by_key, by_length, joined_record
@@ -69,7 +69,7 @@ class JsonSchemaPropertySelector(Component):
           - {type: KeysReplace, old: properties_, new: ""}
     """
 
-    transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
+    transformations: list[AnyTransformation] = Field(
         [], description="Changes of the catalog's properties before they are compared, as if they were a record."
     )
 
@@ -104,9 +104,7 @@ class PropertiesFromEndpoint(Component):
     """
 
     property_field_path: list[str] = Field(min_length=1, description="Where a record holds the name of a property.")
-    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
-        description="Reads the properties, as records."
-    )
+    retriever: AnyRetriever = Field(description="Reads the properties, as records.")
 
     def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
         """The function that finds the properties."""

@@ -14,7 +14,6 @@ from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.error_handlers import DefaultErrorHandler
 from cdk.declarative.components.requests.query_properties import PropertiesFromEndpoint, QueryProperties
 from cdk.declarative.components.requests.request_body import fill_json
-from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyErrorHandler, AnyRequestBody, AnyRequester, Requester
 from cdk.declarative.model.query_properties import NAME as PROPERTIES
@@ -57,9 +56,7 @@ class HttpRequester(AnyRequester):
     url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
     path: str | None = Field(None, description="What follows `url_base`.")
     http_method: str = Field("GET", description="GET, POST or another method.")
-    authenticator: Annotated[AnyAuthenticator | None, Default("", "CustomAuthenticator")] = Field(
-        None, description="Adds the credentials."
-    )
+    authenticator: AnyAuthenticator | None = Field(None, description="Adds the credentials.")
     request_parameters: Annotated[str | dict[str, object] | None, BeforeValidator(_with_properties)] = Field(
         None, description="Query parameters; one may be a `QueryProperties`, which is older than `query_properties`."
     )
@@ -69,7 +66,7 @@ class HttpRequester(AnyRequester):
         None, description="A form, or a text that is sent as it is. Older than `request_body`."
     )
     request_body_json: str | JsonObject | None = Field(None, description="A JSON object. Older than `request_body`.")
-    error_handler: Annotated[AnyErrorHandler | None, Default("DefaultErrorHandler", "CustomErrorHandler")] = Field(
+    error_handler: AnyErrorHandler | None = Field(
         None, description="Says what an answer means and whether to try again."
     )
     use_cache: bool | None = Field(

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
-from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -14,7 +13,7 @@ from cdk.declarative.components.records.extractors import DpathExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.retrievers import RecordSelector
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
@@ -35,10 +34,6 @@ from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, response_valu
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
 from cdk.streams.stream import Item
-
-_Requester: TypeAlias = Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")]
-_OptionalRequester: TypeAlias = Annotated[AnyRequester | None, Default("HttpRequester", "CustomRequester")]
-_OptionalExtractor: TypeAlias = Annotated[AnyExtractor | None, Default("DpathExtractor", "CustomRecordExtractor")]
 
 
 class AsyncJobStatusMap(Component):
@@ -93,31 +88,25 @@ class AsyncRetriever(AnyRetriever):
     record_selector: RecordSelector = Field(
         description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
     )
-    status_mapping: Annotated[AsyncJobStatusMap, Default("AsyncJobStatusMap")] = Field(
-        description="What the API's words for the state of a job mean."
-    )
-    status_extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
-        description="Finds that word in the answer to `polling_requester`."
-    )
-    creation_requester: _Requester = Field(
+    status_mapping: AsyncJobStatusMap = Field(description="What the API's words for the state of a job mean.")
+    status_extractor: AnyExtractor = Field(description="Finds that word in the answer to `polling_requester`.")
+    creation_requester: AnyRequester = Field(
         description="Asks for a job, with the partition's and the cursor's parameters."
     )
-    polling_requester: _Requester = Field(description="Asks every 5 seconds how the job is.")
-    download_requester: _Requester = Field(description="Downloads a target.")
-    download_target_extractor: _OptionalExtractor = Field(
+    polling_requester: AnyRequester = Field(description="Asks every 5 seconds how the job is.")
+    download_requester: AnyRequester = Field(description="Downloads a target.")
+    download_target_extractor: AnyExtractor | None = Field(
         None, description="Finds the targets, as texts, in the last answer; without it there is one, the empty text."
     )
-    download_target_requester: _OptionalRequester = Field(
+    download_target_requester: AnyRequester | None = Field(
         None, description="Asks for the answer that names the targets, if it is not that of `polling_requester`."
     )
-    download_extractor: _OptionalExtractor = Field(
+    download_extractor: AnyExtractor | None = Field(
         None, description="Finds the records in what was downloaded; by default all of it is records."
     )
-    download_paginator: Annotated[AnyPaginator | None, Default("NoPagination")] = Field(
-        None, description="How further pages of a target are asked for."
-    )
-    abort_requester: _OptionalRequester = Field(None, description="Stops a job that takes too long.")
-    delete_requester: _OptionalRequester = Field(None, description="Removes a job that was downloaded.")
+    download_paginator: AnyPaginator | None = Field(None, description="How further pages of a target are asked for.")
+    abort_requester: AnyRequester | None = Field(None, description="Stops a job that takes too long.")
+    delete_requester: AnyRequester | None = Field(None, description="Removes a job that was downloaded.")
     polling_job_timeout: int | str | None = Field(None, description="Minutes that a job may take; 60 by default.")
     failed_retry_wait_time_in_seconds: int | str | None = Field(
         None, description="Seconds before a failed job is asked for again; none by default."

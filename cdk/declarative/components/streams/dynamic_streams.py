@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue
-from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyComponentsResolver, AnyRetriever, AnyStreams, StreamParts
@@ -91,9 +91,7 @@ class HttpComponentsResolver(_Resolver):
           - {type: ComponentMappingDefinition, field_path: [name], value: "{{ components_values['name'] }}"}
     """
 
-    retriever: Annotated[AnyRetriever, Default("SimpleRetriever")] = Field(
-        description="Reads what there are streams for."
-    )
+    retriever: AnyRetriever = Field(description="Reads what there are streams for.")
     _as_yaml = False
 
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:

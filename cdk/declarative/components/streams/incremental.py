@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, timedelta
 from datetime import datetime as moment_type
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.request_options import RequestOption
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyIncrementalSync, Incremental
 from cdk.declarative.model.request_builder import RequestBuilder
@@ -66,12 +66,8 @@ class DatetimeBasedCursor(AnyIncrementalSync):
 
     cursor_field: str = Field(description="The record's field.")
     datetime_format: str = Field(description="How moments are written for the API and in states.")
-    start_datetime: Annotated[str | MinMaxDatetime, Default("MinMaxDatetime")] = Field(
-        description="Where a first read starts."
-    )
-    end_datetime: Annotated[str | MinMaxDatetime | None, Default("MinMaxDatetime")] = Field(
-        None, description="Where reads end; the present by default."
-    )
+    start_datetime: str | MinMaxDatetime = Field(description="Where a first read starts.")
+    end_datetime: str | MinMaxDatetime | None = Field(None, description="Where reads end; the present by default.")
     step: str | None = Field(None, description="Length of a window, ISO 8601; one window for all by default.")
     cursor_granularity: str | None = Field(None, description="The smallest difference the API knows, ISO 8601.")
     cursor_datetime_formats: list[str] = Field([], description="How records write the date; tried in order.")

@@ -11,7 +11,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.logs import warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption
-from cdk.declarative.model.component import ONE_OR_MANY, Component, Default
+from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
@@ -82,7 +82,7 @@ class ParentStreamConfig(Component):
         partition_field: project_id
     """
 
-    stream: Annotated[AnyStream, Default("DeclarativeStream")] = Field(description="The parent.")
+    stream: AnyStream = Field(description="The parent.")
     parent_key: str = Field(description="The field of the parent's record; a path is written with slashes.")
     partition_field: str = Field(description="The partition's field that takes its value.")
     request_option: RequestOption | None = Field(None, description="Where the value goes.")
@@ -306,9 +306,7 @@ class Product(Router):
             router.apply(draft, slice)
 
 
-PartitionRouters: TypeAlias = Annotated[
-    list[Annotated[AnyPartitionRouter, Default("", "CustomPartitionRouter")]] | None, ONE_OR_MANY
-]
+PartitionRouters: TypeAlias = Annotated[list[AnyPartitionRouter] | None, ONE_OR_MANY]
 """The routers of a retriever: none, one, or several that are combined."""
 
 

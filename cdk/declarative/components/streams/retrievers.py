@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from cdk.base.values import JsonObject
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
@@ -50,12 +50,8 @@ class RecordSelector(Component):
         record_filter: {type: RecordFilter, condition: "{{ record.active }}"}
     """
 
-    extractor: Annotated[AnyExtractor, Default("DpathExtractor", "CustomRecordExtractor")] = Field(
-        description="Finds the records in a response."
-    )
-    record_filter: Annotated[AnyRecordFilter | None, Default("RecordFilter", "CustomRecordFilter")] = Field(
-        None, description="Decides which records to keep."
-    )
+    extractor: AnyExtractor = Field(description="Finds the records in a response.")
+    record_filter: AnyRecordFilter | None = Field(None, description="Decides which records to keep.")
     schema_normalization: Literal["Default", "None"] | AnySchemaNormalization | None = Field(
         None, description="`Default` casts values to the types of the schema."
     )
@@ -137,13 +133,9 @@ class SimpleRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    requester: Annotated[AnyRequester, Default("HttpRequester", "CustomRequester")] = Field(
-        description="What to ask for."
-    )
+    requester: AnyRequester = Field(description="What to ask for.")
     record_selector: RecordSelector = Field(description="Makes records of a response.")
-    paginator: Annotated[AnyPaginator | None, Default("NoPagination")] = Field(
-        None, description="How pages are found and asked for."
-    )
+    paginator: AnyPaginator | None = Field(None, description="How pages are found and asked for.")
     decoder: AnyDecoder | None = Field(None, description="Reads the bodies; JSON by default.")
     partition_router: PartitionRouters = Field(
         None, description="What the stream is read once for; a list means every combination."

@@ -1,7 +1,7 @@
 """DeclarativeSource: the root of a manifest; with its spec, its check, and how much it reads at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,7 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
-from cdk.declarative.model.component import Component, Default
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyCheck, AnyStreams
@@ -200,18 +200,12 @@ class DeclarativeSource(Component):
     """
 
     version: str = Field(description="The version of the language that the manifest was written for.")
-    check: Annotated[AnyCheck, Default("CheckStream")] = Field(description="How a connection is checked.")
-    streams: list[Annotated[AnyStreams, Default("DeclarativeStream")]] = Field([], description="The streams.")
-    dynamic_streams: list[Annotated[DynamicDeclarativeStream, Default("DynamicDeclarativeStream")]] = Field(
-        [], description="Templates of streams."
-    )
-    spec: Annotated[Spec | None, Default("Spec")] = Field(None, description="The config that the connector takes.")
-    concurrency_level: Annotated[ConcurrencyLevel | None, Default("ConcurrencyLevel")] = Field(
-        None, description="How many slices are read at once."
-    )
-    api_budget: Annotated[HTTPAPIBudget | None, Default("HTTPAPIBudget")] = Field(
-        None, description="How often the API may be called."
-    )
+    check: AnyCheck = Field(description="How a connection is checked.")
+    streams: list[AnyStreams] = Field([], description="The streams.")
+    dynamic_streams: list[DynamicDeclarativeStream] = Field([], description="Templates of streams.")
+    spec: Spec | None = Field(None, description="The config that the connector takes.")
+    concurrency_level: ConcurrencyLevel | None = Field(None, description="How many slices are read at once.")
+    api_budget: HTTPAPIBudget | None = Field(None, description="How often the API may be called.")
     stream_groups: dict[str, StreamGroup] | None = Field(None, description="Streams that must not be read together.")
     max_concurrent_async_job_count: int | str | None = Field(None, description="Jobs that may run at once.")
     schemas: JsonObject | None = Field(None, description="Schemas that streams refer to.")

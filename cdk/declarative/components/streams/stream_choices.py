@@ -1,12 +1,11 @@
 """Streams that depend: on the config (`ConditionalStreams`), or on the state (`StateDelegatingStream`)."""
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from cdk.declarative.components.streams.streams import DeclarativeStream
-from cdk.declarative.model.component import Default
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import AnyStream, AnyStreams
@@ -30,9 +29,7 @@ class ConditionalStreams(AnyStreams):
                 extractor: {type: DpathExtractor, field_path: []}
     """
 
-    streams_: list[Annotated[AnyStream, Default("DeclarativeStream")]] = Field(
-        alias="streams", description="The streams."
-    )
+    streams_: list[AnyStream] = Field(alias="streams", description="The streams.")
     condition: str = Field(description="Whether they are there.")
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
@@ -69,12 +66,8 @@ class StateDelegatingStream(AnyStream):
     """
 
     name: str = Field(description="How catalogs, states and tables call it.")
-    full_refresh_stream: Annotated[DeclarativeStream, Default("DeclarativeStream")] = Field(
-        description="How it is read without a state."
-    )
-    incremental_stream: Annotated[DeclarativeStream, Default("DeclarativeStream")] = Field(
-        description="How it is read with one."
-    )
+    full_refresh_stream: DeclarativeStream = Field(description="How it is read without a state.")
+    incremental_stream: DeclarativeStream = Field(description="How it is read with one.")
     api_retention_period: str | None = Field(
         None, description="How far back the API can look, ISO 8601: an older state is dropped."
     )

@@ -11,7 +11,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema
 from cdk.declarative.components.records.file_uploader import FileUploader
 from cdk.declarative.components.records.schema_loaders import JsonFileSchemaLoader, merged
-from cdk.declarative.model.component import ONE_OR_MANY, Default
+from cdk.declarative.model.component import ONE_OR_MANY
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import (
     AnyIncrementalSync,
@@ -48,23 +48,15 @@ class DeclarativeStream(AnyStream):
     """
 
     name: str = Field("", description="How catalogs, states and tables call it.")
-    retriever: Annotated[AnyRetriever, Default("SimpleRetriever", "CustomRetriever")] = Field(
-        description="Reads the records."
-    )
+    retriever: AnyRetriever = Field(description="Reads the records.")
     incremental_sync: AnyIncrementalSync | None = Field(None, description="How the stream advances.")
     primary_key: str | list[str] | list[list[str]] | None = Field(None, description="What identifies a record.")
-    schema_loader: Annotated[
-        list[Annotated[AnySchemaLoader, Default("JsonFileSchemaLoader", "CustomSchemaLoader")]] | None, ONE_OR_MANY
-    ] = Field(None, description="Where the schema comes from; of several, the earlier count.")
-    transformations: list[Annotated[AnyTransformation, Default("", "CustomTransformation")]] = Field(
-        [], description="Changes of the records, in order."
+    schema_loader: Annotated[list[AnySchemaLoader] | None, ONE_OR_MANY] = Field(
+        None, description="Where the schema comes from; of several, the earlier count."
     )
-    state_migrations: list[
-        Annotated[AnyStateMigration, Default("LegacyToPerPartitionStateMigration", "CustomStateMigration")]
-    ] = Field([], description="Old forms of the state that are understood.")
-    file_uploader: Annotated[FileUploader | None, Default("FileUploader")] = Field(
-        None, description="Fetches a file for each record."
-    )
+    transformations: list[AnyTransformation] = Field([], description="Changes of the records, in order.")
+    state_migrations: list[AnyStateMigration] = Field([], description="Old forms of the state that are understood.")
+    file_uploader: FileUploader | None = Field(None, description="Fetches a file for each record.")
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
