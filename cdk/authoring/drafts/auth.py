@@ -1,15 +1,18 @@
 """Authentication: from the security schemes of a description to an authenticator, and the secrets that a config has."""
 
+import re
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cdk.authoring.drafts.draft import ConfigFields, Example, Guess, expression
+from cdk.authoring.drafts.draft import ConfigFields, Example, Guess
 from cdk.authoring.drafts.loose_json import mapping, string
 from cdk.authoring.drafts.names import snake
 from cdk.base.values import JsonObject, JsonValue, canonical, from_json
 
 _FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
 _CHECK = "`spark-cdk check` with your credentials"
 
 
@@ -55,7 +58,7 @@ def login(
         elif scheme.get("type") == "apiKey":
             part = "request_parameters" if scheme.get("in") == "query" else "request_headers"
             own = string(scheme.get("name")) or name
-            key = expression(config.add(snake(name), _secret(f"key ({own})")))
+            key = config.add(snake(name), _secret(f"key ({own})"))
             sent = {"Cookie": f"{own}={key}"} if scheme.get("in") == "cookie" else {own: key}
             requester[part] = {**mapping(requester.get(part)), **sent}
     return Login(requester, guesses, examples)
@@ -82,16 +85,16 @@ def _authenticator(
             return bearer(config), "a token in the header `Authorization`, as `Bearer`", ()
 
 
-def bearer(config: ConfigFields, name: str = "access_token") -> JsonObject:
+def bearer(config: ConfigFields) -> JsonObject:
     """An authenticator with a token of the config."""
-    return {"type": "BearerAuthenticator", "api_token": expression(config.add(name, _secret("access token")))}
+    return {"type": "BearerAuthenticator", "api_token": config.add("access_token", _secret("access token"))}
 
 
 def basic(config: ConfigFields) -> JsonObject:
     """An authenticator with a user and a password of the config."""
     user = config.add("username", {"type": "string", "title": "user"})
     password = config.add("password", _secret("password"))
-    return {"type": "BasicHttpAuthenticator", "username": expression(user), "password": expression(password)}
+    return {"type": "BasicHttpAuthenticator", "username": user, "password": password}
 
 
 def api_key(config: ConfigFields, header: str, part: str, prefix: str = "") -> JsonObject:
@@ -99,9 +102,28 @@ def api_key(config: ConfigFields, header: str, part: str, prefix: str = "") -> J
     key = config.add("api_key", _secret(f"key ({header})"))
     return {
         "type": "ApiKeyAuthenticator",
-        "api_token": f"{prefix}{expression(key)}",
+        "api_token": f"{prefix}{key}",
         "inject_into": {"type": "RequestOption", "inject_into": part, "field_name": header},
     }
+
+
+def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObject:
+    """An authenticator that sends a header Authorization of the same form as this one, which is not empty."""
+    scheme, _, credentials = authorization.partition(" ")
+    if scheme.lower() == "bearer" and credentials:
+        return bearer(config)
+    if scheme.lower() == "basic" and _is_login(credentials):
+        return basic(config)
+    prefix = f"{scheme} " if credentials and _SCHEME.fullmatch(scheme) else ""
+    return api_key(config, "Authorization", "header", prefix)
+
+
+def _is_login(text: str) -> bool:
+    """Whether it is a user and a password in base64."""
+    try:
+        return ":" in b64decode(text, validate=True).decode()
+    except ValueError:
+        return False
 
 
 def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tuple[JsonObject, str, Sequence[Example]]:
@@ -126,12 +148,12 @@ def _oauth(
     component: JsonObject = {
         "type": "OAuthAuthenticator",
         "token_refresh_endpoint": url,
-        "client_id": expression(config.add("client_id", {"type": "string", "title": "client id"})),
-        "client_secret": expression(config.add("client_secret", _secret("client secret"))),
+        "client_id": config.add("client_id", {"type": "string", "title": "client id"}),
+        "client_secret": config.add("client_secret", _secret("client secret")),
         "grant_type": "client_credentials" if client else "refresh_token",
     }
     if not client:
-        component["refresh_token"] = expression(config.add("refresh_token", _secret("refresh token")))
+        component["refresh_token"] = config.add("refresh_token", _secret("refresh token"))
     answer: JsonObject = {"access_token": "a-token-of-the-tests", "token_type": "Bearer", "expires_in": 3600}
     what = f"OAuth 2.0, {'client credentials' if client else 'a refresh token'}"
     return component, what, [Example(url, answer, method="POST")]

@@ -7,7 +7,6 @@ with the name of a secret, and values that look random.
 import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,10 +14,10 @@ from typing import NoReturn
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
 
-from cdk.authoring.drafts.auth import api_key, basic, bearer
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, Parameter, StreamDraft, expression
+from cdk.authoring.drafts.auth import authenticator_of_header, basic, bearer
+from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, Parameter, StreamDraft
 from cdk.authoring.drafts.names import snake
-from cdk.authoring.drafts.pagination import Pages, paging
+from cdk.authoring.drafts.pagination import PageFacts, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, from_json
 from cdk.rest.http.redact import looks_secret
@@ -47,7 +46,6 @@ _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
 """What APIs have versions by, where browsers have pages."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
 _QUOTED = re.compile(r"""(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'""")
 _ESCAPE = re.compile(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))")
 _ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True))
@@ -151,7 +149,9 @@ class _Request:
         name = snake(
             next((part for part in reversed(path) if not _random(part) and not part.isdigit()), url.hostname or "")
         )
-        pages = paging(Pages(name, {key: _parameter(key, value) for key, value in query.items()}, {}, (), "", None))
+        pages = guess_paginator(
+            PageFacts(name, {key: _parameter(key, value) for key, value in query.items()}, {}, (), "", None)
+        )
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
@@ -224,21 +224,14 @@ class _Request:
 
     def _login(self, url: SplitResult) -> None:
         """The first of user, token and key that the command has."""
-        headers = dict(map(_header, self._options.headers))
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        authorization = dict(map(_header, self._options.headers)).get("authorization", "")
         if self._options.user or url.username:
-            self._authenticate(basic(self._config), "username", "password")
-        elif self._options.bearer or (scheme.lower() == "bearer" and credentials):
-            self._authenticate(bearer(self._config), "access_token")
-        elif scheme.lower() == "basic" and _is_base64(credentials):
-            self._authenticate(basic(self._config), "username", "password")
-        elif scheme:
-            prefix = f"{scheme} " if credentials and _SCHEME.fullmatch(scheme) else ""
-            self._authenticate(api_key(self._config, "Authorization", "header", prefix), "api_key")
-
-    def _authenticate(self, authenticator: JsonObject, *secrets: str) -> None:
-        self._requester["authenticator"] = authenticator
-        self._secrets += secrets
+            self._requester["authenticator"] = basic(self._config)
+        elif self._options.bearer:
+            self._requester["authenticator"] = bearer(self._config)
+        elif authorization:
+            self._requester["authenticator"] = authenticator_of_header(authorization, self._config)
+        self._secrets += self._config.properties
 
     def _headers(self) -> JsonObject:
         headers: JsonObject = {}
@@ -288,7 +281,7 @@ class _Request:
         if looks_secret(name) or _random(value):
             return self._secret(name)
         if any(mark in value for mark in ("{{", "{%", "{#")):
-            return expression(self._config.add(snake(name), {"type": "string", "title": name, "default": value}))
+            return self._config.add(snake(name), {"type": "string", "title": name, "default": value})
         return value
 
     def _secret(self, name: str) -> str:
@@ -299,7 +292,7 @@ class _Request:
             own = f"{snake(name)}_{number}"
         self._secrets.append(own)
         schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
-        return expression(self._config.add(own, schema))
+        return self._config.add(own, schema)
 
 
 def _parameter(name: str, value: str) -> Parameter:
@@ -336,10 +329,3 @@ def _random(value: str) -> bool:
             continue
         return False
     return True
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return ":" in b64decode(text, validate=True).decode()
-    except ValueError:
-        return False

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
+from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter
 from cdk.authoring.drafts.names import words
 from cdk.base.values import JsonObject, JsonValue
 
@@ -27,7 +27,7 @@ _START_FIELD: JsonObject = {
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class CursorGuess:
     """The incremental sync of a stream. parameter: the one that it sends."""
 
     component: JsonObject
@@ -35,12 +35,12 @@ class Advance:
     guess: Guess
 
 
-def advance(
+def guess_cursor(
     parameters: Mapping[str, Parameter],
     fields: Mapping[str, Mapping[str, JsonValue]],
     config: ConfigFields,
     stream: str,
-) -> Advance | None:
+) -> CursorGuess | None:
     """The cursor of a stream; None where no parameter asks for what is new, or no field says when that is."""
     rated = [(rate, name) for name, each in parameters.items() if (rate := _rate(name, each))]
     for _, name in sorted(rated, key=lambda each: -each[0]):
@@ -93,13 +93,13 @@ def _is_date(schema: Mapping[str, JsonValue]) -> bool:
 
 def _built(
     parameter: Parameter, name: str, field: Mapping[str, JsonValue], config: ConfigFields, stream: str
-) -> Advance:
+) -> CursorGuess:
     day = _DAY if parameter.schema.get("format") == "date" else _ISO
     pattern = _EPOCH if parameter.kinds & {"integer", "number"} else day
     written = _EPOCH if field.get("type") != "string" else _MAIL if "2822" in str(field.get("format")) else _ISO
     start: JsonObject = {
         "type": "MinMaxDatetime",
-        "datetime": expression(config.add("start_date", _START_FIELD)),
+        "datetime": config.add("start_date", _START_FIELD),
         "datetime_format": _ISO,
     }
     component: JsonObject = {
@@ -117,4 +117,6 @@ def _built(
     form = field.get("format") or field.get("type")
     why = f"the parameter's name, and that `{name}` is a {form}"
     check = f"read `{stream}` twice: `{parameter.name}` must filter by `{name}`, written as {pattern}"
-    return Advance(component, parameter.name, Guess(f"incremental by `{name}`, from `{parameter.name}` on", why, check))
+    return CursorGuess(
+        component, parameter.name, Guess(f"incremental by `{name}`, from `{parameter.name}` on", why, check)
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cdk.authoring.drafts.examples import example_of
 from cdk.authoring.drafts.loose_json import mapping, sequence, string
 from cdk.base.values import JsonObject, JsonValue
 
@@ -80,8 +81,9 @@ class ConfigFields:
             self.properties[name] = dict(schema)
             if "default" not in schema:
                 self.required.append(name)
-                self.example[name] = _example(schema) if example is None else example
-        return f"config['{name}']"
+                title = f"the {schema.get('title') or 'value'}"
+                self.example[name] = example_of(schema, title) if example is None else example
+        return expression(f"config['{name}']")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +115,3 @@ def quoted(name: str) -> str:
 
 def _kind(schema: JsonValue) -> tuple[JsonValue, ...]:
     return tuple(mapping(schema).get(name) for name in ("airbyte_secret", "format", "pattern"))
-
-
-def _example(schema: Mapping[str, JsonValue]) -> JsonValue:
-    match schema:
-        case {"enum": [first, *_]}:
-            return first
-        case {"type": "integer" | "number"}:
-            return 1
-        case {"type": "boolean"}:
-            return True
-        case {"format": "date"}:
-            return "2024-01-01"
-        case {"format": "date-time"}:
-            return "2024-01-01T00:00:00Z"
-        case _:
-            return f"the {schema.get('title') or 'value'}"

@@ -33,7 +33,7 @@ _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 
 
 @dataclass(frozen=True, slots=True)
-class Paging:
+class PaginatorGuess:
     """A paginator, or None. used: parameters that it sends. always: parameters to send with each request.
 
     suspect: there may be a paginator yet, as parameters suggest.
@@ -49,7 +49,7 @@ class Paging:
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PageFacts:
     """What is known of a stream's pages.
 
     parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. key: the
@@ -64,7 +64,7 @@ class Pages:
     key: str | None
 
 
-def paging(pages: Pages) -> Paging:
+def guess_paginator(pages: PageFacts) -> PaginatorGuess:
     """The paginator that fits best; what the API says of the next page counts more than numbers."""
     for kind in (_by_url, _by_token, _by_link, _by_number, _by_offset):
         if (paginator := kind(pages)) is not None:
@@ -73,10 +73,10 @@ def paging(pages: Pages) -> Paging:
     why = "nothing is called like it"
     if suspect is not None:
         why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
-    return Paging(None, Guess(_ONE_PAGE, why, "look in the API's documentation"), suspect=suspect is not None)
+    return PaginatorGuess(None, Guess(_ONE_PAGE, why, "look in the API's documentation"), suspect=suspect is not None)
 
 
-def as_others(paging: Paging, pages: Pages, others: Iterable[Paging]) -> Paging:
+def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[PaginatorGuess]) -> PaginatorGuess:
     """The paginator that most other streams have, for one with parameters of pages whose response says nothing."""
     common = Counter(canonical(each.component) for each in others if each.component is not None).most_common(1)
     if not paging.suspect or not common:
@@ -97,7 +97,7 @@ def as_others(paging: Paging, pages: Pages, others: Iterable[Paging]) -> Paging:
     return replace(other, component=component, guess=guess)
 
 
-def _by_url(pages: Pages) -> Paging | None:
+def _by_url(pages: PageFacts) -> PaginatorGuess | None:
     def is_url(path: tuple[str, ...], schema: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
         uri = str(schema.get("format")) in {"uri", "url", "uri-reference"} or "url" in str(schema.get("example"))[:4]
@@ -109,7 +109,7 @@ def _by_url(pages: Pages) -> Paging | None:
     return _following(pages, option, value_at(path), what=f"the URL in `{'.'.join(path)}` of the body", why="its name")
 
 
-def _by_token(pages: Pages) -> Paging | None:
+def _by_token(pages: PageFacts) -> PaginatorGuess | None:
     known = {
         name: each
         for name, each in pages.parameters.items()
@@ -139,7 +139,7 @@ def _by_token(pages: Pages) -> Paging | None:
     return None
 
 
-def _by_link(pages: Pages) -> Paging | None:
+def _by_link(pages: PageFacts) -> PaginatorGuess | None:
     in_headers = any(name.lower() == "link" for name in pages.headers)
     texts = (pages.text, *(each.text for each in pages.parameters.values()))
     if not in_headers and not any("link header" in text.lower() for text in texts):
@@ -149,7 +149,7 @@ def _by_link(pages: Pages) -> Paging | None:
     return _following(pages, {"type": "RequestPath"}, value, what="the header `Link`", why=why)
 
 
-def _by_number(pages: Pages) -> Paging | None:
+def _by_number(pages: PageFacts) -> PaginatorGuess | None:
     if (parameter := _integer(pages, _NUMBERS)) is None:
         return None
     schema = pages.parameters[parameter].schema
@@ -159,13 +159,13 @@ def _by_number(pages: Pages) -> Paging | None:
     return _counting(pages, strategy, parameter, what, 1 + first)
 
 
-def _by_offset(pages: Pages) -> Paging | None:
+def _by_offset(pages: PageFacts) -> PaginatorGuess | None:
     if (parameter := _integer(pages, _OFFSETS)) is None or first_of(pages.parameters, _SIZES) is None:
         return None
     return _counting(pages, {"type": "OffsetIncrement"}, parameter, f"offset in `{parameter}`", 1)
 
 
-def _counting(pages: Pages, strategy: JsonObject, parameter: str, what: str, second: int) -> Paging:
+def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str, second: int) -> PaginatorGuess:
     """Pages that end with one that is not full, where the size is documented, else with an empty one."""
     sized = _size(pages)
     size, number, documented = sized or ("", 0, False)
@@ -183,12 +183,12 @@ def _counting(pages: Pages, strategy: JsonObject, parameter: str, what: str, sec
     if not documented:
         what = f"{what}, up to an empty page"
     guess = Guess(f"pagination: {what}", _NAMES, _PREVIEW.format(pages.stream))
-    return Paging(paginator, guess, frozenset(used), always, None if documented else (parameter, str(second)))
+    return PaginatorGuess(paginator, guess, frozenset(used), always, None if documented else (parameter, str(second)))
 
 
 def _following(
-    pages: Pages, option: JsonObject, value: str, *, what: str, why: str, parameter: str = "", stop: str = ""
-) -> Paging:
+    pages: PageFacts, option: JsonObject, value: str, *, what: str, why: str, parameter: str = "", stop: str = ""
+) -> PaginatorGuess:
     """Pages that each response names. The largest page that is documented is asked for."""
     strategy: JsonObject = {"type": "CursorPagination", "cursor_value": expression(value)}
     if stop:
@@ -203,7 +203,7 @@ def _following(
             strategy["page_size"] = number
             paginator["page_size_option"] = _option(size)
     guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
-    return Paging(paginator, guess, frozenset(used | numbers))
+    return PaginatorGuess(paginator, guess, frozenset(used | numbers))
 
 
 def value_at(path: Sequence[str]) -> str:
@@ -218,17 +218,17 @@ def _option(name: str) -> JsonObject:
     return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
 
 
-def _path(pages: Pages, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]], bool]) -> tuple[str, ...] | None:
+def _path(pages: PageFacts, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]], bool]) -> tuple[str, ...] | None:
     return next((path for path, schema in pages.leaves.items() if fits(path, schema)), None)
 
 
-def _integer(pages: Pages, known: Sequence[str]) -> str | None:
+def _integer(pages: PageFacts, known: Sequence[str]) -> str | None:
     """The parameter of one of these names that takes a number."""
     numeric = [name for name, each in pages.parameters.items() if not each.kinds or each.kinds & {"integer", "number"}]
     return first_of(numeric, known)
 
 
-def _size(pages: Pages) -> tuple[str, int, bool] | None:
+def _size(pages: PageFacts) -> tuple[str, int, bool] | None:
     """The parameter with the size of a page, its value, and whether the description says that it is good."""
     name = first_of(pages.parameters, _SIZES)
     if name is None:

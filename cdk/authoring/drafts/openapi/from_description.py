@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from cdk.authoring.drafts.auth import Login, login
-from cdk.authoring.drafts.cursors import advance
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft, expression
-from cdk.authoring.drafts.examples import example, inside
+from cdk.authoring.drafts.cursors import guess_cursor
+from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft
+from cdk.authoring.drafts.examples import example_of, inside
 from cdk.authoring.drafts.keys import primary_key
 from cdk.authoring.drafts.loose_json import mapping, sequence, string
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
@@ -16,7 +16,7 @@ from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
 from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
-from cdk.authoring.drafts.pagination import Pages, Paging, as_others, paging
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue
 
@@ -129,10 +129,10 @@ class _Drafting:
         bases = Counter(self._base(each.operation) for each in self._candidates)
         (base, plain_base), _ = bases.most_common(1)[0]
         pages = {each.name: self._pages(each) for each in self._candidates}
-        pagings = {name: paging(each) for name, each in pages.items()}
+        pagings = {name: guess_paginator(each) for name, each in pages.items()}
         others = list(pagings.values())
         streams = [
-            self._stream(each, base, login_, as_others(pagings[each.name], pages[each.name], others))
+            self._stream(each, base, login_, as_most_streams(pagings[each.name], pages[each.name], others))
             for each in self._candidates
         ]
         guesses = [*login_.guesses]
@@ -155,21 +155,21 @@ class _Drafting:
             schema: JsonObject = {"type": "string", "title": f"{name} of the server", "default": default}
             if choices := sequence(mapping(value).get("enum")):
                 schema["enum"] = [str(each) for each in choices]
-            written = written.replace(f"{{{name}}}", expression(self._config.add(snake(name), schema)))
+            written = written.replace(f"{{{name}}}", self._config.add(snake(name), schema))
             actual = actual.replace(f"{{{name}}}", default)
         if "://" not in actual:
             server_field: JsonObject = {"type": "string", "title": "server, such as https://api.example.com"}
-            begin = expression(self._config.add("server", server_field, "https://api.example.com"))
+            begin = self._config.add("server", server_field, "https://api.example.com")
             return f"{begin}{written}", actual
         return written, actual
 
-    def _stream(self, candidate: _Candidate, base: str, login_: Login, pages: Paging) -> StreamDraft:
+    def _stream(self, candidate: _Candidate, base: str, login_: Login, pages: PaginatorGuess) -> StreamDraft:
         operation, name = candidate.operation, candidate.name
         bound = self._paths.bound(operation)
         key = self._primary_key(candidate)
         query = operation.located("query")
         rest = {each: parameter for each, parameter in query.items() if each not in pages.used}
-        cursor = advance(rest, candidate.fields, self._config, name)
+        cursor = guess_cursor(rest, candidate.fields, self._config, name)
         guesses = [*self._guesses(candidate, key), *bound.guesses]
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
         used = {*pages.used, *([cursor.parameter] if cursor is not None else [])}
@@ -211,11 +211,11 @@ class _Drafting:
             parameter = name, "" if known is None else string(known.schema.get("type"))
         return primary_key(candidate.kinds, candidate.resource, parameter)
 
-    def _pages(self, candidate: _Candidate) -> Pages:
+    def _pages(self, candidate: _Candidate) -> PageFacts:
         operation, records, key = candidate.operation, candidate.collection.path, self._primary_key(candidate)
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
         query, key_field = operation.located("query"), None if key is None else key[0]
-        return Pages(candidate.name, query, leaves, operation.headers, operation.text, key_field)
+        return PageFacts(candidate.name, query, leaves, operation.headers, operation.text, key_field)
 
     def _guesses(self, candidate: _Candidate, key: tuple[str, str] | None) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)
@@ -232,7 +232,7 @@ class _Drafting:
             if not each.required or name in used or name.lower() in _NO_FIELDS:
                 continue
             choices = sequence(each.schema.get("enum"))
-            sent[name] = str(choices[0]) if len(choices) == 1 else expression(self._paths.field(each))
+            sent[name] = str(choices[0]) if len(choices) == 1 else self._paths.field(each)
         return sent
 
     def _examples(
@@ -241,7 +241,7 @@ class _Drafting:
         _, base = self._base(candidate.operation)
         path = urlsplit(base).path.rstrip("/") + bound.pattern
         where = candidate.collection.path
-        answers = [Example(path, inside(where, [example(schema) or _ANY]))]
+        answers = [Example(path, inside(where, [example_of(schema) or _ANY]))]
         if probe is not None:
             answers.append(Example(path, inside(where, []), {probe[0]: probe[1]}))
         return answers

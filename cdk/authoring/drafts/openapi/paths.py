@@ -125,7 +125,7 @@ class Paths:
         before = segments(operation.path[: operation.path.index(f"{{{name}}}")])
         if plain(name) in _GENERAL and before:
             parameter = replace(parameter, name="_".join([*singular(before[-1]), name]))
-        return expression(self.field(parameter))
+        return self.field(parameter)
 
 
 def _before(path: str, index: int) -> str:
