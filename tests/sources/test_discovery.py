@@ -162,10 +162,10 @@ def test_a_class_that_others_derive_from_is_no_stream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", FAMILY])
 def test_a_slip_in_the_name_of_what_a_stream_writes_is_named(tmp_path: Path, more: str) -> None:
-    slip = "from cdk import PagedStream\n\nclass Notes(PagedStream):\n    def read_pages(self, slice, token): ...\n"
+    slip = "from cdk import PagedStream\n\nclass Notes(PagedStream):\n    def fetch_page(self, slice, token): ...\n"
     (tmp_path / "slip.py").write_text(slip + more)
 
-    with pytest.raises(ConfigError, match="the stream Notes does not write `read_page`, and has 'read_pages'; is that"):
+    with pytest.raises(ConfigError, match="the stream Notes does not write `read_page`, and has 'fetch_page'; is that"):
         find_source(str(tmp_path / "slip.py"))
 
 
