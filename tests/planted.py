@@ -409,6 +409,71 @@ BUGS = [
         "if False:",
         "tests/sync/loop/test_task_loop.py",
     ),
+    Bug(
+        "an interim result counts once",
+        "sync/loop/task_loop",
+        "else (*result.earlier, result)[task.taken :]:",
+        "else (*result.earlier, result):",
+    ),
+    Bug(
+        "an interim result that was missed comes with the task's",
+        "sync/loop/task_loop",
+        "else (*result.earlier, result)[task.taken :]:",
+        "else (result,):",
+    ),
+    Bug(
+        "interim results of one attempt count",
+        "sync/loop/task_loop",
+        "another = task.taken and result.attempt != task.attempt",
+        "another = False",
+    ),
+    Bug(
+        "interim results that are looked for are of one attempt",
+        "sync/loop/task_loop",
+        "            if task.taken and result.attempt != task.attempt:\n                break",
+        "            if False:\n                break",
+    ),
+    Bug(
+        "what goes on is not taken back", "sync/loop/task_loop", "            elif not unfinished:", "            else:"
+    ),
+    Bug(
+        "what follows rows that are gone does not count",
+        "sync/loop/task_loop",
+        "rest = {number: piece for number, piece in rest.items() if piece.target != n}",
+        "pass",
+    ),
+    Bug(
+        "what was taken back is not begun",
+        "sync/tasks/bundle_task",
+        "            if not self._handed_over:\n",
+        "            if True:\n",
+    ),
+    Bug(
+        "a slice whose task died goes on behind its interim results",
+        "sync/loop/slice_schedule",
+        "self._reader.resume(slice, last, progress.edge))",
+        "slice)",
+    ),
+    Bug(
+        "interim results have what came since the last",
+        "sync/tasks/messages",
+        "        self.read = self.rows = self.skipped = self.rejected = self.pages = 0\n",
+        "",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "files that were handed over are not written to any more",
+        "sync/tasks/slice_buffer",
+        "        self._shared = self.new()\n\n    def discard",
+        "\n    def discard",
+        "tests/sync/loop/test_task_loop.py",
+    ),
+    Bug(
+        "what is found is unpickled where its key is known",
+        "sync/tasks/interim_results",
+        "if not hmac.compare_digest(signature, self._signature(index, packed)):",
+        "if False:",
+    ),
     Bug("half a wave is not committed", "sync/loop/task_loop", "half = self._bundles.in_wave(n)", "half = False"),
     Bug(
         "a sync that is interrupted begins no task",
@@ -1473,7 +1538,7 @@ BUGS = [
     Bug(
         "files that vanish while a task writes are read again",
         "sync/tasks/bundle_task",
-        "                return BundleResult(vanished=str(path))",
+        "                return collected.after_interim(BundleResult(vanished=str(path)))",
         "                raise",
         tests="tests/worlds/test_named_times.py",
     ),

@@ -3,7 +3,7 @@
 Each line is a sync of its own, in processes of its own. Nothing but waiting takes time in the stream, so the least is
 (all waiting) / concurrency, and then the last of the long slices alone; `x` is against that sum. `gap` is the longest
 time that a row waited for its commit, from when its page came: while one long slice is all that is left to read, there
-is nothing to commit, however long that takes. A row in a task with a slice that does not stop waits for that page.
+is nothing to commit, however long that takes.
 
 rolling      every 2,500th slice has 250 times the pages of the others
 stuck        one slice waits for a minute without a checkpoint, beside 3,000 short ones

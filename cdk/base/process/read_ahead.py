@@ -73,6 +73,11 @@ class ReadAhead(Generic[T]):
         """Whether the request of a further page can be sent."""
         return not self._ended and self._misses < _MISSES and self._threads.spare()
 
+    @property
+    def pending(self) -> bool:
+        """Whether a request was sent for a page that nobody has read; for any thread."""
+        return bool(self._later)
+
     def last(self, token: Stored) -> Stored:
         """The token of the last page that was requested; `token`: that of the page being read, there is no other."""
         while self._later and self._later[-1].unsent:
@@ -88,7 +93,7 @@ class ReadAhead(Generic[T]):
         return True
 
     def end(self) -> bool:
-        """Send no more. Whether nothing that was sent is lost where reading stops at this page."""
+        """Send no more; for any thread. Whether nothing that was sent is lost where reading stops at this page."""
         self._ended = True
         return not self._later or self._later[0].unsent
 

@@ -12,8 +12,8 @@ nothing else running. Who dies alone did it.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import count
 
@@ -88,6 +88,8 @@ class Bundle:
     queue: "_Queue | None" = None
     """Where they waited; None for a suspect."""
     suspicion: Suspicion = Suspicion.NONE
+    late: bool = False
+    """These go on after their task has handed over the others; there is nothing to learn from it any more."""
 
 
 class Suspects:
@@ -334,13 +336,21 @@ class Bundles:
         if learned is not None:
             self.concurrency.ended(bundle.begin, learned, sum(other.begin for other in self._running))
         queue = bundle.queue
-        if queue is None:
+        if queue is None or bundle.late:
             return
         if started < len(bundle.slices):
             # Few more than it came to: if one of them is long, nobody else gets at those that wait behind it.
             queue.size = max(self._each, started + started // 8)
         elif seconds < AIM and len(bundle.slices) >= queue.size:
             queue.size = min(2 * queue.size, _MOST)
+
+    def rest_of(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
+        """What goes on of a bundle that has ended otherwise: some slices, with so many of its threads."""
+        slices = [planned for planned in bundle.slices if planned.number in numbers]
+        rest = replace(bundle, slices=slices, threads=threads, begin=len(slices), late=True)
+        if slices:
+            self._running.append(rest)
+        return rest
 
     def _drop_obsolete(self) -> None:
         """Forget what an earlier attempt of a stream had planned, and what was planned of one that failed."""

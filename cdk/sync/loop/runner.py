@@ -149,15 +149,13 @@ class SyncRunner:
         return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}
 
     def _let_tasks_note(self, target: Folder) -> None:
-        """Give tasks a folder to note in what they do, where they and this process see the same disk."""
-        self._activities = activities()
-        if target.on_disk is not None:
-            folder = target.local_path / f"{self._pipeline.name}.live"
-            with suppress(OSError):
-                shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-                folder.mkdir(parents=True)
-                self._activities.folder = folder
-                self._interruption.announce(folder)
+        """Give tasks a folder to note in what they do: those that see this disk can."""
+        self._activities, folder = activities(), target.local_path / f"{self._pipeline.name}.live"
+        with suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+            folder.mkdir(parents=True)
+            self._activities.folder = folder
+            self._interruption.announce(folder)
 
     def _write_traces(self) -> None:
         """Write in full what went wrong, in place of what a run before had to say."""

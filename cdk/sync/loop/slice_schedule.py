@@ -33,7 +33,8 @@ class SliceSchedule:
         )
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
         self._waiting: list[tuple[int, Slice]] = []
-        self._places: dict[int, int] = {}
+        self._out: dict[int, tuple[int, Slice]] = {}
+        """Of the slices that are handed out, by identity: the place in the plan, and what has not been read of it."""
         self.all_planned = False
         """Whether no further slice will be planned."""
         self.planned = 0
@@ -71,7 +72,7 @@ class SliceSchedule:
     def _hand_out(self, index: int, slice: Slice) -> Slice:
         """index: in the plan; of the slices that wait, the one that was planned first is handed out first."""
         self.reading += 1
-        self._places[id(slice)] = index
+        self._out[id(slice)] = (index, slice)
         return slice
 
     def plan_ahead(self, slices: int) -> None:
@@ -81,26 +82,31 @@ class SliceSchedule:
             self.put_back(slice)
 
     def put_back(self, slice: Slice) -> None:
-        """Take back a slice that was handed out and not begun."""
+        """Take back a slice that was handed out: what is known to be unread of it waits."""
         self.reading -= 1
-        heappush(self._waiting, (self._places.pop(id(slice)), slice))
+        heappush(self._waiting, self._out.pop(id(slice)))
 
-    def add_result(self, slice: Slice, progress: SliceResult) -> None:
-        """Take over how far a slice got. One that failed is not handed out again."""
-        self.reading -= 1
-        index = self._places.pop(id(slice))
+    def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
+        """Take over how far a slice got. One that failed is not handed out again.
+
+        unfinished: it is still handed out, and what comes next is what came after this.
+        """
         self.restarted |= progress.restarted
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)
         if (last := progress.last) is not None:
             self.counts = counted(self.counts, progress)
-        if progress.failure is not None:
-            if progress.failure.final:
-                self.never = self.never or progress.failure
+            if not progress.done:
+                self._out[id(slice)] = (self._out[id(slice)][0], self._reader.resume(slice, last, progress.edge))
+        if progress.failure is not None and progress.failure.final:
+            self.never = self.never or progress.failure
+        if unfinished:
             return
-        if not progress.done:
-            rest = slice if last is None else self._reader.resume(slice, last, progress.edge)
-            heappush(self._waiting, (index, rest))
+        if progress.failure is None and not progress.done:
+            self.put_back(slice)
+        else:
+            self.reading -= 1
+            del self._out[id(slice)]
 
     @property
     def idle(self) -> bool:

@@ -192,9 +192,8 @@ class StreamSync:
             return None
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """The tokens for tasks that read this stream for so many seconds, by key. Raises CdkErrors."""
-        with self._planning():
-            return access_tokens(self.stream, seconds)
+        """The tokens for tasks that read this stream for so many seconds, by key; none where it fails for that."""
+        return self._plan_slices(partial(access_tokens, self.stream, seconds)) or {}
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
@@ -206,9 +205,9 @@ class StreamSync:
         """Take back a slice that its task had no time for."""
         self._schedule.put_back(slice)
 
-    def add_result(self, slice: Slice, progress: SliceResult) -> None:
-        """Take over how far a slice got."""
-        self._schedule.add_result(slice, progress)
+    def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
+        """Take over how far a slice got. unfinished: its task still reads it."""
+        self._schedule.add_result(slice, progress, unfinished=unfinished)
         self._commits.source.add_result(progress)
         self._http += progress.http
         with warnings_in(self._warned):

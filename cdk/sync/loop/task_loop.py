@@ -5,6 +5,7 @@ then. Planning goes on beside the tasks.
 """
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,13 +19,12 @@ from cdk.base.logs import logger
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
-from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.run import current_run
 from cdk.base.task_map import TaskLost, run_inline
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import as_folder
-from cdk.rest.auth.tokens import IssuedToken, run_tokens
+from cdk.rest.auth.tokens import run_tokens
 from cdk.rest.http.activity import activities
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
@@ -33,6 +33,7 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
+from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
 from cdk.sync.tasks.workers import Workers, job_name
@@ -55,6 +56,9 @@ _PATIENCE = 0.25
 What they bring would wait for the next commit, for longer than an interval with what they began with.
 """
 
+_LATE = _PATIENCE / 8
+"""How long after its time a task hands over what it has read, of the time between two commits; up to twice as long."""
+
 _SHORTEST_TASK = 0.25
 """The shortest time of a task, of the time between two commits."""
 
@@ -72,7 +76,8 @@ _SHORT = 1.0
 class _Running:
     """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began.
 
-    commit: when that is due which it is to be part of; infinite where it ends later than the next one.
+    commit: when that is due which it is to be part of; infinite where it ends later than the next one. attempt, taken:
+    whose interim results were taken over, if any, and how many; `bundle` and `pieces` are what went on after the last.
     """
 
     workers: Workers
@@ -82,6 +87,9 @@ class _Running:
     share: TaskShare
     started: float
     commit: float
+    interim: InterimResults | None
+    attempt: str = ""
+    taken: int = 0
 
 
 class TaskLoop:
@@ -117,6 +125,7 @@ class TaskLoop:
         self.readers.concurrency = self._bundles.concurrency.count
         self._pool, self._numbers = workers.pool(), count()
         self._interruption = current_run().own(Interruption)
+        self._live, self._key = activities().folder, secrets.token_bytes()
         self._running: dict[int, _Running] = {}
         self._uncommitted: dict[int, list[DataFile]] = {}
         """What tasks have brought of a stream since its last commit."""
@@ -170,6 +179,8 @@ class TaskLoop:
             return
         for ended in self._pool.ended(0 if planning else self._until_commit()):
             self._end(ended)
+        for number, task in list(self._running.items()):
+            self._running[number] = self._look(task)
         if self._uncommitted and (self._until_commit() == 0 or not all(map(self._bundles.in_wave, self._overdue))):
             self._commit()
 
@@ -198,10 +209,15 @@ class TaskLoop:
             cluster.begin()
 
     def _until_commit(self) -> float | None:
-        """How long a commit can wait; None: there is nothing to commit."""
+        """How long to wait for tasks, until a commit is due or interim results may be there; None: for neither."""
         waits = any(task.commit == self._due for task in self._running.values())
         moment = self._due + self._interval * _PATIENCE if waits else self._due
-        return max(0.0, moment - self._clock()) if self._uncommitted else None
+        seconds = [max(0.0, moment - self._clock())] if self._uncommitted else []
+        return min([*seconds, self._late] if self._live else seconds, default=None)
+
+    @property
+    def _late(self) -> float:
+        return max(0.05, self._interval * _LATE)
 
     def _start(self, bundle: Bundle) -> bool:
         """Begin a task; False: it waits for what others have of a budget."""
@@ -218,21 +234,21 @@ class TaskLoop:
         if self._workers.cluster is not None and self._workers.cluster.starting:
             # Soon it reads what is handed back.
             seconds = min(seconds, _FIRST)
-        tokens = self._tokens(bundle, seconds)
+        tokens = {key: token for n in sorted(reads) for key, token in self._runs[n].access_tokens(seconds).items()}
         pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
         if not pieces:
             self._bundles.ended(bundle, 0, 0)
             self._budgets.release(share, {}, 0)
             return True
         targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}
-        live, limits = activities().folder, self._workers.limits
+        number, live, limits = next(self._numbers), self._live, self._workers.limits
+        interim = None if live is None else InterimResults(live, number, self._late, self._key)
         before = replace(self._bundles.concurrency.learned, level=bundle.begin)
-        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, before)
+        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, before, interim)
         tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
         name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
-        number = next(self._numbers)
         commit = self._due if seconds <= until_due else math.inf
-        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock(), commit)
+        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock(), commit, interim)
         self._watch(max(self._due - self._clock(), _SHORT))
         self._pool.start(number, partial(_read, self._workers, name, job, tasks))
         return True
@@ -241,27 +257,13 @@ class TaskLoop:
         target = self._runs[n].target
         return replace(target, stream=self._workers.copy(target.stream))
 
-    def _tokens(self, bundle: Bundle, seconds: float) -> Mapping[str, IssuedToken]:
-        """The access tokens for these slices. They are obtained here, for all tasks; a stream without fails."""
-        tokens: dict[str, IssuedToken] = {}
-        for n in sorted({piece.target for piece in bundle.slices}):
-            try:
-                tokens |= self._runs[n].access_tokens(seconds)
-            except RequestsSpent:
-                self._runs[n].interrupt()
-            except Exception as error:  # noqa: BLE001 - it fails this stream and no other
-                self._runs[n].fail(Failure.of(error))
-        return tokens
-
     def _end(self, ended: EndedTask) -> None:
-        """Take over what a task has brought. Raises its error, where that is not of one stream alone."""
+        """Take over what a task has brought in the end. Raises its error, where that is not of one stream alone."""
         crash_point("task_ended")
         task = self._running.pop(ended.number)
         result = ended.result or BundleResult(spent=None)
         sent = None if ended.result is None else result.requests
         self._budgets.release(task.share, result.spent, sent, task.targets)
-        self._bundles.ended(task.bundle, len(result.progress), self._clock() - task.started, result.concurrency)
-        self.readers.add(task.workers, result.progress)
         match ended.error:
             case None:
                 run_tokens().merge(result.tokens)
@@ -272,12 +274,35 @@ class TaskLoop:
                 self._leave(task.workers, lost)
             case error:
                 raise error
+        # Of a task that died, or was tried again, what goes on is read again: all else may be there.
+        another = task.taken and result.attempt != task.attempt
+        for each in (BundleResult(),) if another else (*result.earlier, result)[task.taken :]:
+            task = self._take_over(task, each)
+        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+
+    def _look(self, task: _Running) -> _Running:
+        """Take over the interim results that a task has left; the task as it goes on."""
+        while task.interim is not None and (result := task.interim.find(task.taken)) is not None:
+            if task.taken and result.attempt != task.attempt:
+                break
+            task = self._take_over(task, result)
+        return task
+
+    def _take_over(self, task: _Running, result: BundleResult) -> _Running:
+        """Take over what a task has brought, at its end or before; the task as it goes on."""
+        rest = {number: piece for number, piece in task.pieces.items() if number in result.unfinished}
+        started = len({*result.unfinished, *(item.number for item in result.progress)})
+        self._bundles.ended(task.bundle, started, self._clock() - task.started, result.concurrency)
+        bundle = self._bundles.rest_of(task.bundle, result.unfinished, result.threads)
+        self.readers.add(task.workers, result.progress, ended=not result.unfinished)
         for n in task.targets:
             if result.vanished:
                 run = self._runs[n]
                 self._for(run, partial(run.miss, result.vanished))
-            self._add(n, task, result)
-        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+            if not self._add(n, task, result):
+                # What comes next of it comes after rows that are gone.
+                rest = {number: piece for number, piece in rest.items() if piece.target != n}
+        return replace(task, bundle=bundle, pieces=rest, commit=math.inf, attempt=result.attempt, taken=task.taken + 1)
 
     def _leave(self, workers: Workers, lost: TransientError) -> None:
         """Go on without a cluster that had joined; what its tasks were reading is read again."""
@@ -286,24 +311,26 @@ class TaskLoop:
             logger.warning("%s; the sync goes on in its own process", lost.message.partition(";")[0])
             self._workers = self._own
 
-    def _add(self, n: int, task: _Running, result: BundleResult) -> None:
-        """Take over what a task has brought of a stream."""
+    def _add(self, n: int, task: _Running, result: BundleResult) -> bool:
+        """Take over what a task has brought of a stream; False: nothing counts, and its slices were put back."""
         run, files = self._runs[n], result.files.get(n, [])
         pieces = {number: piece for number, piece in task.pieces.items() if piece.target == n}
-        if any(piece.attempt != run.attempt for piece in pieces.values()):
-            # The stream was started anew meanwhile, or its commit was refused.
+        if not pieces or any(piece.attempt != run.attempt for piece in pieces.values()):
+            # The stream was started anew meanwhile, or its commit was refused; or so it was with what came before.
             _delete(run, files)
-            return
+            return False
         fitting = self._fitting(n, result.grown.get(n, {}), files, task.targets[n])
         progress = {} if fitting is None else {item.number: item for item in result.progress}
         for number, piece in pieces.items():
+            unfinished = number in result.unfinished and fitting is not None
             if number in progress:
                 self._bundles.suspects.clear(piece.slice)
-                run.add_result(piece.slice, progress[number])
-            else:
+                run.add_result(piece.slice, progress[number], unfinished=unfinished)
+            elif not unfinished:
                 run.untouched(piece.slice)
         if not progress.keys().isdisjoint(pieces):
             self._uncommitted.setdefault(n, []).extend(fitting or ())
+        return fitting is not None
 
     def _fitting(
         self, n: int, grown: Grown, files: Sequence[DataFile], target: WriteTarget

@@ -121,10 +121,10 @@ class Readers:
         """Note that tasks run there from now on."""
         self.version, self.master = workers.engine, workers.master
 
-    def add(self, workers: Workers, results: Iterable[SliceResult]) -> None:
-        """Count a task that has ended where it ran."""
+    def add(self, workers: Workers, results: Iterable[SliceResult], *, ended: bool) -> None:
+        """Count what a task has brought where it runs. ended: whether that was the last of it."""
         reader = self.spark if workers.engine else self.process
-        reader.tasks += 1
+        reader.tasks += ended
         for result in results:
             reader.slices += result.done
             reader.records += result.read

@@ -5,11 +5,16 @@ gets, so a task that is tried again or copied leaves orphan files and nothing el
 """
 
 import math
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -33,6 +38,7 @@ from cdk.state.position import Checkpoint
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import StreamCopies, full_name
 from cdk.sync.tasks.conditional_read import read_pages_conditionally
+from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
 
@@ -55,6 +61,14 @@ class BundleResult:
     """What it came to by reading them; None: it brings nothing."""
     vanished: str = ""
     """The file that somebody removed while it was written, so that the task brings nothing."""
+    unfinished: frozenset[int] = frozenset()
+    """Of an interim result: the pieces that go on, which may have progress. Others that have none never begin."""
+    threads: int = 0
+    """Of an interim result: how many of the task's threads these need at most."""
+    attempt: str = ""
+    """Tells attempts at a task apart; empty without interim results."""
+    earlier: Sequence["BundleResult"] = ()
+    """Its interim results, in order: each has what came after the one before, and this what came after all of them."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +91,43 @@ class BundleJob:
     """When rows that wait are written."""
     before: Learned = BEGINNING
     """What earlier tasks have learned of how many slices to read at once."""
+    interim: InterimResults | None = None
+    """Where it leaves what it has read while a slice goes on for longer than the task was to take."""
 
 
-def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
+Beside: TypeAlias = Callable[[Callable[[], None], float], AbstractContextManager[None]]
+"""Calls something every so many seconds, beside the block that it wraps, which raises what that raises."""
+
+
+@contextmanager
+def in_a_thread(call: Callable[[], None], seconds: float) -> Iterator[None]:
+    """A Beside."""
+    over, failures = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            while not over.wait(seconds):
+                call()
+        except BaseException as error:  # noqa: BLE001 - raised where the block ends
+            failures.append(error)
+
+    # Who reads may be in the middle of a page for as long as that takes.
+    thread = threading.Thread(target=copy_context().run, args=[run], daemon=True)  # noqa: TID251 - see above
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    for failure in failures:
+        raise failure
+
+
+def run_bundle(
+    work: tuple[BundleJob, Sequence[SliceTask]],
+    clock: Callable[[], float] = time.monotonic,
+    beside: Beside = in_a_thread,
+) -> BundleResult:
     """Read slices with the job's part of what is shared. Runs in a task."""
     job, pieces = work
     current_run().own(Interruption).follow(job.live)
@@ -89,7 +137,7 @@ def run_bundle(work: tuple[BundleJob, Sequence[SliceTask]]) -> BundleResult:
         return BundleResult(requests=lent.unsent)
     budgets = sharing(job.share, copied=task_attempt() > 0)
     with budgets as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
-        result = read_bundle(job, pieces)
+        result = read_bundle(job, pieces, clock, beside)
     result.spent = None if ledger.lost else ledger.spent()
     result.requests, result.tokens = lent.sent, held.findings
     crash_point("files_written")
@@ -141,56 +189,127 @@ class _Time:
         self._got_page = True
 
 
+class _Collected:
+    """What the slices of a bundle have brought. For the thread that reads them, and one that looks beside it."""
+
+    def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], until: _Time, execute: Threads) -> None:
+        self._interim, self._until, self._execute, self._count = job.interim, until, execute, len(pieces)
+        self.writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
+        self.buffers: dict[int, SliceBuffer] = {}
+        self._handed_over: list[BundleResult] = []
+        self._attempt, self._lock, self._late = uuid4().hex, threading.Lock(), False
+
+    def begin(self, piece: SliceTask) -> bool:
+        """Get ready for the pages of a slice; False: it was handed back."""
+        with self._lock:
+            if not self._handed_over:
+                self.buffers[piece.number] = SliceBuffer(piece, self.writers[piece.target])
+                self._until.reading.add(piece.number)
+            return not self._handed_over
+
+    def add(self, piece: SliceTask, page: ReadPage) -> None:
+        """Take the next page of a slice."""
+        with self._lock:
+            self.buffers[piece.number].add(page)
+
+    def look(self) -> None:
+        """Leave an interim result where the time was over at the last look already, and it has something new."""
+        before, self._late = self._late, self._until.spent
+        if before and self._late and self._interim is not None:
+            with self._lock:
+                self._hand_over(self._interim)
+
+    def _hand_over(self, interim: InterimResults) -> None:
+        unfinished = {n for n, item in self.buffers.items() if n in self._until.reading or item.unread}
+        ending = any(self.buffers[n].progress.done for n in unfinished)
+        waits = not self._handed_over and len(self.buffers) < self._count
+        new = waits or any(n not in unfinished or item.progress.positions for n, item in self.buffers.items())
+        if not unfinished or ending or not new:
+            return
+        learned = None if self._handed_over else self._execute.learned
+        result = replace(self._brought(unfinished), attempt=self._attempt, concurrency=learned)
+        sent_ahead = [self.buffers[n].ahead for n in unfinished]
+        result.threads = self._execute.ceiling
+        if not any(ahead is None or ahead.pending for ahead in sent_ahead):
+            # Others read in place of the threads that have nothing to do.
+            result.threads = len(unfinished)
+            for ahead in filter(None, sent_ahead):
+                ahead.end()
+        self._handed_over.append(result)
+        interim.leave(len(self._handed_over) - 1, result)
+
+    def _brought(self, unfinished: Collection[int] = ()) -> BundleResult:
+        """What came since the last interim result. unfinished: the slices that do."""
+        files, progress = {n: writer.close() for n, writer in self.writers.items()}, list[SliceResult]()
+        for number, item in self.buffers.items():
+            files[item.piece.target].extend(item.own_files(ended=number not in unfinished))
+        for number, item in list(self.buffers.items()):
+            if number not in unfinished:
+                progress.append(self.buffers.pop(number).progress)
+            elif (handed_over := item.hand_over()).positions:
+                progress.append(handed_over)
+        grown = {n: grown for n, writer in self.writers.items() if (grown := writer.grown)}
+        for writer in self.writers.values() if unfinished else ():
+            writer.hand_over()
+        return BundleResult(progress, {n: f for n, f in files.items() if f}, grown, unfinished=frozenset(unfinished))
+
+    def result(self) -> BundleResult:
+        """What the task brings, once nothing goes on."""
+        learned = None if self._handed_over else self._execute.learned
+        return self.after_interim(replace(self._brought(), concurrency=learned))
+
+    def after_interim(self, result: BundleResult) -> BundleResult:
+        """A result with the interim ones before it."""
+        earlier = tuple(self._handed_over)
+        return replace(result, attempt=self._attempt, earlier=earlier) if earlier else result
+
+    def discard(self) -> None:
+        """Delete the files that were not handed over."""
+        for item in self.buffers.values():
+            item.discard()
+        for writer in self.writers.values():
+            writer.discard()
+
+
 def read_bundle(
-    job: BundleJob, pieces: Sequence[SliceTask], clock: Callable[[], float] = time.monotonic
+    job: BundleJob,
+    pieces: Sequence[SliceTask],
+    clock: Callable[[], float] = time.monotonic,
+    beside: Beside = in_a_thread,
 ) -> BundleResult:
     """Read some slices, several at once, into files. Needs no Spark."""
     least = min(job.before.level, job.threads)
     execute = Threads(job.threads, job.before)
     until = _Time(job, execute, many=len(pieces) > job.threads, clock=clock)
-    collected: dict[int, SliceBuffer] = {}
-    writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
-    copies = {n: StreamCopies(job.targets[n].stream) for n in writers}
+    collected = _Collected(job, pieces, until, execute)
+    copies = {n: StreamCopies(job.targets[n].stream) for n in collected.writers}
 
     def work() -> Iterator[SliceTask]:
         for n, piece in enumerate(pieces):
-            if n >= least and until.spent:
+            if (n >= least and until.spent) or not collected.begin(piece):
                 return
-            collected[piece.number] = SliceBuffer(piece, writers[piece.target])
-            until.reading.add(piece.number)
             yield piece
         until.drained = True
 
     try:
-        for piece, page in execute(work(), partial(_read, job.targets, writers, until, collected, copies=copies)):
-            collected[piece.number].add(page)
-        files = {n: writer.close() for n, writer in writers.items()}
-        for item in collected.values():
-            files[item.piece.target].extend(item.own_files())
+        with nullcontext() if job.interim is None else beside(collected.look, job.interim.after):
+            for piece, page in execute(work(), partial(_read, job.targets, until, collected, copies=copies)):
+                collected.add(piece, page)
+        return collected.result()
     except BaseException as error:
-        for item in collected.values():
-            item.discard()
-        for writer in writers.values():
-            writer.discard()
+        collected.discard()
         match error:
             case FileNotFoundError(filename=path) if path is not None:
                 # Only what is written is missed here: VACUUM without retention removes what no version names.
-                return BundleResult(vanished=str(path))
+                return collected.after_interim(BundleResult(vanished=str(path)))
             case _:
                 raise
-    return BundleResult(
-        [item.progress for item in collected.values()],
-        {n: f for n, f in files.items() if f},
-        {n: grown for n, writer in writers.items() if (grown := writer.grown)},
-        concurrency=execute.learned,
-    )
 
 
 def _read(
     targets: Mapping[int, WriteTarget],
-    writers: Mapping[int, TaskWriter],
     until: _Time,
-    collected: Mapping[int, SliceBuffer],
+    collected: _Collected,
     piece: SliceTask,
     *,
     copies: Mapping[int, StreamCopies],
@@ -200,11 +319,12 @@ def _read(
     A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
     One whose access token has ended, or whose task may send no more requests, or only later, goes on in another task.
     """
-    item, uncut, got_page, reached = collected[piece.number], targets[piece.target].to_end, False, False
+    item, uncut, got_page, reached = collected.buffers[piece.number], targets[piece.target].to_end, False, False
     name, activity = full_name(targets[piece.target].stream), task_activity()
     progress = SliceProgress(system_clock(), lambda: got_page and not reached)
     term = SliceTerm(until.longest_wait, resumable=not uncut)
-    slice = replace(piece.slice, record_type=writers[piece.target].record_type)
+    item.ahead = current_read_ahead()
+    slice = replace(piece.slice, record_type=collected.writers[piece.target].record_type)
     try:
         with (
             counting(item.progress.http),
@@ -221,6 +341,7 @@ def _read(
                 activity.page(name)
                 until.got_page()
                 crash_point("page_read")
+                item.read += 1
                 yield page
                 if item.broken or (isinstance(page.position, Checkpoint) and not uncut and until.ends_slice()):
                     return

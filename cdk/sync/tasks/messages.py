@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cdk.base.errors import CdkError, FailureType, FatalError
@@ -114,6 +114,13 @@ class SliceResult:
     doubt: str = field(default="", compare=False)
     followed: bool = field(default=False, compare=False)
     """A page named a next one."""
+
+    def hand_over(self) -> "SliceResult":
+        """A copy without its requests, which count at its end; from now on it counts anew what else it counts."""
+        so_far = replace(self, http=HttpMetrics())
+        self.positions, self.restarted, self.warning = (), False, ""
+        self.read = self.rows = self.skipped = self.rejected = self.pages = 0
+        return so_far
 
     @property
     def last(self) -> Position | None:

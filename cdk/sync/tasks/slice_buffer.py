@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdk.base.process.read_ahead import ReadAhead
 from cdk.base.records.raw_json_lines import JsonLines, json_lines
 from cdk.base.records.typed_json_lines import RecordType, joined
 from cdk.base.values import Record
@@ -69,6 +70,10 @@ class TaskWriter:
         self._flush()
         return self._shared.close()
 
+    def hand_over(self) -> None:
+        """Begin other files: the finished ones belong to somebody else."""
+        self._shared = self.new()
+
     def discard(self) -> None:
         """Delete the shared files: the task failed."""
         self._shared.discard()
@@ -105,12 +110,15 @@ class _Waiting:
 class SliceBuffer:
     """One slice's share: rows wait here until the source has said where a restart would go on after them.
 
-    broken: a record could not be written; what comes after it does not count.
+    broken: a record could not be written; what comes after it does not count. read: its pages so far, as who reads it
+    counts them. ahead: what that has sent ahead.
     """
 
     def __init__(self, piece: SliceTask, writer: TaskWriter) -> None:
         self.piece, self.progress = piece, SliceResult(piece.number)
         self.broken = False
+        self.read = self._added = 0
+        self.ahead: ReadAhead[object] | None = None
         self._writer = writer
         self._waiting = _Waiting()
         self._own: TableWriter | None = None
@@ -118,6 +126,7 @@ class SliceBuffer:
 
     def add(self, page: ReadPage) -> None:
         """Take the next page of the slice."""
+        self._added += 1
         if self.broken:
             return
         if page.restarted:
@@ -145,10 +154,21 @@ class SliceBuffer:
             self._own.write(waiting.batches)
             waiting.batches, waiting.bytes = [], 0
 
-    def own_files(self) -> list[DataFile]:
-        """Finish the files of this slice alone, without the rows that still wait."""
-        self._drop()
+    @property
+    def unread(self) -> bool:
+        """Whether pages that were read are still to come here."""
+        return self.read != self._added
+
+    def own_files(self, *, ended: bool = True) -> list[DataFile]:
+        """Finish the files of this slice alone, without the rows that still wait: those are dropped where it ended."""
+        if ended:
+            self._drop()
         return [file for writer in self._finished for file in writer.close()]
+
+    def hand_over(self) -> SliceResult:
+        """How far it got since the last time, to which its files so far belong; it counts anew."""
+        self._finished = []
+        return self.progress.hand_over()
 
     def discard(self) -> None:
         """Leave no file of this slice alone."""

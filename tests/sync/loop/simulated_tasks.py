@@ -1,11 +1,15 @@
 """Tasks whose times are made up: which of those that run ends next, when it reads, and which dies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar, cast
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from cdk.base.task_map import TaskLost, TaskMap, attempting, run_inline
-from cdk.sync.tasks.bundle_task import BundleJob
+from cdk.sync.tasks.bundle_task import BundleJob, run_bundle
 from cdk.sync.tasks.cluster_start import ClusterStart
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
 from cdk.sync.tasks.workers import Workers
@@ -34,8 +38,45 @@ class Chances:
         return next(self._numbers, 0) % limit
 
 
+PageTime: TypeAlias = Literal["in time", "late", "lost"]
+"""What happens while a task reads a page: it is late by then, and what it hands over may be lost."""
+
+
+class TaskTime:
+    """The clock of tasks, and who looks beside them whether they are late.
+
+    pages: what happens at one page after the other, again and again. live: the folder for interim results.
+    """
+
+    def __init__(self, pages: Sequence[PageTime], live: Path) -> None:
+        self._pages, self._live, self._now = cycle(pages), live, 0.0
+        self._calls: list[Callable[[], None]] = []
+
+    def __call__(self) -> float:
+        return self._now
+
+    @contextmanager
+    def beside(self, call: Callable[[], None], seconds: float) -> Iterator[None]:
+        del seconds
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+    def page(self) -> None:
+        """A page is being read."""
+        if not self._calls or (now := next(self._pages)) == "in time":
+            return
+        self._now += 3600
+        for _ in range(2):
+            self._calls[-1]()
+        for file in self._live.glob("*.interim") if now == "lost" else ():
+            file.unlink()
+
+
 class SimulatedTasks:
-    """A pool and a cluster. most: how many tasks have run at once.
+    """A pool and a cluster. most: how many tasks have run at once. time: of the tasks; None: as it passes here.
 
     chances: decide which task ends, whether it has read right after its start or right before its end, whether it was
     tried twice, how long it takes, and whether it has time for more than a page. dies: whether a task dies that ends
@@ -43,8 +84,13 @@ class SimulatedTasks:
     """
 
     def __init__(
-        self, clock: Clock | None = None, chances: Chances | None = None, dies: Callable[[int], bool] = lambda _: False
+        self,
+        clock: Clock | None = None,
+        chances: Chances | None = None,
+        dies: Callable[[int], bool] = lambda _: False,
+        time: TaskTime | None = None,
     ) -> None:
+        self.time = time
         self.clock, self._chances, self._dies = clock or Clock(), chances or Chances(), dies
         self._running: list[tuple[int, Call, list[EndedTask]]] = []
         self.most = self.started = 0
@@ -76,6 +122,8 @@ class SimulatedTasks:
         return ended
 
     def spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        if self.time is not None and cast("object", work) is run_bundle:
+            work = partial(work, clock=self.time, beside=self.time.beside)  # type: ignore[call-arg] # it is run_bundle
         if self._chances.below(3) != 1:
             return run_inline(work, items)
         return run_inline(work, [_hurried(item) for item in items])

@@ -50,6 +50,21 @@ def test_what_was_not_begun_comes_again_and_all_is_read_once_all_has_ended() -> 
     assert (plan.plan_end(), plan.reading, plan.counts.read, plan.counts.done) == (True, 0, 3, 3)
 
 
+def test_a_slice_that_goes_on_is_out_until_its_task_ends_and_then_comes_again_from_where_it_was() -> None:
+    plan = schedule(Users({}))
+    (slice,) = handed(plan)
+    plan.add_result(slice, SliceResult(0, (Checkpoint({"page": 2}),), read=4), unfinished=True)
+    assert (handed(plan), plan.reading, plan.counts.read, plan.plan_end()) == ([], 1, 4, False)
+
+    plan.put_back(slice)
+    (again,) = handed(plan)
+    assert again.start == Checkpoint({"page": 2})
+    plan.add_result(again, SliceResult(1, (Checkpoint({"page": 3}),), read=4), unfinished=True)
+    plan.add_result(again, SliceResult(1, (Done(),), read=2))
+
+    assert (plan.plan_end(), plan.reading, plan.counts.read, plan.counts.done) == (True, 0, 10, 1)
+
+
 def test_a_slice_that_got_further_comes_again_from_there() -> None:
     plan = schedule(Users({}))
     (slice,) = handed(plan)

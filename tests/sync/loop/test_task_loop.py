@@ -1,12 +1,14 @@
 """Which slices tasks read, and when is committed, without Spark: tasks run in this process, by clocks of the test."""
 
+import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +30,7 @@ from cdk.lake.parquet.rewrite import MANY
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import LocalFolder
 from cdk.rest import Budget, Request
+from cdk.rest.http.activity import activities
 from cdk.state.window import Window
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop
@@ -36,9 +39,9 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptio
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
-from cdk.sync.tasks.workers import Workers, job_name
+from cdk.sync.tasks.workers import Workers, beside_the_driver, job_name
 from tests.samples import Users
-from tests.sync.loop.simulated_tasks import Chances, Clock, SimulatedCluster, SimulatedTasks
+from tests.sync.loop.simulated_tasks import Chances, Clock, PageTime, SimulatedCluster, SimulatedTasks, TaskTime
 
 
 class Parts(Stream):
@@ -385,22 +388,53 @@ def test_what_was_read_waits_for_its_commit_an_interval_and_a_page_at_most(tmp_p
     assert max(pool.waits) <= 10 + 0.1
 
 
-class OnAndOn(PagedStream):
-    """Pages that take a second each; of partitions that are known at once."""
+class Stuck(PagedStream):
+    """A slice that waits until all others are committed, and these, in one task with it."""
 
-    name = "on"
+    name = "stuck"
 
-    def __init__(self, clock: Clock, partitions: int, pages: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._clock, self._partitions, self._pages = clock, partitions, pages
+        self.others_committed, self.waited = threading.Event(), False
 
     def partitions(self) -> Iterable[Partition]:
-        return [Partition.of(part=n) for n in range(self._partitions)]
+        return [Partition.of(part=n) for n in range(40)]
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
-        page = 0 if token is None else int(token["page"])
-        self._clock.now += 1
-        return Page([{"id": f"{slice.partition['part']}/{page}"}], {"page": page + 1} if page < self._pages else None)
+        del token
+        part = slice.partition["part"]
+        if part == 5:
+            self.waited = self.others_committed.wait(60)
+        return Page([{"id": part}], None)
+
+
+def test_slices_that_share_a_task_with_one_that_goes_on_do_not_wait_for_it(tmp_path: Path) -> None:
+    stream = Stuck()
+    plan = StreamPlan(stream, LocalFolder(tmp_path / "table"), "full_refresh", "append")
+    run = StreamSync(plan, OpenTables("test"), sync="s1")
+    pipeline = Pipeline(
+        name="test",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(tmp_path)),
+        checkpoint_interval=timedelta(seconds=0.3),
+        concurrency=2,
+    )
+
+    def watch(_: float) -> None:
+        if run.report.written == 39:
+            stream.others_committed.set()
+
+    with RunScope(shared={Interruption: Interruption()}).working():
+        activities().folder = tmp_path
+        workers = replace(beside_the_driver(2), copy=lambda stream: stream)
+        loop = TaskLoop(pipeline, [run], workers, watch)
+        loop.read_all()
+
+    assert stream.waited
+    assert (run.report.status, run.report.written, run.report.slices) == (Status.DONE, 40, 40)
+    files = DeltaTable(str(tmp_path / "table")).file_uris()
+    assert sorted(row["id"] for file in files for row in pq.read_table(file).to_pylist()) == list(range(40))
+    assert loop.readers.process.slices == 40
 
 
 def joining(
@@ -412,6 +446,95 @@ def joining(
     sync.loop._workers = replace(sync.loop._workers, cluster=cluster)
     sync.loop._bundles._queue(0).size = 2
     return sync, cluster
+
+
+class OnAndOn(PagedStream):
+    """Pages that take a second each; of partitions that are known at once."""
+
+    name = "on"
+
+    def __init__(self, clock: Clock, partitions: int, pages: int) -> None:
+        super().__init__()
+        self._clock, self._partitions, self._pages = clock, partitions, pages
+        self.at_page: Callable[[], None] = lambda: None
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(part=n) for n in range(self._partitions)]
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = 0 if token is None else int(token["page"])
+        self._clock.now += 1
+        self.at_page()
+        return Page([{"id": f"{slice.partition['part']}/{page}"}], {"page": page + 1} if page < self._pages else None)
+
+
+class Attempts(InlineTasks):
+    """Tasks that the driver looks at after each attempt; the results of all but the last are lost."""
+
+    def __init__(self, attempts: int) -> None:
+        super().__init__()
+        self._calls, self._attempts = list[tuple[int, Call]](), attempts
+
+    def start(self, number: int, call: Call, /) -> None:
+        self._calls.append((number, call))
+
+    def ended(self, seconds: float | None, /) -> list[EndedTask]:
+        if self._attempts == 0:
+            self._attempts = 1
+            return super().ended(seconds)
+        self._attempts -= 1
+        super().ended(seconds)
+        for number, call in self._calls:
+            super().start(number, call)
+        self._calls = self._calls if self._attempts else []
+        return []
+
+
+def late_sync(folder: Path, stream: OnAndOn, pool: TaskPool, pages: Sequence[PageTime], tasks: int) -> StreamSync:
+    """A sync each of whose slices is read to its end, in tasks that are late at some pages."""
+    live, rest = folder / "live", get_args(PageTime)[:1] * 1000
+    live.mkdir()
+    late = TaskTime([*pages, *rest], live)
+    stream.at_page = late.page
+    with RunScope(shared={Interruption: Interruption()}).working():
+        activities().folder = live
+        sync = Watched(folder, stream, Clock(), concurrency=tasks, tasks=tasks, pool=pool)
+        sync.run._to_end = True
+        sync.loop._workers = replace(sync.loop._workers, spread=SimulatedTasks(time=late).spread)
+        sync.read_all()
+    return sync.run
+
+
+def test_of_several_attempts_at_a_task_the_interim_results_of_one_count(tmp_path: Path) -> None:
+    first: list[PageTime] = ["in time", "late", "in time", "in time"]
+    second: list[PageTime] = ["late", "in time", "late", "in time"]
+    run = late_sync(tmp_path, OnAndOn(Clock(), 2, 3), Attempts(2), [*first, *second], 1)
+
+    files = DeltaTable(str(tmp_path / "table")).file_uris()
+    rows = sorted(row["id"] for file in files for row in pq.read_table(file).to_pylist())
+    assert rows == [f"{part}/{page}" for part in range(2) for page in range(4)]
+    assert (run.report.status, run.report.written) == (Status.DONE, 8)
+
+
+class Spelled(OnAndOn):
+    """Pages with an undeclared field, which each partition spells in a way of its own."""
+
+    schema: JsonSchema | None = {"type": "object", "properties": {"id": {"type": "string"}}}  # noqa: RUF012 - as an author writes it
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        name = "Late" if slice.partition["part"] else "late"
+        return Page([{**record, name: 1} for record in page.records], page.next)
+
+
+def test_what_a_task_brings_after_rows_that_do_not_fit_the_table_is_read_again(tmp_path: Path) -> None:
+    pages: list[PageTime] = ["in time", "in time", "in time", "in time", "late", "in time"]
+    run = late_sync(tmp_path, Spelled(Clock(), 2, 2), Ordered(Clock()), pages, 2)
+
+    files = DeltaTable(str(tmp_path / "table")).file_uris()
+    rows = sorted(row["id"] for file in files for row in pq.read_table(file).to_pylist())
+    assert rows == [f"{part}/{page}" for part in range(2) for page in range(3)]
+    assert (run.report.status, run.report.written) == (Status.DONE, 6)
 
 
 @pytest.mark.parametrize(
@@ -708,9 +831,15 @@ class Killed(BaseException):
 class Mortal(SimulatedTasks):
     """Tasks of a driver that is killed, or interrupted, after so many steps: a page, a start or an end of a task."""
 
-    def __init__(self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: int, end: str) -> None:
-        super().__init__(clock, chances, dies)
-        self._life, self._end, self.interruption = life, end, Interruption()
+    def __init__(
+        self, clock: Clock, chances: Chances, dies: Callable[[int], bool], life: tuple[int, str], late: TaskTime
+    ) -> None:
+        super().__init__(clock, chances, dies, late)
+        (self._life, self._end), self._late, self.interruption = life, late, Interruption()
+
+    def page(self) -> None:
+        self._late.page()
+        self.step()
 
     def step(self) -> None:
         self._life -= 1
@@ -764,11 +893,12 @@ MADE = st.builds(
     tasks=st.integers(1, 4),
     concurrency=st.integers(1, 6),
     interval=st.sampled_from([0, 5, 30]),
-    chances=st.lists(st.integers(0, 59), max_size=150),
+    chances=st.lists(st.integers(0, 59), min_size=60, max_size=150),
     lives=st.lists(st.tuples(st.integers(1, 12), st.sampled_from(["killed", "interrupted", "limited"])), max_size=3),
     deaths=st.sets(st.integers(1, 12), max_size=2),
     joins=st.integers(0, 12),
     more=st.integers(0, 4),
+    late=st.lists(st.sampled_from(get_args(PageTime)), min_size=1, max_size=9),
 )
 @settings(max_examples=30, deadline=None)
 def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0917 - what a schedule is made of
@@ -783,9 +913,10 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
     deaths: set[int],
     joins: int,
     more: int,
+    late: list[PageTime],
 ) -> None:
     folder, clock, chance = tmp_path_factory.mktemp("lake"), Clock(), Chances(chances)
-    ended = count(1)
+    ended, live = count(1), folder / "live"
     for n, stream in enumerate(streams):
         stream.name = f"s{n}"
     pipeline = Pipeline(
@@ -806,13 +937,16 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
         tables = OpenTables("test")
         plans = [StreamPlan(one, LocalFolder(folder / one.name), "full_refresh", mode) for one in streams]
         runs = [StreamSync(plan, tables, sync="s1") for plan in plans]
-        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, life, end)
+        shutil.rmtree(live, ignore_errors=True)
+        live.mkdir()
+        pool = Mortal(clock, chance, lambda _: next(ended) in deaths, (life, end), TaskTime(late, live))
         for stream in streams:
-            stream.step, stream.sent = pool.step, 0
+            stream.step, stream.sent = pool.page, 0
         requests = RequestLease(life if end == "limited" else None)
         cluster = SimulatedCluster(pool.spread, tasks + more, joins)
         workers = Workers(pool.spread, tasks, pool=lambda: pool, cluster=cluster)
         with RunScope(shared={Interruption: pool.interruption}).working(), leasing(requests):
+            activities().folder = live
             loop = TaskLoop(pipeline, runs, workers, lambda _: watch(loop), clock)
             loop.read_all()
         assert cluster.left != bool(loop.readers.version)

@@ -1,7 +1,10 @@
 """What a task does with its slices, without Spark: the budget, the files, and what counts of a slice that breaks."""
 
 import pickle
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -27,8 +30,10 @@ from cdk import (
 from cdk.base.process.concurrency import Learned
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.rest.limits.task_budgets import longest_wait
 from cdk.state.stream_state import StreamState
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle
+from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
 from tests.streams.test_stream_copies import Restless
@@ -295,6 +300,94 @@ def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
 
     assert Path(result.vanished).parent == tmp_path / "b"
     assert (list((tmp_path / "a").iterdir()), result.progress) == ([], [])
+
+
+class Late(Slow):
+    """Slow pages, in the middle of some of which its task turns out to be late."""
+
+    def __init__(self, clock: Clock, *pages: int) -> None:
+        super().__init__(clock)
+        self.pages = pages
+        self.look: Callable[[], None] = lambda: None
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        if (token["page"] if token else 0) + 10 * slice.partition.get("part", 0) in self.pages:
+            for _ in range(2):
+                self._clock.now += 1000
+                self.look()
+        return super().read_page(slice, token)
+
+
+@contextmanager
+def looking(stream: Late, call: Callable[[], None], seconds: float) -> Iterator[None]:
+    assert seconds == 0.5
+    stream.look = call
+    yield
+
+
+def read_late(folder: Path, stream: Late, clock: Clock) -> tuple[BundleResult, InterimResults]:
+    interim = InterimResults(folder, 3, 0.5, b"key")
+    slices = [SliceTask(n, 0, Slice(Partition.of(part=n))) for n in range(4)]
+    job = BundleJob({0: target(folder, stream)}, 100, 1, interim=interim)
+    return read_bundle(job, slices, clock, partial(looking, stream)), interim
+
+
+def test_a_task_that_is_late_hands_over_what_it_has_and_begins_nothing_more(tmp_path: Path) -> None:
+    clock = Clock()
+    result, interim = read_late(tmp_path, Late(clock, 13), clock)
+
+    (first,) = result.earlier
+    assert interim.find(0) == first
+    far = [(item.number, item.last, item.rows) for item in first.progress]
+    assert far == [(0, Done(), 10), (1, Checkpoint({"page": 3}), 6)]
+    assert [(item.number, item.last, item.rows) for item in result.progress] == [(1, Checkpoint({"page": 4}), 2)]
+    assert (first.unfinished, first.threads, result.unfinished) == (frozenset({1}), 1, frozenset())
+    assert result.attempt == first.attempt != ""
+    ids = [sorted(record["id"] for record in records(tmp_path, one)) for one in (first, result)]
+    assert ids == [[0, 1, 10, 11, 20, 21, 30, 31, 40, 41, 100, 101, 110, 111, 120, 121], [130, 131]]
+
+
+def test_what_was_handed_back_is_not_begun_where_there_turns_out_to_be_time(tmp_path: Path) -> None:
+    class Waiting(Late):
+        def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+            # The first page may wait for its turn, and brings its task more time.
+            longest_wait()
+            return super().read_page(slice, token)
+
+    clock = Clock()
+    result, _ = read_late(tmp_path, Waiting(clock, 0), clock)
+
+    assert [(item.number, item.last) for item in result.progress] == [(0, Done())]
+    assert [one.unfinished for one in result.earlier] == [{0}]
+
+
+def test_a_task_is_late_as_often_as_it_has_something_new(tmp_path: Path) -> None:
+    clock = Clock()
+    stream = Late(clock, 0, 2, 3)
+    stream.supports_checkpointing = False
+    result, interim = read_late(tmp_path, stream, clock)
+
+    # The slices that wait are handed back at once; then there is nothing new until the end.
+    (first,) = result.earlier
+    assert (first.progress, first.unfinished, first.files) == ([], frozenset({0}), {})
+    assert [(item.number, item.rows) for item in result.progress] == [(0, 10)]
+    assert interim.find(1) is None
+
+
+def test_what_was_handed_over_stays_when_the_task_cannot_write_any_more(tmp_path: Path) -> None:
+    class Vanishing(Late):
+        def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+            page = super().read_page(slice, token)
+            if self._clock.now > 1000:
+                shutil.move(tmp_path / "t", tmp_path / "moved")
+            return page
+
+    clock = Clock()
+    result, _ = read_late(tmp_path, Vanishing(clock, 13), clock)
+
+    assert Path(result.vanished).parent == tmp_path / "t"
+    (first,) = result.earlier
+    assert {path.name for path in (tmp_path / "moved").iterdir()} == {file.path for file in first.files[0]}
 
 
 def many(count: int) -> list[Record]:
