@@ -123,6 +123,27 @@ BUGS = [
     Bug("a refused token restarts its slice", "streams/read_slice", "replace(slice, start=Start())", "slice"),
     Bug("a page has only what its window owns", "streams/read_slice", "if i not in foreign", ""),
     Bug(
+        "a date in the future does not move the cursor",
+        "streams/read_slice",
+        "window is not None and cursor.beyond(window, greatest)",
+        "False",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "a date in the future lands once",
+        "engine/boundary_dedup",
+        "or reached is None or",
+        "or",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "a rewind remembers records without a value",
+        "lake/admin/edits",
+        "_before(cursor, edges, at, target), resume",
+        "None, resume",
+        "tests/lake/admin/test_state_admin.py",
+    ),
+    Bug(
         "records come before their state",
         "engine/read",
         "                if page.records:\n",

@@ -83,6 +83,8 @@ class _Memory:
         """Which of the records are not known. Only those that may come again are looked at closely."""
         values = field_values(records, self._cursor.field)
         undated = frozenset(self._cursor.unreadable(values))
+        # Where no record was met but beyond the window, the cursor stays where it is.
+        reached = self._known.value if self._greatest is None else self._greatest
         near: dict[object, bool] = {}
         indices, only_owed = [], self._slice.owed is not None
         for i, value in enumerate(values):
@@ -92,7 +94,7 @@ class _Memory:
                 new = False
             else:
                 if (again := near.get(value)) is None:
-                    again = value in self._values or self._cursor.repeats(value, self._greatest)
+                    again = value in self._values or reached is None or self._cursor.repeats(value, reached)
                     near[value] = again
                 new = self._is_new(_digest(records[i]), value) if again else True
             if new:

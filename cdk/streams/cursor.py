@@ -74,6 +74,13 @@ class Cursor(ABC):
         """Whether a value lies in `window`, for sources that do not filter. Unreadable values do."""
         return self.owns(window, value)
 
+    def beyond(self, window: Window, value: object) -> bool:  # noqa: ARG002 - for overriding
+        """Whether a value lies behind what `window` was planned to read, such as a date in the future.
+
+        Such a record does not move the cursor: nothing that comes before its date would ever be read.
+        """
+        return False
+
     def halves(
         self,
         window: Window,  # noqa: ARG002 - for overriding
@@ -93,7 +100,8 @@ class Cursor(ABC):
     def reached(self, window: Window, greatest: object, before: object) -> object:
         """The value to keep once `window` and all before it are closed.
 
-        greatest: the greatest value of any record read, None when there was none. before: the value kept so far.
+        greatest: the greatest value of any record read that is not `beyond` its window, None when there was none.
+        before: the value kept so far.
         The greatest value of a record, rather than the end of the window: a record that becomes visible late is
         then still found (Airbyte keeps the same).
         """

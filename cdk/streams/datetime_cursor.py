@@ -228,6 +228,10 @@ class DatetimeCursor(Cursor):
         assert end is not None
         return start <= moment and (moment <= end if window.last else moment < end)
 
+    def beyond(self, window: Window, value: object) -> bool:
+        moment, planned = self.moment(value), self.moment(window.until)
+        return moment is not None and planned is not None and moment > planned
+
     def back(self, value: object, by: timedelta) -> object:
         moment = self.moment(value)
         return value if moment is None else self.write(earlier(moment, by))
@@ -243,17 +247,10 @@ class DatetimeCursor(Cursor):
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
         value = super().reached(window, greatest, before)
-        moment, planned = self.moment(value), self.moment(window.until)
-        if self.by_request and moment is not None and moment < self._first():
+        if self.by_request and (moment := self.moment(value)) is not None and moment < self._first():
             # Records from before the start of all reads do not move the cursor there.
             return self.start
-        if moment is None or planned is None or moment <= planned:
-            return value
-        # A record dated beyond the moment the read was planned must not carry the cursor there: nothing that comes
-        # before its date would ever be read. Nor may one dated beyond its window: those it jumps over are still to be
-        # read.
-        known = None if before is None or window.last else self.moment(before)
-        return self.write(planned) if known is None or known < planned else before
+        return value
 
     def _first(self) -> datetime:
         if callable(self._start):

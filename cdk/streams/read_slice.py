@@ -200,11 +200,14 @@ class _Finisher:
         )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object]) -> None:
-        """Move the edge to the greatest of the values seen; `looked_at` has it."""
+        """Move the edge to the greatest of the values that are not beyond the window; `looked_at` has the greatest."""
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
             self._check_order(cursor, [*known, *_present(values)])
-        greatest = cursor.greatest([*known, *looked_at])
+        greatest, window = cursor.greatest([*known, *looked_at]), self._slice.window
+        if window is not None and cursor.beyond(window, greatest):
+            within = [value for value in _present(values) if not cursor.beyond(window, value)]
+            greatest = cursor.greatest([*known, *within])
         self._edge = None if greatest is None else Edge(greatest)
 
     def _check_order(self, cursor: Cursor, values: Sequence[object]) -> None:

@@ -413,6 +413,36 @@ def test_a_record_dated_in_the_future_does_not_stop_the_stream() -> None:
     assert table.sync(3) == 1
 
 
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_record_dated_in_the_future_leaves_the_cursor_at_the_greatest_before_it(ordered: bool) -> None:  # noqa: FBT001
+    class Booked(Future):
+        cursor = DatetimeCursor("updated_at", start=DAY0, ordered=ordered)
+        hours: tuple[int, ...] = (9000, 9500)
+        planned = 108
+
+        def now(self) -> datetime:
+            return DAY0 + timedelta(hours=self.planned)
+
+        def rows(self, partition: Partition) -> list[dict[str, Json]]:
+            return [{**row, "id": hour} for row, hour in zip(super().rows(partition), self.hours, strict=True)]
+
+    def cursor() -> Json:
+        return wire(Booked(), table.state)
+
+    table = Table(Booked())
+    assert (table.sync(1), cursor()) == (2, {"updated_at": "2024-01-01T00:00:00Z"})
+    Booked.hours = (1, 30, 9000, 9500)
+    assert (table.sync(2), cursor()) == (2, {"updated_at": "2024-01-02T06:00:00Z"})
+    Booked.planned = 200
+    Booked.hours = (1, 30, 31, 40, 150, 9000, 9500)  # 31, 40 and 150 became visible after a read that was planned later
+    assert (table.sync(3), cursor()) == (3, {"updated_at": "2024-01-07T06:00:00Z"})
+    assert table.sync(4) == 0
+    Booked.planned = 9600
+    Booked.hours = (*Booked.hours, 9550)
+
+    assert (table.sync(5), table.sync(6), table.rows) == (1, 0, whole(Booked()))
+
+
 def test_a_parents_progress_is_kept_once_its_children_are_read() -> None:
     final = states(list(read(Replies(), StreamState())))[-1]
 

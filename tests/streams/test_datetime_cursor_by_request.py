@@ -187,16 +187,21 @@ FIRST, LAST = (
         (FIRST, None, "2024-01-02", "2024-01-02"),
         (FIRST, "2024-01-03", None, "2024-01-03"),
         (FIRST, "2023-01-03", None, "2024-01-01"),
-        (FIRST, "2024-01-09", None, "2024-01-04"),
         (FIRST, "2024-01-08", "2024-01-08", "2024-01-08"),
         (LAST, "2024-01-10", None, "2024-01-10"),
-        (LAST, "2025-01-01", None, "2024-01-10"),
     ],
 )
-def test_the_cursor_stays_within_what_was_asked_for(
+def test_the_cursor_follows_the_greatest_value_from_its_start_on(
     window: Window, greatest: Json, before: Json, reached: Json
 ) -> None:
     assert reached == cursor(**BY_THREE).reached(window, greatest, before)
+
+
+def test_what_is_dated_behind_the_end_of_a_window_is_beyond_it() -> None:
+    days = ["2024-01-03", "2024-01-04", "2024-01-09", "2025-01-01", "soon"]
+
+    assert [cursor().beyond(FIRST, day) for day in days] == [False, False, True, True, False]
+    assert [cursor().beyond(LAST, day) for day in days] == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Nothing here ever moves a position forward, but `given`, where a person says every word of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -13,11 +13,12 @@ from cdk.base.values import JsonValue
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
-from cdk.state.position import Checkpoint, Position, Start
+from cdk.state.position import Checkpoint, Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
+from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
 from cdk.streams.state_check import check_fields, check_values
 from cdk.streams.stream import Stream
@@ -169,17 +170,28 @@ def _cursor_value(cursor: Cursor, to: str) -> object:
 
 
 def _rewound_position(cursor: Cursor, position: Position, target: object) -> Position:
-    """A position no further than `target`. Digests of records go with the value they belong to."""
+    """A position no further than `target`, with the digests of records before it and of those without a value."""
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
             if cursor.greatest([value]) is None:
                 raise BadState(f"state.{cursor.field}", value, "a value of the stream's cursor")
-            if _beyond(cursor, value, target):
-                return Checkpoint({**kept, cursor.field: target})
-            open_ = resume is not None and (resume.open or _beyond(cursor, resume.through, target))
-            return Checkpoint(position.cursor, edge) if open_ else position
+            at = target if _beyond(cursor, value, target) else value
+            edges = [edge, *(() if resume is None else (item.edge for item in resume.open))]
+            if resume is not None and (at != value or resume.open or _beyond(cursor, resume.through, target)):
+                resume = None
+            return Checkpoint({**kept, cursor.field: at}, _before(cursor, edges, at, target), resume, position.trail)
         case _:
             return position
+
+
+def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object) -> Edge | None:
+    """What edges remember of records that are not read again from `target` on, for a cursor that stands at `at`."""
+    known: Edge | None = None
+    for edge in edges:
+        if edge is not None:
+            keys = {digest: value for digest, value in edge.keys.items() if not cursor.order.reaches(value, target)}
+            known = merged(cursor, known, moved(cursor, replace(edge, keys=keys, held={}), at))
+    return known
 
 
 def _beyond(cursor: Cursor, value: object, target: object) -> bool:

@@ -99,5 +99,8 @@ def moved(cursor: Cursor, edge: Edge, value: object) -> Edge:
 
 
 def _stays(cursor: Cursor, value: object, reached: object) -> bool:
-    """Whether a record is still to be remembered: those without a cursor value come with every window."""
-    return value is None or cursor.repeats(value, reached)
+    """Whether a record is still to be remembered: those without a cursor value come with every window.
+
+    Where nothing is reached yet, all that were met lie beyond their window, and come again.
+    """
+    return value is None or reached is None or cursor.repeats(value, reached)

@@ -1,7 +1,7 @@
 """What a sync makes of a state that a person has changed; tasks run in this process."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk import DatetimeCursor, Json, JsonSchema, Partition, Stream
+from cdk import DatetimeCursor, Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
@@ -154,6 +154,34 @@ def test_after_a_rewind_what_lies_behind_the_moment_is_read_again(tmp_path: Path
 
     assert lake.sync() == len(newer) == 10
     assert (len(lake.rows), len(set(lake.rows))) == (21 + len(newer), 21)
+
+
+@pytest.mark.parametrize("pages", [None, 2])
+def test_after_a_rewind_rows_without_a_cursor_value_are_there_once(tmp_path: Path, pages: int | None) -> None:
+    class PartlyDated(Orders):
+        name = "orders"
+        schema = Keyed.schema
+        fails = pages is not None
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            yield Page([{"id": 100}, {"id": 100}, {"id": 101, "updated_at": None}], {"offset": 0})
+            for number, page in enumerate(super().read_records(slice)):
+                if self.fails and number == pages:
+                    raise ServerError("the third page is broken")
+                yield page
+
+    lake = Lake(tmp_path, PartlyDated())
+    if pages is not None:
+        lake.refused()
+        PartlyDated.fails = False
+        lake.admin.change(lake.one, lambda saved: rewound(saved, lake.stream, "2024-01-01"))
+        DeltaTable(str(tmp_path / "orders")).delete("updated_at >= '2024-01-01'")
+    assert (lake.sync() > 0, len(lake.rows)) == (True, 21 + 3)
+
+    lake.admin.change(lake.one, lambda saved: rewound(saved, lake.stream, "2024-01-04"))
+    DeltaTable(str(tmp_path / "orders")).delete("updated_at >= '2024-01-04'")
+
+    assert (lake.sync(), len(lake.rows), len(set(lake.rows))) == (10, 21 + 3, 21 + 2)
 
 
 def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_so(
