@@ -6,6 +6,8 @@ from textwrap import dedent
 
 from pydantic import BaseModel
 
+from cdk.declarative.components.custom import CustomComponent
+
 
 @dataclass(frozen=True, slots=True)
 class ComponentDocs:
@@ -16,6 +18,8 @@ class ComponentDocs:
 
 
 def component_docs(model: type[BaseModel]) -> ComponentDocs:
-    """What a model's own docstring says."""
+    """What a model's own docstring says. Custom code that shows no example needs no more than its class."""
     text, _, example = cleandoc(vars(model).get("__doc__") or "").partition("\nExample:\n")
+    if not example and issubclass(model, CustomComponent):
+        example = f"type: {model.__name__}\nclass_name: components.{model.__name__.replace('Custom', 'My')}"
     return ComponentDocs(text.strip(), dedent(example).strip())

@@ -1,4 +1,4 @@
-"""How commands end with an error: the exit code for "try again later", and errors that nobody foresaw."""
+"""How commands end with an error: the exit code for "try again later", and errors of unknown kinds."""
 
 import traceback
 from collections.abc import Callable, Iterator

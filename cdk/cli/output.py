@@ -1,4 +1,4 @@
-"""Standard output: the one ordered sink of all protocol lines, whoever says them."""
+"""Standard output: the one ordered sink of all protocol lines, from any thread."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ STDOUT = 1
 
 
 class ReaderGone(BaseException):
-    """Whoever read our output has closed it. No Exception: no stream may take it for an error of its own."""
+    """The reader of our output has closed it. No Exception: no stream may take it for an error of its own."""
 
 
 class Output:
@@ -29,7 +29,7 @@ class Output:
         os.set_blocking(descriptor, True)
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines. Raises ReaderGone: nobody reads them."""
+        """Write whole lines. Raises ReaderGone: their reader is gone."""
         with self._lock:
             self._writing = True
             try:

@@ -1,4 +1,4 @@
-"""`spark-cdk prove`: kill syncs of a connector, resume them, and compare with one that nobody killed."""
+"""`spark-cdk prove`: kill syncs of a connector, resume them, and compare with an undisturbed one."""
 
 import sys
 from collections import defaultdict

@@ -126,7 +126,7 @@ def _hidden(value: JsonValue) -> JsonValue:
 
 
 def _value(path: Path) -> JsonValue:
-    """What is in a file, however it is called; None where that cannot be read, of which whoever needs it says more."""
+    """What is in a file, however it is called; None where that cannot be read, of which its user says more."""
     for read in (read_document, lambda path: YamlFile.load(path).value):
         with suppress(ConfigError):
             return read(path)

@@ -152,15 +152,15 @@ class AdaptiveThreadPool(Generic[W]):
             self._threads.append(thread)
             thread.start()
 
-    def spare(self) -> bool:
+    def has_idle(self) -> bool:
         """Whether a thread could send a request ahead; for any thread."""
         needed = self._more or bool(self._paused) or self._stop.is_set()
         return not needed and self._busy + self._ahead < self._concurrency.level > 1
 
-    def lend(self, call: Callable[[], None], /) -> bool:
+    def submit(self, call: Callable[[], None], /) -> bool:
         """Have a thread run a call, where one is to spare; for whichever thread reads a piece."""
         with self._counting:
-            if not self.spare():
+            if not self.has_idle():
                 return False
             self._ahead += 1
             # Who reads may wait for what another thread was sent for.
@@ -169,7 +169,7 @@ class AdaptiveThreadPool(Generic[W]):
             self._work.put(call)
         return True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """The request that a call has sent is that of a page being read, or has come to nothing; for any thread."""
         with self._counting:
             self._ahead -= 1

@@ -87,7 +87,7 @@ class JobBudget:
             self._free -= free
         return free
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """A job runs no longer."""
         with self._lock:
             self._free += 1
@@ -124,7 +124,7 @@ class JobReader:
         finally:
             # Downloads run beside other jobs: whoever reads them may itself need a job to go on.
             if taken:
-                self._budget.give_back()
+                self._budget.release()
         if job is not None:
             yield from self._downloaded(job)
             self._quietly("deleted", job)

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: what is not of the expected type counts as missing."""
+"""JSON of other authors: what is not of the expected type counts as missing."""
 
 from collections.abc import Mapping, Sequence
 

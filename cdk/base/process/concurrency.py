@@ -96,7 +96,7 @@ class Concurrency:
     def completed(self, seconds: float, reading: int) -> None:
         """Learn from a page. seconds: since its thread had the page before. reading: slices being read, with its own.
 
-        Pages count while as many slices are read as may be: what nobody makes use of is not learned from.
+        Pages count while as many slices are read as may be: a level that is not used teaches nothing.
         """
         if self._leftover:
             # It began at another level.

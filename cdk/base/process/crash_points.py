@@ -21,7 +21,7 @@ POINTS: Final = {
     "merged": "all touched files are written anew, nothing is committed",
     "before_state_blob": "the commit is prepared",
     "after_state_blob": "the state lies beside the table, the commit is not made",
-    "after_commit": "rows and state are in the table, nobody has been told",
+    "after_commit": "rows and state are in the table, the caller does not know yet",
     "before_history": "the table is committed, its history is not",
     "done": "all is committed, the lock is still held",
 }

@@ -12,7 +12,7 @@ _FLAG = "interrupted"
 
 
 class Interrupted(BaseException):
-    """Reading ends before its end, and its last checkpoint counts. No Exception: nobody may take it for an error."""
+    """Reading ends before its end, and its last checkpoint counts. No Exception: no handler of errors may catch it."""
 
     def __init__(self, why: str) -> None:
         """why: as an Interruption has it."""
@@ -57,7 +57,7 @@ class Interruption:
         return seconds if self._end is None else max(0.0, min(seconds, self._end - self._clock()))
 
     def request(self, why: str) -> bool:
-        """Ask for it. False: nothing is being read, or somebody has asked before, and it can only end at once."""
+        """Ask for it. False: nothing is being read, or it was requested before, and can only end at once."""
         if not self._reading or self.why:
             return False
         self._requested = why

@@ -22,16 +22,16 @@ _MISSES = 3
 """How often another request than those that were sent may turn out to be due: a time of day in it, or a step of two."""
 
 
-class SpareThreads(Protocol):
+class IdleThreads(Protocol):
     """The threads of an executor, as its slices see them. For any thread."""
 
-    def spare(self) -> bool:
+    def has_idle(self) -> bool:
         """Whether there is one that no slice needs, for now."""
 
-    def lend(self, call: Callable[[], None], /) -> bool:
+    def submit(self, call: Callable[[], None], /) -> bool:
         """Have one run a call; False: there is none to spare."""
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """The request of a call is that of the page which is read, or has come to nothing."""
 
 
@@ -43,7 +43,7 @@ class _Later(Generic[T]):
         self.response: Future[T | None] = Future()
 
     def run(self, send: Callable[[], T]) -> None:
-        """Send it, unless nobody wants the response any more."""
+        """Send it, unless the response is no longer wanted."""
         if not self.response.set_running_or_notify_cancel():
             return
         began, response, failure = time.monotonic(), None, None
@@ -63,7 +63,7 @@ class _Later(Generic[T]):
 class ReadAhead(Generic[T]):
     """The requests that one slice has sent ahead, the next page first. Belongs to the thread that reads the slice."""
 
-    def __init__(self, threads: SpareThreads) -> None:
+    def __init__(self, threads: IdleThreads) -> None:
         self._threads = threads
         self._later: deque[_Later[T]] = deque()
         self._extra, self._misses, self._ended = 0.0, 0, False
@@ -71,7 +71,7 @@ class ReadAhead(Generic[T]):
     @property
     def more(self) -> bool:
         """Whether the request of a further page can be sent."""
-        return not self._ended and self._misses < _MISSES and self._threads.spare()
+        return not self._ended and self._misses < _MISSES and self._threads.has_idle()
 
     @property
     def pending(self) -> bool:
@@ -87,7 +87,7 @@ class ReadAhead(Generic[T]):
     def start(self, token: Stored, request: object, send: Callable[[], T]) -> bool:
         """Have the request of a further page sent; False: no thread is to spare any more."""
         later: _Later[T] = _Later(token, request)
-        if not self._threads.lend(partial(copy_context().run, later.run, send)):
+        if not self._threads.submit(partial(copy_context().run, later.run, send)):
             return False
         self._later.append(later)
         return True
@@ -103,7 +103,7 @@ class ReadAhead(Generic[T]):
         while self._later:
             later = self._later.popleft()
             if later.request == request:
-                self._threads.give_back()
+                self._threads.release()
                 return partial(self._wait, later)
             self._drop(later)
         return lambda: None
@@ -121,14 +121,14 @@ class ReadAhead(Generic[T]):
         return extra
 
     def close(self) -> None:
-        """Want none of the responses that nobody has read."""
+        """Drop the responses that were not read."""
         while self._later:
             self._drop(self._later.popleft())
 
     def _drop(self, later: _Later[T]) -> None:
         later.response.cancel()
         # A request that was sent takes its thread until it is answered.
-        later.response.add_done_callback(lambda _: self._threads.give_back())
+        later.response.add_done_callback(lambda _: self._threads.release())
 
 
 _current: ContextVar[ReadAhead[object] | None] = ContextVar("read_ahead", default=None)

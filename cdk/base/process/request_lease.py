@@ -1,6 +1,6 @@
 """RequestLease: how many requests a run may send, or the part of it that one of its tasks was lent.
 
-Whoever runs a piece of work says which lease counts; transports take from it. Threads that the executors start take
+The runner of a piece of work sets the lease that counts; transports take from it. Threads that the executors start take
 from that of the thread that started them.
 """
 
@@ -48,7 +48,7 @@ class RequestLease:
             return lent
 
     def return_unsent(self, lent: int | None, sent: int | None) -> None:
-        """Have back what a task has not sent. sent: None: nobody knows, so it counts as all of them."""
+        """Have back what a task has not sent. sent: None: unknown, so it counts as all of them."""
         with _counting:
             if self.unsent is not None and lent is not None and sent is not None:
                 self.unsent += lent - sent

@@ -1,1 +1,1 @@
-"""Records of an API as values, and as JSON lines that nobody has decoded yet."""
+"""Records of an API as values, and as JSON lines that are not decoded yet."""

@@ -25,7 +25,7 @@ _ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte 
 class WrittenNumber(float, SerializedJson):
     """A double, and the text of the JSON number that it was read from, which is another number.
 
-    Whoever computes with it computes with the double, which may be infinite; what is written is the text.
+    Computations use the double, which may be infinite; what is written is the text.
     """
 
     text: str

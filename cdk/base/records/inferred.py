@@ -1,7 +1,7 @@
 """The JSON type of values that no schema describes: the narrowest that holds all of them without loss.
 
 A text stays a text, whatever it looks like: a zip code is no number, and an ISO 8601 text keeps its zone, its digits
-and its `Z` only as a text; whoever knows better declares it. The type does not depend on the order of the values, so
+and its `Z` only as a text; a schema may declare more. The type does not depend on the order of the values, so
 whoever sees them in other pages gets the same.
 """
 

@@ -1,6 +1,6 @@
-"""JsonLines: the records of a page as the text that the source sent, decoded when somebody looks at them.
+"""JsonLines: the records of a page as the text that the source sent, decoded when they are accessed.
 
-Decoding a record, and freeing it again, is two thirds of the work of moving it. Where nobody asks for a record, its
+Decoding a record, and freeing it again, is two thirds of the work of moving it. Where no record is accessed, its
 text goes on as it came, with every digit of its numbers.
 """
 
@@ -43,12 +43,12 @@ class JsonLines(Sequence[Record]):
 
     @property
     def lines(self) -> bytes | None:
-        """The text; None once somebody has looked at the records."""
+        """The text; None once the records were accessed."""
         return self._lines
 
     @property
     def text_size(self) -> int | None:
-        """Bytes of the text, more or less; None once somebody has looked at the records."""
+        """Bytes of the text, more or less; None once the records were accessed."""
         return None if self._lines is None else len(self._lines)
 
     def values(self, field: str) -> list[object]:
@@ -65,7 +65,7 @@ class JsonLines(Sequence[Record]):
         return record
 
     def pop_objects(self, record_type: object) -> Objects | None:  # noqa: ARG002 - for overriding
-        """The records as objects, once; None where they are none of this type, or somebody has looked at them."""
+        """The records as objects, once; None where they are none of this type, or were accessed."""
         return None
 
     def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:  # noqa: ARG002

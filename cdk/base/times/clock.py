@@ -41,7 +41,7 @@ _PROCESS = _Process()
 
 @contextmanager
 def simulated_time(other: SimulatedTime | None) -> Iterator[None]:
-    """Let the clocks and waits of this process be those of `other`, whoever has them; None: the machine's."""
+    """Let the clocks and waits of this process be those of `other`, everywhere in it; None: the machine's."""
     before, _PROCESS.time = _PROCESS.time, other
     try:
         yield
@@ -56,7 +56,7 @@ def system_clock() -> datetime:
 
 
 class Stopped(BaseException):
-    """A wait was ended, for nobody wants what it was for any more. No Exception: nobody may take it for an error."""
+    """A wait was ended, since its result is no longer wanted. No Exception: no handler of errors may catch it."""
 
 
 _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
@@ -67,7 +67,7 @@ _STEP = 0.25
 
 
 def sleep(seconds: float) -> None:
-    """Wait. Raises Stopped, a quarter of a second later at most: whoever runs this wants it to end.
+    """Wait. Raises Stopped, a quarter of a second later at most: its run is to end.
 
     Every wait is one of `time.sleep`, also on threads: tests of connectors that replace it wait for nothing.
     """

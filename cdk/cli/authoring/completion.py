@@ -25,7 +25,7 @@ def completion(ctx: click.Context, shell: str) -> int:
 
 
 def completed(app: click.Group, name: str) -> int | None:
-    """The exit code of the completion that a shell has asked for; None: the program was called by somebody else."""
+    """The exit code of the completion that a shell has asked for; None: no shell asked for one."""
     instruction = os.environ.get(_variable(name))
     return None if instruction is None else shell_complete(app, {}, name, _variable(name), instruction)
 

@@ -162,7 +162,7 @@ class Tools:
         streams: Annotated[list[str], Field(description="Names; empty: all.")] = [],  # noqa: B006 - only read
         kills: Annotated[int, Field(ge=0, le=40, description="How many syncs to kill.")] = 8,
     ) -> answers.Proven:
-        """Kill syncs of a connector, resume each, and compare with one that nobody killed. Takes seconds a kill."""
+        """Kill syncs of a connector, resume each, and compare with an undisturbed one. Takes seconds a kill."""
         with self._answering() as secrets:
             find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
             played = self._workspace.path(cassette) if cassette else None

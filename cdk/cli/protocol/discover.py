@@ -82,7 +82,7 @@ def _name_candidates(stream: Stream, records: Sequence[Record]) -> None:
 
 
 def _write(path: Path, declared: JsonSchema, schema: JsonSchema) -> None:
-    """Write a schema. A file that is not the declared one is somebody else's."""
+    """Write a schema. A file that is not the declared one stays."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and from_json(path.read_bytes()) not in (declared, schema):

@@ -74,7 +74,7 @@ def _fail(output: Output, error: Exception) -> int:
 
 @contextmanager
 def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let `stop` take the signals that ask a process to end; where only the main thread may, nobody does."""
+    """Let `stop` take the signals that ask a process to end; only the main thread may; on others nothing does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -124,6 +124,6 @@ def _watch(output: Output) -> AbstractContextManager[Watch]:
     """A display for the person at the terminal, if there is one."""
     if not sys.stderr.isatty():
         return nullcontext(Unwatched())
-    from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import when somebody looks
+    from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import on a terminal
 
     return Progress(output.secrets.mask)

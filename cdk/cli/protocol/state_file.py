@@ -1,4 +1,4 @@
-"""The state of earlier runs, in any form that somebody may have kept it."""
+"""The state of earlier runs, in any form that platforms and people store it in."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def load_state(path: Path | None, streams: Collection[str] | None) -> list[Airby
 
     Understood are a list of messages, one message, the lines an earlier read has written, and the legacy map from
     stream name to state. streams: the names the source has; a state of another is of no use and warned about. None:
-    nobody knows them.
+    they are unknown.
 
     Raises StateError naming the file, the path in it, what was found and what was expected.
     """

@@ -103,7 +103,7 @@ def _option(loc: Sequence[str | int], catalog: Path | None) -> str:
 
 
 def _name_of(text: str) -> str:
-    """What a pipeline is called that nobody named: as its connector, and a `manifest.yaml` as its folder."""
+    """The default name of a pipeline: as its connector, and a `manifest.yaml` as its folder."""
     path = Path(text).resolve()
     name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
     return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"

@@ -1,6 +1,6 @@
 """Custom components: Python classes that come with a manifest. They run only where the user allows it.
 
-Whoever opens the manifest passes what builds them (`Runtime.custom`); without it, each is a ManifestError.
+The opener of the manifest passes what builds them (`Runtime.custom`); without it, each is a ManifestError.
 """
 
 from typing import Any
@@ -61,30 +61,15 @@ class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
 
 
 class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
-    """Says how long to wait with a class of its own.
-
-    Example:
-        type: CustomBackoffStrategy
-        class_name: components.MyBackoffStrategy
-    """
+    """Says how long to wait with a class of its own."""
 
 
 class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra="allow"):
-    """Changes the config with a class of its own.
-
-    Example:
-        type: CustomConfigTransformation
-        class_name: components.MyConfigTransformation
-    """
+    """Changes the config with a class of its own."""
 
 
 class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
-    """Reads bodies with a class of its own.
-
-    Example:
-        type: CustomDecoder
-        class_name: components.MyDecoder
-    """
+    """Reads bodies with a class of its own."""
 
 
 class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
@@ -118,12 +103,7 @@ class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="al
 
 
 class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
-    """Finds the partitions with a class of its own.
-
-    Example:
-        type: CustomPartitionRouter
-        class_name: components.MyPartitionRouter
-    """
+    """Finds the partitions with a class of its own."""
 
 
 class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
@@ -137,12 +117,7 @@ class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
 
 
 class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
-    """Keeps records with a class of its own.
-
-    Example:
-        type: CustomRecordFilter
-        class_name: components.MyRecordFilter
-    """
+    """Keeps records with a class of its own."""
 
 
 class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
@@ -156,54 +131,24 @@ class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
 
 
 class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
-    """Reads slices with a class of its own.
-
-    Example:
-        type: CustomRetriever
-        class_name: components.MyRetriever
-    """
+    """Reads slices with a class of its own."""
 
 
 class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
-    """Finds the schema with a class of its own.
-
-    Example:
-        type: CustomSchemaLoader
-        class_name: components.MySchemaLoader
-    """
+    """Finds the schema with a class of its own."""
 
 
 class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="allow"):
-    """Casts values with a class of its own.
-
-    Example:
-        type: CustomSchemaNormalization
-        class_name: components.MySchemaNormalization
-    """
+    """Casts values with a class of its own."""
 
 
 class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
-    """Turns old states into today's with a class of its own.
-
-    Example:
-        type: CustomStateMigration
-        class_name: components.MyStateMigration
-    """
+    """Turns old states into today's with a class of its own."""
 
 
 class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
-    """Changes records with a class of its own.
-
-    Example:
-        type: CustomTransformation
-        class_name: components.MyTransformation
-    """
+    """Changes records with a class of its own."""
 
 
 class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="allow"):
-    """Looks at a value with a class of its own.
-
-    Example:
-        type: CustomValidationStrategy
-        class_name: components.MyValidationStrategy
-    """
+    """Looks at a value with a class of its own."""

@@ -38,7 +38,7 @@ class _NotLiteral(Exception):
 def typed(value: object) -> JsonValue:
     """What the text of `value` stands for, without writing that text where the answer is known.
 
-    Lists and maps are copied, so that nobody changes what the expression read.
+    Lists and maps are copied, so that no caller changes what the expression read.
     """
     # `type` tells faster than isinstance what a value is.
     if type(value) is str:

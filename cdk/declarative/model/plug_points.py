@@ -135,7 +135,7 @@ class AnyRequester(Component, type=None, default="HttpRequester", custom="Custom
         """
 
     def sending(self) -> "tuple[AnyAuthenticator | None, AnyErrorHandler | None]":
-        """What sends its requests, for whoever only drafts them; nothing where its settings are for its own class."""
+        """What sends its requests, for callers that draft them; nothing where its settings are for its own class."""
         return None, None
 
 
@@ -160,7 +160,7 @@ class PageStrategy(Protocol):
         return None
 
     def ahead(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for those that count
-        """The token of the page behind that of `token`, if there is one, before either has come; None: nobody knows."""
+        """The token of the page behind that of `token`, if there is one, before either has come; None: unknown."""
         return None
 
     def behind(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for those that count

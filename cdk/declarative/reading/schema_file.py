@@ -58,7 +58,7 @@ class _References:
         file = self._shared(name, link) if name else self._file
         step = (file, pointer)
         if step in self._trail:
-            # A tree of comments: whoever reads the schema follows the reference as far as records go.
+            # A tree of comments: readers of the schema follow the reference as far as records go.
             if self._outermost and not name:
                 return written
             raise ManifestError(f"the reference {link!r} leads back to where it stands", path=str(self._file))

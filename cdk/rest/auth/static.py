@@ -66,7 +66,7 @@ def basic_credentials(user: str, password: str) -> str:
 def with_secret(request: Request, part: RequestPart, path: Sequence[str], value: str) -> Request:
     """`request` with a secret in it. path: one name, except in a JSON body, where it may lead deeper.
 
-    Raises ConfigError: something else is there already, for nobody could say which of the two an API wants; or the body
+    Raises ConfigError: something else is there already, since it is unknown which of the two an API wants; or the body
     is of another kind than the part.
     """
     match part:

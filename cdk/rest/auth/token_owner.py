@@ -47,7 +47,7 @@ _REFUSED = (
 
 
 class TokenOwner(ABC):
-    """Obtains access tokens, for whoever asks in this process and for tasks.
+    """Obtains access tokens, for callers in this process and for tasks.
 
     learn: called with each token. Safe to use from several threads.
     """
@@ -76,7 +76,7 @@ class TokenOwner(ABC):
     @property
     @abstractmethod
     def _seal(self) -> str:
-        """What opens stored tokens: who has the config has it, and nobody else."""
+        """What opens stored tokens: holders of the config alone have it."""
 
     @property
     @abstractmethod
@@ -118,7 +118,7 @@ class TokenOwner(ABC):
             return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
 
     def token(self) -> Generator[Request, Response, str]:
-        """A token that has not expired, and that nobody was refused with.
+        """A token that has not expired, and that no request was refused with.
 
         Yields token requests to send, and is sent their responses. Raises CredentialsError: there is none to be had.
         TokenEnded: in a task, where the slice goes on with the next one.
@@ -254,7 +254,7 @@ def collecting() -> Iterator[list[TokenBearer]]:
 
 
 def report(authenticator: TokenBearer) -> None:
-    """Let whoever collects know of one that is made, or used again."""
+    """Report one that is made, or used again, to the collecting block."""
     bearers = _BEARERS.get()
     if bearers is not None and authenticator not in bearers:
         bearers.append(authenticator)

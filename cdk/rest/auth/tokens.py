@@ -1,4 +1,4 @@
-"""Access tokens of a run: asked for in one place, once for each token's life, whoever needs them.
+"""Access tokens of a run: asked for in one place, once for each token's life, for all their users.
 
 All authenticators of a process that say the same share one `TokenState` for the length of a run. Where several
 processes read for a run, the one that plans obtains the tokens and gives each task an `IssuedToken`. A task asks a
@@ -177,7 +177,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class HeldTokens:
-    """The tokens of a task, by key, and what it found out of them. last: nobody reads on with the next ones."""
+    """The tokens of a task, by key, and what it found out of them. last: nothing is read with the next ones."""
 
     issued: Mapping[str, IssuedToken]
     findings: Findings = field(default_factory=Findings)
@@ -255,12 +255,12 @@ def key_of(*parts: JsonValue) -> str:
 
 
 def mark_of(token: str) -> str:
-    """Which token is meant, to whoever has it."""
+    """Which token is meant, for its holders."""
     return blake2b(token.encode(), digest_size=16).hexdigest()
 
 
 def seal(value: Mapping[str, JsonValue], secret: str) -> str:
-    """A text that gives the value back to whoever has the secret, and nothing to anybody else."""
+    """A text that gives the value back to holders of the secret alone."""
     return _cipher(secret).encrypt(canonical(dict(value)).encode()).decode()
 
 

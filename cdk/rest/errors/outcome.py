@@ -1,6 +1,6 @@
 """Outcome: what a response means, whatever the attempt; and the error that it ends with, if it comes to that.
 
-A signal is an error that asks for pages to be read differently: whoever reads pages acts on it, or lets it fail.
+A signal is an error that asks for pages to be read differently: the reader of the pages acts on it, or lets it fail.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkEr
 
 
 def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
-    """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for whoever reads pages."""
+    """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for the reader of the pages."""
     return meaning.error or as_error(outcome, lambda response: _signal_of(meaning, response))
 
 

@@ -26,7 +26,7 @@ class Doing:
     """What is being done for a stream.
 
     pages: those that came since its last result. until: when the last of those who wait tries again, in seconds since
-    1970; 0: nobody waits. why: for what reason.
+    1970; 0: no request waits. why: for what reason.
     """
 
     pages: int = 0
@@ -50,7 +50,7 @@ class Activity:
         self._doing: dict[str, Doing] = {}
 
     def page(self, stream: str) -> None:
-        """A page came: whoever waited does not any more."""
+        """A page came: no request waits any more."""
         with self._lock:
             self._doing[stream] = Doing(self._doing.get(stream, Doing()).pages + 1)
             self._note()
@@ -143,7 +143,7 @@ _current: ContextVar[tuple[Activity, str] | None] = ContextVar("activity", defau
 
 
 def task_activity() -> Activity:
-    """The activity of the task that runs here; one that nobody sees outside of a task."""
+    """The activity of the task that runs here; one without readers outside of a task."""
     return _task.get() or Activity()
 
 

@@ -9,7 +9,7 @@ Setting: TypeAlias = str | Callable[[], str]
 """A string, or what gives it each time it is needed."""
 
 Learn: TypeAlias = Callable[[str], None]
-"""Called with each secret that a run obtains, before it is used, so that whoever prints lines can hide it."""
+"""Called with each secret that a run obtains, before it is used, so that logs and errors can mask it."""
 
 
 class Authenticator(Protocol):

@@ -1,4 +1,4 @@
-"""AskingTransport: lets whoever has a slice read say how its requests are sent, wherever the stream was built."""
+"""AskingTransport: lets the reader of a slice say how its requests are sent, wherever the stream was built."""
 
 from contextvars import ContextVar
 from typing import Protocol

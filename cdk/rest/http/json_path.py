@@ -58,7 +58,7 @@ def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequen
 def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> str:
     """Where in an object a path comes to an end, in words, with the fields that are there; empty where it does not.
 
-    Of lists, wildcards, and what is empty or null on the way, nobody knows what they would have.
+    Of lists, wildcards, and what is empty or null on the way, it is unknown what they would have.
     """
     for name in where:
         if type(body) is not dict or not body or name == ANY:

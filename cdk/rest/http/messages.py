@@ -187,7 +187,7 @@ class Response:
         """Whether the body is fetched while it is read."""
         return False
 
-    def json(self) -> Any:  # noqa: ANN401 - whoever asks knows what the API answers
+    def json(self) -> Any:  # noqa: ANN401 - the caller knows what the API answers
         """The body as JSON, decoded once; the same objects each time.
 
         Raises DecodeError: the body is not JSON.

@@ -101,7 +101,7 @@ _current: ContextVar[HttpMetrics] = ContextVar("http", default=HttpMetrics())  #
 
 
 def current_metrics() -> HttpMetrics:
-    """The metrics that count here; the process's own where nobody has named one."""
+    """The metrics that count here; the process's own where none was set."""
     return _current.get()
 
 

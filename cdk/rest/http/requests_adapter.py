@@ -99,7 +99,7 @@ class Connections:
         return Response(status, _headers(raw), body, url, request)
 
     def _exchange(self, prepared: requests.PreparedRequest, **options: Json) -> requests.Response:
-        """The response of the adapter, or of a Session where somebody has put a `send` of its own in its class."""
+        """The response of the adapter, or of a Session where its class has a `send` of its own."""
         if requests.Session.send.__module__ == requests.sessions.__name__:
             return self._adapter.send(prepared, **options)
         session = requests.Session()

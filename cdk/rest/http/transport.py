@@ -45,7 +45,7 @@ _PROCESS = _Process()
 
 @contextmanager
 def simulated_network(other: Transport | None) -> Iterator[None]:
-    """Let `other` answer what transports of this process would send, redirects one by one; None: nobody does."""
+    """Let `other` answer what transports of this process would send, redirects one by one; None: the network."""
     before, _PROCESS.network = _PROCESS.network, other
     try:
         yield

@@ -63,7 +63,7 @@ class FixedWindow:
 
     def reserve(self, now: float, weight: int, longest: float = math.inf) -> float:
         """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
-        del longest  # nobody else would wait less
+        del longest  # no other request would wait less
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)

@@ -67,7 +67,7 @@ def task_budgets() -> TaskBudgets | None:
 
 
 def current_share() -> TaskShare:
-    """The share of the task that runs here; the whole where nobody shares."""
+    """The share of the task that runs here; the whole where there are no others."""
     mine = _current.get()
     return UNSHARED if mine is None else mine.share
 

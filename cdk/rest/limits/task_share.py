@@ -81,5 +81,5 @@ class TaskShare:
 
 
 UNSHARED = TaskShare()
-"""The share of who shares with nobody."""
+"""The share of a process that shares with none."""
 NOTHING = BudgetUsage()

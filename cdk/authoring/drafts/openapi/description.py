@@ -1,6 +1,6 @@
 """Description: an OpenAPI description (3.0, 3.1, and Swagger 2.0) as far as streams are made of it.
 
-Whoever wrote it may have erred anywhere: what is not of the expected type counts as missing.
+Its author may have erred anywhere: what is not of the expected type counts as missing.
 """
 
 import re

@@ -21,7 +21,7 @@ from cdk.rest import Request, error_for
 from cdk.rest.auth.static import basic_credentials
 
 LENT = datetime.min.replace(tzinfo=UTC)
-"""When a token expires that is kept elsewhere: whoever wants to use it asks `get_access_token` first."""
+"""When a token expires that is kept elsewhere: its users call `get_access_token` first."""
 
 
 class _Option(Protocol):

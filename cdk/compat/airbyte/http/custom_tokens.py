@@ -48,7 +48,7 @@ class CustomTokens(TokenOwner):
         object.__setattr__(custom.instance, _METHOD, self._handed)
 
     def _handed(self) -> str:
-        """What whoever calls the object's method is given. Raises CdkErrors, and TokenEnded in a task."""
+        """What callers of the object's method get. Raises CdkErrors, and TokenEnded in a task."""
         if self._asking == threading.get_ident():
             token: str = self._get()
             return token

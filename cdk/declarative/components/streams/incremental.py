@@ -1,6 +1,6 @@
 """Incremental sync: `DatetimeBasedCursor` and `IncrementingCountCursor`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, timedelta
 from datetime import datetime as moment_type
 from typing import Literal
@@ -110,7 +110,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
         )
         return Incremental(
             cursor,
-            _asker(self.start_time_option, self.end_time_option, ctx),
+            _window_options(self.start_time_option, self.end_time_option, ctx),
             fields,
             shared=self.global_substream_cursor,
             client_side=self.is_client_side_incremental,
@@ -166,28 +166,26 @@ class IncrementingCountCursor(AnyIncrementalSync):
         cursor = CountCursor(ctx.expression(self, "cursor_field").text(), start=start, by_request=True, as_numbers=True)
         return Incremental(
             cursor,
-            _asker(self.start_value_option, None, ctx),
+            _window_options(self.start_value_option, None, ctx),
             ("start", "end"),
             catalog_cursor=self.allow_catalog_defined_cursor_field,
         )
 
 
-class _Asker:
+def _window_options(
+    start: RequestOption | None, end: RequestOption | None, ctx: BuildContext
+) -> Callable[[RequestBuilder, Slice], None]:
     """Puts the ends of a window into a request."""
+    put_start, put_end = (None if option is None else option.build(ctx) for option in (start, end))
 
-    def __init__(self, start: RequestOption | None, end: RequestOption | None, ctx: BuildContext) -> None:
-        self._start = None if start is None else start.build(ctx)
-        self._end = None if end is None else end.build(ctx)
-
-    def __call__(self, draft: RequestBuilder, slice: Slice) -> None:
+    def apply(draft: RequestBuilder, slice: Slice) -> None:
         window = slice.window
-        if self._start is not None:
-            self._start(draft, None if window is None else window.start)
-        if self._end is not None:
-            self._end(draft, None if window is None else window.end)
+        if put_start is not None:
+            put_start(draft, None if window is None else window.start)
+        if put_end is not None:
+            put_end(draft, None if window is None else window.end)
 
-
-_asker = _Asker
+    return apply
 
 
 def _moment(component: Component, field: str, text: str, ctx: BuildContext, formats: list[str]) -> moment_type:

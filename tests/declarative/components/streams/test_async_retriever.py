@@ -341,7 +341,7 @@ def test_a_job_waits_until_another_stream_has_ended_its_own() -> None:
         reports.time.sleep(seconds)
         if len(reports.time.slept) == 3:
             assert reports.asked == []
-            budget.give_back()
+            budget.release()
 
     runtime = Runtime(transport=reports.api, sleep=sleep, clock=reports.time.clock, jobs=budget)
     run = read(ManifestSource(Manifest(manifest()), runtime), "reports")
