@@ -162,6 +162,8 @@ class Display:
                 console.print(Text(f"{report.name}: {note}", "yellow"), soft_wrap=True)
             if report.failure is not None:
                 console.print(Text(f"{report.name}: {report.failure.message}", "red"), soft_wrap=True)
+        if text := _repeated(result.streams):
+            console.print(Text(text, "yellow"), soft_wrap=True)
         if result.run.interrupted:
             text = f"interrupted by {result.run.interrupted}: what was read is committed, the next sync goes on there"
             console.print(Text(text, "yellow"), soft_wrap=True)
@@ -197,6 +199,17 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield _about_stale(report.stale)
     if report.status is Status.REDUNDANT:
         yield f"{report.window} was read before; --force-rerun reads it again"
+
+
+def _repeated(reports: Sequence[StreamReport]) -> str:
+    """What a further sync repeats of one in which a stream has failed; empty where that is nothing."""
+    names = [report.name for report in reports if report.status is Status.DONE and report.repeats_rows]
+    if not names or not any(report.status is Status.FAILED for report in reports):
+        return ""
+    return (
+        f"a further sync adds every row of {', '.join(names)} again (full_refresh, append): to read only what failed, "
+        "name it with --stream"
+    )
 
 
 def _about_stale(stale: StaleCount) -> str:

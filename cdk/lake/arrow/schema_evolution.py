@@ -151,7 +151,11 @@ def _evolved(
 def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
     """The plan for a table that keeps its columns: it writes the fields that have one."""
     fields = {field.name: field.type for field in table}
-    writes = {}
+    # Also of undeclared fields: the table has got them while the policy was another.
+    names = {column_name(name) or name for name in declared} | OWN_COLUMNS.keys()
+    writes: dict[str, ColumnType] = {
+        name: kind for name, kind in fields.items() if name not in names and writable(kind)
+    }
     for name, kind in declared.items():
         old = fields.get(column_name(name))
         if old is not None and writable(old):

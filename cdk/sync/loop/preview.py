@@ -135,7 +135,7 @@ class PlannedRead(StreamLook):
         if plan.traits.hidden_until_complete:
             return "replaces all rows once the new ones are complete"
         if not plan.traits.merges:
-            return "adds rows"
+            return "adds rows" if plan.sync_mode == "incremental" else "adds every row again, as a new generation"
         key = ", ".join(".".join(path) for path in plan.stream.key_paths)
         deleted = ", and deleted ones leave" if plan.hard_deletes else ""
         history = ", and a history keeps all" if plan.history is not None else ""

@@ -8,15 +8,15 @@ from itertools import chain
 import pyarrow as pa
 
 from cdk.base.errors import StateError
-from cdk.base.logs import logger
+from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap
 from cdk.base.values import JsonValue
 from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
-from cdk.lake.arrow.columns import columns
+from cdk.lake.arrow.columns import ADDITIONAL, columns
 from cdk.lake.arrow.json_schema import warn_of_slips
-from cdk.lake.arrow.schema_evolution import Grown, SchemaChange, with_columns
+from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
 from cdk.lake.delta.pinned_table import ColumnsChanged, FilesGone, TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.table_guard import Use
@@ -68,6 +68,7 @@ class TableWriting:
         stream, name = stream_plan.stream, stream_plan.stream.name
         self._declared = columns(stream.json_schema())
         self._met: dict[str, pa.DataType] = {}
+        self._warn_of_most = FirstWarning()
         warn_of_slips(name, stream.json_schema())
         warn_of_fields_without_column(name, stream.json_schema(), self._declared)
         self.table = existing_table(stream_plan, self._declared, tables) or tables.create(
@@ -297,7 +298,14 @@ class TableWriting:
         return any(kinds.get(field.name) != field.type for field in written)
 
     def _planned(self, exact: frozenset[str] = frozenset()) -> SchemaChange:
-        return planned_columns(self._plan, self._declared, self.table, exact, self._met)
+        planned = planned_columns(self._plan, self._declared, self.table, exact, self._met)
+        if len(planned.schema) >= MOST_COLUMNS and self._plan.policy is Policy.EVOLVE:
+            self._warn_of_most(
+                f"{self._plan.stream.name}: the table has {len(planned.schema):,} columns, and undeclared fields get "
+                f"columns up to {MOST_COLUMNS:,}: values of further ones are kept in {ADDITIONAL}. Declare those that "
+                "are to have columns; names that hold ids belong into values"
+            )
+        return planned
 
 
 def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *, replaces: bool) -> EditResult:

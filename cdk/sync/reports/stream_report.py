@@ -82,6 +82,11 @@ class StreamReport:
         return "unchanged" if self.unchanged else str(self.status)
 
     @property
+    def repeats_rows(self) -> bool:
+        """Whether a further sync adds the rows of this one once more."""
+        return self.sync_mode == "full_refresh" and traits_of(self.write_mode).repeats_rows
+
+    @property
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
         begun = bool(self.written) or self.resumed

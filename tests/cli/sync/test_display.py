@@ -99,6 +99,14 @@ def test_an_overwrite_that_is_not_complete_is_said_to_be_hidden() -> None:
     assert "not visible" in summary(replace(failed, read=0, written=0, commits=0, resumed=True))
 
 
+def test_after_a_failure_the_summary_says_what_a_further_sync_adds_again() -> None:
+    users = replace(USERS, write_mode="append")
+
+    assert "\na further sync adds every row of users again (full_refresh, append)" in summary(users, ORDERS)
+    for reports in ([users], [USERS, ORDERS], [ORDERS], [replace(users, sync_mode="incremental"), ORDERS]):
+        assert "a further sync" not in summary(*reports)
+
+
 def test_names_and_messages_are_shown_as_they_are() -> None:
     strange = replace(USERS, name="[red]users[/]", failure=Failure("bad [/value] " + "x" * 250, "system_error", ""))
     said = summary(strange, target="/data/[bold]/lake[/x]", pipeline="[dim]p")

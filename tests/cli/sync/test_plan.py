@@ -58,6 +58,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return put_shop(tmp_path, SHOP, monkeypatch)
 
 
+def test_a_full_refresh_that_appends_is_said_to_repeat_its_rows(cli: CommandLine, folder: Path) -> None:
+    pipeline = (folder / "pipeline.yaml").read_text()
+    (folder / "pipeline.yaml").write_text(f"{pipeline}\nstreams: {{teams: {{write_mode: append}}}}\n")
+
+    said = cli("plan", "pipeline.yaml").lines
+
+    assert said[0] == "teams: full_refresh, append (adds every row again, as a new generation), from its start"
+
+
 def test_slices_windows_requests_and_the_state_are_told_and_nothing_is_read(cli: CommandLine, folder: Path) -> None:
     ran = cli("plan", "pipeline.yaml")
 

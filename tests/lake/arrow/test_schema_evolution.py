@@ -130,7 +130,14 @@ def test_a_column_that_is_declared_no_more_is_still_written_as_it_is() -> None:
     assert written(made, {"id": 1, "old": "x"}) == {"id": 1, "old": "x"}
     for policy in (FREEZE, DISCARD):
         still = plan(table(old=INT, id=INT), {"id": INT}, policy)
-        assert written(still, {"id": 1, "old": "x"}) == {"id": 1, ADDITIONAL: '{"old":"x"}'}
+        assert (still.schema, still.room, still.follows) == (table(old=INT, id=INT), 0, frozenset())
+        assert written(still, {"id": 1, "old": 2}) == {"id": 1, "old": 2}
+        assert written(still, {"id": 1, "old": "x", "new": 3}) == {
+            "id": 1,
+            "old": None,
+            ADDITIONAL: '{"new":3}',
+            "changed": ["x"],
+        }
 
 
 def test_undeclared_fields_get_columns_and_keep_them() -> None:
@@ -206,7 +213,7 @@ def test_freeze_takes_a_table_that_holds_all_that_is_declared() -> None:
     made = plan(old, {"id": INT, "o": A}, FREEZE)
 
     assert (made.schema, made.add, made.widen) == (old, (), ())
-    assert written(made, {"id": 1, "x": 2, "gone": 3}) == {"id": 1.0, "o": None, ADDITIONAL: '{"x":2,"gone":3}'}
+    assert written(made, {"id": 1, "x": 2, "gone": 3}) == {"id": 1.0, "o": None, "gone": 3, ADDITIONAL: '{"x":2}'}
 
 
 def test_discard_keeps_the_table_and_every_value() -> None:
@@ -217,6 +224,7 @@ def test_discard_keeps_the_table_and_every_value() -> None:
     assert (made.schema, made.add, made.widen, made.room) == (old, (), (), 0)
     assert written(made, {"id": "x", "name": "y", "new": 1, "z": 2, "any": 5}) == {
         "id": None,
+        "Name": None,
         "any": 5,
         ADDITIONAL: '{"name":"y","new":1,"z":2}',
         "changed": ["x"],

@@ -15,6 +15,8 @@ from deltalake.schema import PrimitiveType
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Source, Stream
 from cdk.base.errors import TransientError
 from cdk.base.task_map import run_inline
+from cdk.lake.arrow.columns import OWN_COLUMNS
+from cdk.lake.arrow.schema_evolution import MOST_COLUMNS
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -143,6 +145,27 @@ def test_the_column_of_an_undeclared_field_becomes_as_wide_as_later_values_need(
 
         assert str(kinds(tmp_path)["x"]) == kind
         assert [row["x"] for row in rows(tmp_path)] == expected
+
+
+@pytest.mark.parametrize("policy", ["freeze", "discard"])
+def test_a_column_that_an_undeclared_field_has_got_is_written_under_each_policy(tmp_path: Path, policy: str) -> None:
+    ok(tmp_path, Things([of(1, note="a", size=1)]))
+    report = ok(tmp_path, Things([of(2, note="b", size="large", odd=1)]), schema=policy)
+
+    assert [(row["note"], row["size"]) for row in rows(tmp_path)] == [("a", 1), ("b", None)]
+    assert ("odd" in kinds(tmp_path), report.rejected) == (False, 1)
+
+
+def test_a_table_that_has_as_many_columns_as_undeclared_fields_get_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ok(tmp_path, Things([], **{f"f{n}": INT for n in range(MOST_COLUMNS - len(OWN_COLUMNS) - 3)}))
+    assert "undeclared fields get columns" not in caplog.text
+
+    # A column of a field that nobody declared is the last one.
+    ok(tmp_path, Things([of(1, odd=1)]))
+    (text,) = [line for line in caplog.messages if "undeclared fields get columns up to 1,000" in line]
+    assert text.startswith("things: the table has 1,000 columns")
 
 
 def test_whole_numbers_that_a_double_would_round_make_the_column_of_an_undeclared_field_text(tmp_path: Path) -> None:
