@@ -60,6 +60,11 @@ custom_code_option = click.option(
 )
 
 
+any_code_option = click.option(
+    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
+)
+
+
 def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[P, int]:
     """Give `command` its source first: the one `launch` was called with, or what `--connector` names."""
 

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import click
 
-from cdk.cli.options import with_egress
+from cdk.cli.options import any_code_option, with_egress
 
 
 @click.command()
-@click.option(
-    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
-)
+@any_code_option
 @with_egress
 def mcp(*, allow_custom_code: bool) -> int:
     """Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.

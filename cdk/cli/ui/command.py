@@ -6,16 +6,14 @@ from pathlib import Path
 
 import click
 
-from cdk.cli.options import with_egress
+from cdk.cli.options import any_code_option, with_egress
 
 
 @click.command()
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where on 127.0.0.1. Default: a free one."
 )
-@click.option(
-    "--allow-custom-code", is_flag=True, help="Let connectors in Python, and Python code that manifests name, run."
-)
+@any_code_option
 @with_egress
 def ui(*, port: int, allow_custom_code: bool) -> int:
     """Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing.

@@ -63,11 +63,7 @@ class RequestBodyJsonObject(AnyRequestBody):
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         body = ctx.nested(self, "value")
-
-        def fill(draft: RequestBuilder, names: Names) -> None:
-            fill_json(draft, body.value(names))
-
-        return fill
+        return lambda draft, names: fill_json(draft, body.value(names))
 
 
 class GraphQlQuery(BaseModel):
@@ -92,11 +88,7 @@ class RequestBodyGraphQL(AnyRequestBody):
 
     def build(self, ctx: BuildContext) -> Callable[[RequestBuilder, Names], None]:
         body = ctx.nested(self.model_copy(update={"value": self.value.model_dump()}), "value")
-
-        def fill(draft: RequestBuilder, names: Names) -> None:
-            fill_json(draft, body.value(names))
-
-        return fill
+        return lambda draft, names: fill_json(draft, body.value(names))
 
 
 def fill_json(draft: RequestBuilder, body: JsonValue) -> None:
