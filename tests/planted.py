@@ -2291,8 +2291,8 @@ BUGS = [
     Bug(
         "files fit columns that another pipeline has just added",
         "sync/loop/table_writer",
-        "                stale = True\n",
-        "                pass\n",
+        "differ, stale = self._follow_table() or stale, True",
+        "differ = self._follow_table() and stale",
     ),
     Bug(
         "what a filter of a resource drops ends no pages",

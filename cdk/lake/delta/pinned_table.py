@@ -11,7 +11,7 @@ from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, TableFeatures
+from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError, StateError, TransientError
@@ -69,10 +69,6 @@ def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
                 "%s: files of the table vanished while they were read (%s); doing it again", table.root, error
             )
     raise AssertionError("the last attempt returns or raises")
-
-
-class ColumnsChanged(TableChanged):
-    """Another writer gave the table columns that this run has with other types. Plan the columns anew."""
 
 
 class FilesGone(TransientError):
@@ -229,6 +225,27 @@ class PinnedTable:
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
             self._handle.update_incremental()
             self.seen_marker = self._marker()
+
+    def add(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
+
+        A commit of its own, which moves no state. Raises TableChanged: the table has been opened anew, and may have
+        some of the columns with other types: plan them again.
+        """
+        version, schema = self.version, self.schema
+        missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
+        if not missing:
+            return
+        try:
+            self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+            self._handle.update_incremental()
+            self.seen_marker = self._marker()
+        except (DeltaError, OSError) as error:
+            self.reopen()
+            if self.version == version:
+                raise self.root.explain(error, self.stream) from None
+            changed = "something else has changed the table"
+            raise TableChanged(changed, detail=str(error), path=str(self.root)) from error
 
     def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
         """The table as tasks write files for it. bounded: columns whose bounds go into the log."""

@@ -24,10 +24,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
 from cdk.base.times.clock import Clock, system_clock
-from cdk.lake.arrow.type_promotion import only_gains
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
-from cdk.lake.delta.pinned_table import ATTEMPTS, ColumnsChanged, PinnedTable, repeat_if_changed
+from cdk.lake.delta.pinned_table import PinnedTable, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
@@ -138,31 +137,16 @@ class StreamTable(PinnedTable):
     def add(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
 
-        A commit of its own, which moves no state. Raises StateConflict: another run moved it since the table was
-        opened. ColumnsChanged: the table has got some of them with other types.
+        See PinnedTable. Raises StateConflict as well: another run moved the state since the table was opened.
         """
-        for attempts_left in reversed(range(ATTEMPTS)):
-            schema = self.schema
-            missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
-            if not missing:
-                return
-            kinds = {field.name: field.type for field in schema}
-            if others := [c.name for c in missing if c.name in kinds and not only_gains(kinds[c.name], c.type)]:
-                raise ColumnsChanged(
-                    f"somebody has given the table the columns {', '.join(others)} with other types",
-                    path=str(self.root),
-                )
-            try:
-                self._handle.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
-                self._handle.update_incremental()
-                self.seen_marker = self._marker()
-            except (DeltaError, OSError) as error:
-                # Somebody else may have changed the columns in the meantime.
-                if not attempts_left:
-                    raise self.root.explain(error, self.stream) from None
-                self.reopen()
-            if self.seen_marker != self.state_version:
-                raise overtaken(self)
+        self._check_marker()
+        super().add(columns)
+        self._check_marker()
+
+    def _check_marker(self) -> None:
+        """Raise StateConflict: the handle has seen the commit of another run."""
+        if self.seen_marker != self.state_version:
+            raise overtaken(self)
 
     def reopen(self) -> None:
         """Move the handle to the newest version. Raises StateError: rows or columns that the run builds on are gone."""
@@ -235,8 +219,7 @@ class StreamTable(PinnedTable):
         """
         alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
-        if self.seen_marker != before:  # refused before; the handle has seen the other run's commit since
-            raise overtaken(self)
+        self._check_marker()
         self._check_not_restored()
         version = successor(self._after if before is None else before)
         receipt, rows = self._checked(receipt, files, None if overwrite else [file.path for file in remove], change)
@@ -383,8 +366,7 @@ class StreamTable(PinnedTable):
     def _prepared(self, schema: pa.Schema) -> Schema:
         """The schema for an overwrite, of which the table can hold all types."""
         self.allow_types(schema)
-        if self.seen_marker != self.state_version:
-            raise overtaken(self)
+        self._check_marker()
         return Schema.from_arrow(schema)
 
     def draft(self, version: int, saved: TableState) -> None:

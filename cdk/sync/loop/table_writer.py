@@ -17,7 +17,7 @@ from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL, columns
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
-from cdk.lake.delta.pinned_table import ColumnsChanged, FilesGone, TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import FilesGone, TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
@@ -139,21 +139,19 @@ class TableWriting:
 
         The latter is one commit, in which the state stays what it is; a history follows. Raises StateError.
         """
-        while True:
-            try:
-                self._widen(saved, spread)
-                break
-            except ColumnsChanged as error:
-                logger.warning("%s; the sync writes them as they are now", error)
-                self._plan_anew()
+        repeat_if_changed(self.table, partial(self._fit, saved, spread))
         self.mode.prepare(spread)
+
+    def _fit(self, saved: TableState, spread: TaskMap) -> None:
+        self._follow_table()
+        self._widen(saved, spread)
 
     def _widen(self, saved: TableState, spread: TaskMap) -> bool:
         """Bring the table's columns to the plan; whether its files were written again for it."""
         self.mode.add(self._columns.add)
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
-        repeat_if_changed(self.table, partial(self._widened, saved, spread))
+        self._widened(saved, spread)
         self._columns = self._planned()
         return True
 
@@ -190,13 +188,16 @@ class TableWriting:
         """
         staged = [*saved.pending, *chain.from_iterable(files)]
         missing = set[str]()
+
+        def attempt() -> GrownFiles:
+            nonlocal stale
+            # From the second attempt on the plan has what the files may lack.
+            differ, stale = self._follow_table() or stale, True
+            return self._grown(grown, files, saved, missing, spread, stale=differ)
+
         while True:
             try:
-                return self._grown(grown, files, saved, missing, spread, stale=stale)
-            except ColumnsChanged as error:
-                logger.warning("%s; the files are written again as the columns are now", error)
-                self._plan_anew()
-                stale = True
+                return repeat_if_changed(self.table, attempt)
             except Exception as error:
                 before, missing = missing, set(lost_files(self.mode.staging, staged))
                 if missing <= before:
@@ -288,6 +289,13 @@ class TableWriting:
         self._columns = self._planned()
         if self._plan.traits.hidden_until_complete:
             self.mode.add(list(self._columns.schema))
+
+    def _follow_table(self) -> bool:
+        """Plan with the columns that the table has now, if they are others than were planned with; whether they are."""
+        if self._planned().schema.equals(self._columns.schema):
+            return False
+        self._plan_anew()
+        return True
 
     def _layout(self, folder: Folder) -> TableLayout:
         return TableLayout(folder, self._columns.schema, self.bounded, self.table.partition_by)
