@@ -71,6 +71,10 @@ LAZY_COMMANDS = (
     LazyCommand(
         "new", "Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
     ),
+    LazyCommand(
+        "import",
+        "Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
+    ),
     PREVIEW,
     LazyCommand("record", "Read a connector once, and keep requests and responses in a cassette, without secrets."),
     LazyCommand("prove", "Kill syncs of a connector, resume each, and compare with an undisturbed one."),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import click
 
 from cdk.cli.authoring.doctor import doctor
+from cdk.cli.authoring.import_ import import_
 from cdk.cli.authoring.new import new
 from cdk.cli.authoring.schema import schema
 from cdk.cli.authoring.validate import validate
@@ -19,5 +20,5 @@ from cdk.cli.ui.command import ui
 
 LATER_COMMANDS: Mapping[str, click.Command] = {
     str(command.name): command
-    for command in (sync, plan, tables, state, new, record, prove, validate, schema, doctor, mcp, ui)
+    for command in (sync, plan, tables, state, new, import_, record, prove, validate, schema, doctor, mcp, ui)
 }

@@ -51,7 +51,7 @@ def login(
         if mentions_bearer and string(scheme.get("name")).lower() == "authorization":
             scheme = {"type": "http", "scheme": "bearer"}
         if "authenticator" not in requester:
-            component, what, token = _authenticator(name, scheme, config, absolute)
+            component, what, token = authenticator(name, scheme, config, absolute)
             requester["authenticator"] = component
             guesses.append(Guess(f"authentication: {what}", _why(name, schemes, bool(first)), _CHECK))
             examples += token
@@ -70,7 +70,7 @@ def _why(name: str, schemes: Mapping[str, JsonValue], required: bool) -> str:  #
     return f"{why}; others are {', '.join(others)}" if others else why
 
 
-def _authenticator(
+def authenticator(
     name: str, scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
 ) -> tuple[JsonObject, str, Sequence[Example]]:
     """The authenticator of a scheme, what it does, and the response with its token."""

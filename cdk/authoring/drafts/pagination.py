@@ -106,7 +106,7 @@ def _by_url(pages: PageFacts) -> PaginatorGuess | None:
     if (path := _path(pages, is_url)) is None:
         return None
     option: JsonObject = {"type": "RequestPath"}
-    return _following(pages, option, value_at(path), what=f"the URL in `{'.'.join(path)}` of the body", why="its name")
+    return following(pages, option, value_at(path), what=f"the URL in `{'.'.join(path)}` of the body", why="its name")
 
 
 def _by_token(pages: PageFacts) -> PaginatorGuess | None:
@@ -130,12 +130,12 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
     option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
     if (path := _path(pages, is_token)) is not None:
         what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
-        return _following(pages, option, value_at(path), what=what, why=_NAMES, parameter=parameter)
+        return following(pages, option, value_at(path), what=what, why=_NAMES, parameter=parameter)
     more = _path(pages, lambda path, _: plain(path[-1]) in _MORE)
     if more is not None and pages.key is not None:
         what = f"`{parameter}`, with the last record's `{pages.key}` while `{'.'.join(more)}` holds"
         last, stop = f"last_record[{quoted(pages.key)}]", expression(f"not {value_at(more)}")
-        return _following(pages, option, last, what=what, why=_NAMES, parameter=parameter, stop=stop)
+        return following(pages, option, last, what=what, why=_NAMES, parameter=parameter, stop=stop)
     return None
 
 
@@ -146,7 +146,7 @@ def _by_link(pages: PageFacts) -> PaginatorGuess | None:
         return None
     value = "headers['link'].get('next', {}).get('url')"
     why = "the response has it" if in_headers else "the description mentions it"
-    return _following(pages, {"type": "RequestPath"}, value, what="the header `Link`", why=why)
+    return following(pages, {"type": "RequestPath"}, value, what="the header `Link`", why=why)
 
 
 def _by_number(pages: PageFacts) -> PaginatorGuess | None:
@@ -170,14 +170,14 @@ def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str,
     sized = _size(pages)
     size, number, documented = sized or ("", 0, False)
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy}
-    paginator["page_token_option"] = _option(parameter)
+    paginator["page_token_option"] = parameter_option(parameter)
     used, always = {parameter}, {}
     if sized is not None:
         used.add(size)
         what = f"{what}, {number} records a page in `{size}`"
         if documented:
             strategy["page_size"] = number
-            paginator["page_size_option"] = _option(size)
+            paginator["page_size_option"] = parameter_option(size)
         else:
             always = {size: str(number)}
     if not documented:
@@ -186,7 +186,7 @@ def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str,
     return PaginatorGuess(paginator, guess, frozenset(used), always, None if documented else (parameter, str(second)))
 
 
-def _following(
+def following(
     pages: PageFacts, option: JsonObject, value: str, *, what: str, why: str, parameter: str = "", stop: str = ""
 ) -> PaginatorGuess:
     """Pages that each response names. The largest page that is documented is asked for."""
@@ -201,7 +201,7 @@ def _following(
         used.add(size)
         if documented:
             strategy["page_size"] = number
-            paginator["page_size_option"] = _option(size)
+            paginator["page_size_option"] = parameter_option(size)
     guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
     return PaginatorGuess(paginator, guess, frozenset(used | numbers))
 
@@ -214,7 +214,8 @@ def value_at(path: Sequence[str]) -> str:
     return f"{inner}.get({quoted(path[-1])})"
 
 
-def _option(name: str) -> JsonObject:
+def parameter_option(name: str) -> JsonObject:
+    """Where a value goes: into a parameter of the query."""
     return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
 
 

@@ -19,7 +19,7 @@ def report(draft: Draft, most: int | None = None) -> Iterator[str]:
         yield f"{_line(guess)} ({_listed(streams, most)})"
     if draft.left_out:
         yield ""
-        yield "## What no stream reads"
+        yield "## What was left out"
         yield ""
         for reason, paths in _by_reason(draft).items():
             yield f"- {reason}: {_listed(paths, most)}"

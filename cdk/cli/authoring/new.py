@@ -44,7 +44,12 @@ def new(name: str, *, language: Language, from_openapi: str | None, from_curl: s
             draft = draft_of(read_description(from_openapi))
         elif from_curl is not None:
             draft = draft_of_curl(sys.stdin.read() if from_curl == "-" else from_curl)
-        written = new_connector(name, language if draft is None else "yaml", target, draft)
+        return write_new(name, language if draft is None else "yaml", target, draft)
+
+
+def write_new(name: str, language: Language, target: Path, draft: Draft | None) -> int:
+    """Write a connector as `new_connector` does, and show what was written and guessed. Raises ConfigError."""
+    written = new_connector(name, language, target, draft)
     for path in written.files:
         click.echo(f"{target / path}")
     if draft is not None:

@@ -1,0 +1,1 @@
+"""Drafts from what other tools read APIs with."""

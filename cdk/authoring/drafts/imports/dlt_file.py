@@ -1,0 +1,48 @@
+"""A `RESTAPIConfig` of dlt in a file: JSON, YAML, or a dict in Python code, which is read and never run."""
+
+import ast
+from pathlib import Path
+
+from cdk.authoring.drafts.loose_json import mapping
+from cdk.base.errors import ConfigError
+from cdk.base.values import JsonObject, JsonValue
+from cdk.base.yaml_file import YamlFile
+
+CODE, SECRET, SETTING = "$code", "$secret", "$setting"
+"""Keys of objects that stand for what is no value: Python code as text, and names of dlt's secrets and settings."""
+
+
+def read_dlt_config(path: Path) -> JsonObject:
+    """The first object with `client` and `resources` in a file. Raises ConfigError: it cannot be read, or has none."""
+    # JSON is YAML.
+    value = _in_python(path) if path.suffix == ".py" else YamlFile.load(path).value
+    if isinstance(value, dict) and isinstance(value.get("client"), dict) and isinstance(value.get("resources"), list):
+        return value
+    expected = "expected a RESTAPIConfig of dlt, an object with `client` and a list `resources`"
+    raise ConfigError(f"has none, {expected}; write it as one dict", path=str(path))
+
+
+def _in_python(path: Path) -> JsonValue:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise ConfigError(f"cannot be read as Python: {error}", path=str(path)) from None
+    values = (_value(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
+    return next((value for value in values if {"client", "resources"} <= mapping(value).keys()), None)
+
+
+def _value(node: ast.expr) -> JsonValue:
+    match node:
+        case ast.Constant(value=str() | int() | float() | bool() | None as value):
+            return value
+        case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
+            pairs = zip(keys, values, strict=True)
+            return {str(key.value): _value(inner) for key, inner in pairs if isinstance(key, ast.Constant)}
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item) for item in items]
+        case ast.Subscript(ast.Attribute(ast.Name("dlt"), "secrets" | "config" as kind), ast.Constant(str() as name)):
+            return {SECRET if kind == "secrets" else SETTING: name}
+        case ast.Attribute(ast.Attribute(ast.Name("dlt"), "secrets"), "value"):
+            return {SECRET: ""}
+        case _:
+            return {CODE: ast.unparse(node)}

@@ -1,0 +1,73 @@
+"""The paginators of dlt as components of manifests."""
+
+from collections.abc import Mapping, Sequence
+
+from cdk.authoring.drafts.draft import Guess, quoted
+from cdk.authoring.drafts.loose_json import string
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, following, parameter_option, value_at
+from cdk.base.values import JsonObject, JsonValue
+
+_OPTIONS: Mapping[str, set[str]] = {
+    "single_page": set(),
+    "json_link": {"next_url_path"},
+    "header_link": {"links_next_key"},
+    "cursor": {"cursor_path", "cursor_param"},
+    "offset": {"limit", "offset_param", "limit_param", "total_path", "stop_after_empty_page"},
+    "page_number": {"base_page", "page_param", "total_path", "stop_after_empty_page"},
+}
+_DLT = "dlt's file says so"
+
+
+def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[PaginatorGuess, Sequence[tuple[str, str]]]:
+    """The paginator of dlt's settings with its defaults; and which options cannot be carried over, and why."""
+    kind = {"json_response": "json_link"}.get(string(settings.get("type")), string(settings.get("type")))
+    if kind not in _OPTIONS:
+        return PaginatorGuess(None, None), [
+            ("type", f"found {kind!r}, which has no component that is known to do the same")
+        ]
+    lost = sorted(settings.keys() - _OPTIONS[kind] - {"type"})
+    return _paging(kind, settings, PageFacts(stream, {}, {}, (), "", None)), [
+        (name, "no component has it") for name in lost
+    ]
+
+
+def _paging(kind: str, settings: Mapping[str, JsonValue], pages: PageFacts) -> PaginatorGuess:
+    def named(name: str, default: str) -> str:
+        return string(settings.get(name)).removeprefix("$.") or default
+
+    url: JsonObject = {"type": "RequestPath"}
+    match kind:
+        case "json_link":
+            path = named("next_url_path", "next")
+            return following(pages, url, value_at(path.split(".")), what=f"the URL in `{path}`", why=_DLT)
+        case "header_link":
+            value = f"headers['link'].get({quoted(named('links_next_key', 'next'))}, {{}}).get('url')"
+            return following(pages, url, value, what="the header `Link`", why=_DLT)
+        case "cursor":
+            path, param = named("cursor_path", "cursors.next"), named("cursor_param", "after")
+            what = f"`{param}`, with `{path}` of the body"
+            return following(pages, parameter_option(param), value_at(path.split(".")), what=what, why=_DLT)
+        case "offset":
+            size = settings.get("limit")
+            always = {named("limit_param", "limit"): str(size)} if isinstance(size, int) else {}
+            return _counting(pages, {"type": "OffsetIncrement"}, named("offset_param", "offset"), 1, always)
+        case "page_number":
+            first = base if isinstance(base := settings.get("base_page"), int) else 0
+            strategy: JsonObject = {"type": "PageIncrement", "start_from_page": first, "inject_on_first_request": True}
+            return _counting(pages, strategy, named("page_param", "page"), first + 1, {})
+        case _:
+            return PaginatorGuess(None, None)
+
+
+def _counting(
+    pages: PageFacts, strategy: JsonObject, parameter: str, second: int, always: Mapping[str, JsonValue]
+) -> PaginatorGuess:
+    """PageFacts that end with an empty one: whether an API fills those before the last one, nothing says."""
+    component: JsonObject = {
+        "type": "DefaultPaginator",
+        "pagination_strategy": strategy,
+        "page_token_option": parameter_option(parameter),
+    }
+    check = f"`spark-cdk preview {pages.stream}` shows why there is a next page"
+    guess = Guess(f"pagination: `{parameter}`, up to an empty page", _DLT, check)
+    return PaginatorGuess(component, guess, frozenset({parameter, *always}), always, (parameter, str(second)))
