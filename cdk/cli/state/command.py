@@ -48,8 +48,9 @@ def show(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None, 
             click.echo(line)
     if not statuses:
         click.echo(f"{pipeline.name}: no sync has committed anything yet")
-    for sentence in pipeline.tables_of_others():
-        click.echo(sentence)
+    if not names and chosen is None:
+        for sentence in pipeline.tables_of_others(alone=not statuses):
+            click.echo(sentence)
     return 0
 
 

@@ -52,7 +52,10 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
     if str(file) == "-":
         click.echo(text.decode(), nl=False)
     else:
-        file.write_bytes(text)
+        try:
+            file.write_bytes(text)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", path=str(file)) from error
         click.echo(f"{len(messages)} states in {file}")
     return 0
 

@@ -40,7 +40,7 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
             click.echo(f"{name}: {audit.summary()}")
         for issue in issues:
             click.echo(f"{issue.stream}: {'broken' if issue.broken else 'note'}: {issue.text}")
-        for sentence in pipeline.tables_of_others():
+        for sentence in () if names else pipeline.tables_of_others(alone=not tables):
             click.echo(sentence)
         count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
         click.echo(f"{pipeline.name}: {count}, {'something is broken' if broken else 'nothing is broken'}")

@@ -1,5 +1,7 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from pathlib import Path
@@ -72,15 +74,22 @@ class PipelineFile:
             locations += [at for at in planned if not local or (at.exists and at.root not in known.values())]
         return choose_locations(locations, names)
 
-    def tables_of_others(self) -> Iterator[str]:
-        """A sentence for each table of the target that other pipelines alone have filled; none of a store's."""
-        if (root := self.target.on_disk) is not None and root.is_dir():
-            for table, names in tables_of_others(root, self.name).items():
-                others = ", ".join(map(repr, names))
-                yield (
-                    f"{table}: is a table of {others}, and {self.name!r} has no state there; if that was the "
-                    f"pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, and rename it"
-                )
+    def tables_of_others(self, *, alone: bool) -> Iterator[str]:
+        """A line on the tables of the target that other pipelines alone have filled; none of a store's.
+
+        alone: this pipeline has no table there, and may have been one of them under another name.
+        """
+        if (root := self.target.on_disk) is None or not root.is_dir():
+            return
+        if tables := tables_of_others(root, self.name):
+            others = ", ".join(map(repr, sorted({name for names in tables.values() for name in names})))
+            line = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'} of the target are of {others} alone"
+            yield line + (
+                f"; if that was the pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, "
+                "and rename it"
+                if alone
+                else ""
+            )
 
     def table(self, names: Sequence[str]) -> StreamLocation:
         """The one table that is meant. Raises ConfigError: there are several, or none."""
@@ -135,6 +144,10 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
         with plain_errors(pipeline.secrets):
             try:
                 return command(*args, **kwargs)
+            except BrokenPipeError:
+                # Whoever reads has enough, as `head`; nothing is left to be written at the end of the process.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return 0
             except (DeltaError, OSError) as error:
                 text = f"a table or file cannot be read: {error}"
                 raise click.ClickException(pipeline.secrets.mask(text)) from None

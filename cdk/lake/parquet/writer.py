@@ -1,6 +1,6 @@
 """Parquet files of a table, written where the records are read."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -124,8 +124,7 @@ class TableWriter:
         """Remove all files that this writer has written, also unfinished ones."""
         for part in self._parts.values():
             part.discard()
-        for file in self._files:
-            self._root.delete(file.path)
+        _delete(self._root, [file.path for file in self._files])
 
     def _split(self) -> None:
         """Split the buffered rows by partition: many pages at once, for a page has few rows of each."""
@@ -217,8 +216,7 @@ class _PartWriter:
                 # A full disk refuses the end of the file too; closed again, pyarrow misses the footer: RuntimeError.
                 with suppress(OSError, pa.ArrowException, RuntimeError):
                     open_file.close()
-        for name in [*(file.path for file in self._files), *([self._name] if self._name else [])]:
-            self._root.delete(name)
+        _delete(self._root, [*(file.path for file in self._files), *([self._name] if self._name else [])])
 
     def flush(self) -> None:
         """Write the buffered rows as a row group."""
@@ -248,6 +246,13 @@ class _PartWriter:
         self._files.append(DataFile(self._name, info.size, footer.num_rows, info.modified, stats, self._partition))
         self._writer = self._sink = None
         self._name = ""
+
+
+def _delete(root: Folder, names: Iterable[str]) -> None:
+    for name in names:
+        # Where a folder cannot be written any more, what went wrong before counts.
+        with suppress(OSError):
+            root.delete(name)
 
 
 def _alike(first: pa.Schema, second: pa.Schema) -> bool:

@@ -4,6 +4,7 @@ A disk keeps what is written through a power failure: content and name are force
 does so by itself, and an object is there as a whole or not at all. The stores are in `cdk.lake.storage.object_store`.
 """
 
+import errno
 import os
 import shutil
 from abc import ABC, abstractmethod
@@ -16,6 +17,8 @@ from typing import Self
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
+
+from cdk.base.errors import ConfigError, TransientError
 
 _DISK = fs.LocalFileSystem()
 
@@ -229,6 +232,14 @@ class LocalFolder(Folder):
 
     def explain(self, error: Exception, stream: str = "") -> Exception:  # noqa: ARG002 - a store's has both
         return error
+
+
+def unwritable(error: OSError, path: str) -> ConfigError | TransientError:
+    """The error of a file that a disk does not take."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return TransientError(f"the target cannot be written: {why}. Make room, and run the sync again", path=path)
+    return ConfigError(f"the target cannot be written: {why}", path=path)
 
 
 def as_folder(where: Folder | Path) -> Folder:

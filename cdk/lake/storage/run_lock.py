@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
 
-from cdk.base.errors import ConfigError, StateConflict
-from cdk.lake.storage.folder import Folder, as_folder
+from cdk.base.errors import StateConflict
+from cdk.lake.storage.folder import Folder, as_folder, unwritable
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def only_run(target: Folder | Path, pipeline: str) -> Iterator[str]:
         try:
             notes.write(name, f"{sync} by process {os.getpid()} on {socket.gethostname()}".encode())
         except OSError as error:
-            raise _unwritable(error, f"{notes}/{name}") from error
+            raise unwritable(error, f"{notes}/{name}") from error
         yield sync
         notes.delete(name)
 
@@ -74,14 +74,10 @@ def _open(path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("a")
     except OSError as error:
-        raise _unwritable(error, str(path)) from error
+        raise unwritable(error, str(path)) from error
 
 
 def _read(notes: Folder, name: str) -> str:
     with suppress(FileNotFoundError):
         return notes.read(name).decode()
     return ""
-
-
-def _unwritable(error: OSError, path: str) -> ConfigError:
-    return ConfigError(f"the target cannot be written: {error.strerror}", path=path)

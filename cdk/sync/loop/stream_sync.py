@@ -71,12 +71,14 @@ class StreamSync:
         check_owner(self.table, plan, tables.pipeline)
         saved, resumed = resume_point(plan, before, sync)
         self.saved = replace(with_start(plan, saved), keys=self._writing.keys)
-        if before is not None and before.records and before.sync_mode != plan.sync_mode and plan.traits.repeats_rows:
+        if before is not None and before.records and before.sync_mode != plan.sync_mode and not plan.traits.merges:
+            adds = plan.traits.repeats_rows
             logger.warning(
-                "%s: its sync_mode was %s; as %s it is read from its start and added to the %d rows that are there",
+                "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
                 self.stream.name,
                 before.sync_mode,
                 plan.sync_mode,
+                "added to" if adds else "replaces, once that is complete,",
                 before.records,
             )
         if self._writing.refreshes_keys:

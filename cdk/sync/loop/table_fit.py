@@ -94,7 +94,8 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
     name = stream_plan.stream.name
     if stream_plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)
-    logger.warning("%s: %s; it is read from its start", name, text)
+    again = "" if stream_plan.history is None else ", and its history gets each record once more"
+    logger.warning("%s: %s; it is read from its start%s", name, text, again)
 
 
 def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:

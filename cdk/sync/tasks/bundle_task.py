@@ -28,6 +28,7 @@ from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
 from cdk.engine.executors import Threads
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
+from cdk.lake.storage.folder import unwritable
 from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
@@ -189,11 +190,31 @@ class _Time:
         self._got_page = True
 
 
+class _Unwritable(Exception):
+    """The files of a target cannot be written."""
+
+    def __init__(self, target: int, error: OSError) -> None:
+        super().__init__(str(error))
+        self.target, self.error = target, error
+
+
+@contextmanager
+def _writing(target: int) -> Iterator[None]:
+    """Say of an error of a disk in this block which target it keeps from being written."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _Unwritable(target, error) from error
+
+
 class _Collected:
     """What the slices of a bundle have brought. For the thread that reads them, and one that looks beside it."""
 
     def __init__(self, job: BundleJob, pieces: Sequence[SliceTask], until: _Time, execute: Threads) -> None:
         self._interim, self._until, self._execute, self._count = job.interim, until, execute, len(pieces)
+        self._targets = job.targets
         self.writers = {n: TaskWriter(job.targets[n], job.limits) for n in {piece.target for piece in pieces}}
         self.buffers: dict[int, SliceBuffer] = {}
         self._handed_over: list[BundleResult] = []
@@ -209,7 +230,7 @@ class _Collected:
 
     def add(self, piece: SliceTask, page: ReadPage) -> None:
         """Take the next page of a slice."""
-        with self._lock:
+        with self._lock, _writing(piece.target):
             self.buffers[piece.number].add(page)
 
     def look(self) -> None:
@@ -240,9 +261,13 @@ class _Collected:
 
     def _brought(self, unfinished: Collection[int] = ()) -> BundleResult:
         """What came since the last interim result. unfinished: the slices that do."""
-        files, progress = {n: writer.close() for n, writer in self.writers.items()}, list[SliceResult]()
+        files, progress = dict[int, list[DataFile]](), list[SliceResult]()
+        for n, writer in self.writers.items():
+            with _writing(n):
+                files[n] = writer.close()
         for number, item in self.buffers.items():
-            files[item.piece.target].extend(item.own_files(ended=number not in unfinished))
+            with _writing(item.piece.target):
+                files[item.piece.target].extend(item.own_files(ended=number not in unfinished))
         for number, item in list(self.buffers.items()):
             if number not in unfinished:
                 progress.append(self.buffers.pop(number).progress)
@@ -262,6 +287,15 @@ class _Collected:
         """A result with the interim ones before it."""
         earlier = tuple(self._handed_over)
         return replace(result, attempt=self._attempt, earlier=earlier) if earlier else result
+
+    def failed(self, refused: "_Unwritable") -> BundleResult:
+        """What the task brings where the files of a target cannot be written: its slices fail, all others wait."""
+        path = str(self._targets[refused.target].root)
+        failure = Failure.of(unwritable(refused.error, path).with_traceback(refused.error.__traceback__))
+        items = [item for item in self.buffers.values() if item.piece.target == refused.target]
+        return self.after_interim(
+            BundleResult([SliceResult(item.piece.number, failure=failure, http=item.progress.http) for item in items])
+        )
 
     def discard(self) -> None:
         """Delete the files that were not handed over."""
@@ -302,6 +336,8 @@ def read_bundle(
             case FileNotFoundError(filename=path) if path is not None:
                 # Only what is written is missed here: VACUUM without retention removes what no version names.
                 return collected.after_interim(BundleResult(vanished=str(path)))
+            case _Unwritable():
+                return collected.failed(error)
             case _:
                 raise
 

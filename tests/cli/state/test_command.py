@@ -602,15 +602,26 @@ def test_tables_that_a_pipeline_filled_under_another_name_are_told(
     state: CommandLine, orders: Filled, folder: Path, verb: str
 ) -> None:
     assert orders.saved.records == 3
-    assert not any("is a table of" in line for line in state(verb).lines)
+    assert not any(" of the target " in line for line in state(verb).lines)
     file = folder / "pipeline.yaml"
     file.write_text(file.read_text().replace("name: shop", "name: store", 1))
 
     ran = state(verb)
 
     assert ran.code == 0
-    (line,) = [line for line in ran.lines if "is a table of" in line]
-    assert line.startswith("orders: is a table of 'shop', and 'store' has no state there; if that was")
+    (line,) = [line for line in ran.lines if " of the target " in line]
+    assert line.startswith("1 table of the target are of 'shop' alone; if that was the pipeline's name before")
+    StreamTable(folder / "tables" / "users", "store", "users", ID).commit(PAGES)
+    (line,) = [line for line in state(verb).lines if " of the target " in line]
+    assert line == "1 table of the target are of 'shop' alone"
+    assert not any(" of the target " in line for line in state(verb, "--stream", "users").lines)
+
+
+def test_an_export_into_a_folder_that_is_missing_says_that_it_cannot_be_written(
+    state: CommandLine, orders: Filled
+) -> None:
+    assert orders.saved.records == 3
+    assert "nowhere/states.json: cannot be written: No such file" in state("export", "nowhere/states.json").stderr
 
 
 def test_a_fork_of_rows_that_wait_is_refused(state: CommandLine, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """What a task does with its slices, without Spark: the budget, the files, and what counts of a slice that breaks."""
 
+import errno
+import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ from cdk import (
 from cdk.base.process.concurrency import Learned
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.lake.storage.folder import unwritable
 from cdk.rest.limits.task_budgets import longest_wait
 from cdk.state.stream_state import StreamState
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle
@@ -300,6 +303,29 @@ def test_a_task_that_cannot_write_leaves_no_file_behind(tmp_path: Path) -> None:
 
     assert Path(result.vanished).parent == tmp_path / "b"
     assert (list((tmp_path / "a").iterdir()), result.progress) == ([], [])
+
+
+def test_a_target_that_cannot_be_written_fails_its_slices_and_no_other(tmp_path: Path) -> None:
+    good, bad = target(tmp_path, Plain(), "a"), target(tmp_path, Users(), "b")
+    (tmp_path / "b").rmdir()
+    (tmp_path / "b").touch()
+
+    pieces = [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice())]
+    result = read_bundle(BundleJob({0: good, 1: bad}, 100, 1), pieces, Clock())
+
+    (failed,) = result.progress
+    assert failed.failure is not None
+    assert failed.failure.message == f"{tmp_path / 'b'}: the target cannot be written: Not a directory"
+    assert (failed.number, result.files, list((tmp_path / "a").iterdir())) == (1, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, ". Make room, and run the sync again"), (errno.EROFS, "")]
+)
+def test_of_a_full_disk_the_error_says_what_to_do(number: int, advice: str) -> None:
+    error = unwritable(OSError(number, "Error writing bytes to file"), "t")
+
+    assert str(error) == f"t: the target cannot be written: {os.strerror(number)}{advice}"
 
 
 class Late(Slow):
