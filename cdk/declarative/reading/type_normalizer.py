@@ -58,23 +58,28 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject
     names = [name for name, *_ in fields]
 
     def normalize(records: list[JsonObject]) -> None:
-        # Most fields of most pages need nothing, and a look at a column takes less than one at each value.
-        for (name, ready, cast, cast_all), values in zip(fields, _columns(records, names), strict=False):
-            types = set(map(type, values))
-            if types <= ready:
-                continue
-            if types.isdisjoint(_NO_VALUES) and (changed := cast_all(values)) is not None:
-                for record, value in zip(records, changed, strict=True):
-                    record[name] = value
-                continue
-            for record, value in zip(records, values, strict=True):
-                if type(value) not in ready:
-                    record[name] = cast(record[name])
+        _cast_fields(fields, names, records)
         for look in others:
             for record in records:
                 look(record)
 
     return normalize
+
+
+def _cast_fields(fields: _Fields, names: list[str], records: list[JsonObject]) -> None:
+    """Cast fields of objects in place."""
+    # Most fields of most pages need nothing, and a look at a column takes less than one at each value.
+    for (name, ready, cast, cast_all), values in zip(fields, _columns(records, names), strict=False):
+        types = set(map(type, values))
+        if types <= ready:
+            continue
+        if types.isdisjoint(_NO_VALUES) and (changed := cast_all(values)) is not None:
+            for record, value in zip(records, changed, strict=True):
+                record[name] = value
+            continue
+        for record, value in zip(records, values, strict=True):
+            if type(value) not in ready:
+                record[name] = cast(record[name])
 
 
 def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[FieldValue]]:
@@ -110,9 +115,9 @@ class _Compiler:
     def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast, _Casts] | None:
         """The types that need nothing, and the casts for the others. None if nothing needs anything."""
         kinds = _kinds(schema)
-        inside = self._inside(schema, path)
+        inside, inside_all = self._inside(schema, path)
         if kinds is None:
-            return None if inside is None else (frozenset({str, int, float, bool, type(None)}), inside, _one_by_one)
+            return None if inside is None else (frozenset({str, int, float, bool, type(None)}), inside, inside_all)
         named = [kind for kind in kinds if kind != "null"]
         only = named[0] if len(named) == 1 else ""
         convert = _array(schema) if only == "array" else _CASTS.get(only)
@@ -122,6 +127,8 @@ class _Compiler:
         if inside is not None:
             ready -= {dict, list}
         cast = self._cast(convert, kinds, inside, path, nullable="null" in kinds)
+        if convert is None and "object" in kinds:
+            return frozenset(ready), cast, inside_all
         cast_all = _one_by_one if convert is None or inside is not None else _all_casts(convert, kinds)
         return frozenset(ready), cast, cast_all
 
@@ -142,14 +149,14 @@ class _Compiler:
 
         return cast
 
-    def _inside(self, schema: JsonSchema, path: str) -> Cast | None:
-        """The function that casts what is in a value, and gives the value. None if there is nothing to look into."""
+    def _inside(self, schema: JsonSchema, path: str) -> tuple[Cast | None, _Casts]:
+        """The functions that cast what is in a value, or a column, and give it. None: there is nothing to look into."""
         fields = self._fields(schema, path)
         part = schema.get("items")
         items = self._value(part, f"{path}.*") if isinstance(part, Mapping) else None
         ref = self._ref(str(schema["$ref"]), path) if "$ref" in schema else None
         if not fields and items is None and ref is None:
-            return None
+            return None, _one_by_one
 
         def inside(value: JsonValue) -> JsonValue:
             if fields and isinstance(value, dict):
@@ -163,7 +170,7 @@ class _Compiler:
                         value[i] = cast(child)
             return value if ref is None else ref(value)
 
-        return inside
+        return inside, _one_by_one if ref is not None else _all_objects(fields)
 
     def _ref(self, pointer: str, path: str) -> Cast:
         """Looks into a value with the schema that a `$ref` names; the value itself is checked, and not cast."""
@@ -173,7 +180,7 @@ class _Compiler:
             if look is None:
                 schema = resolve(self._root, pointer)
                 kinds = _kinds(schema)
-                inside = self._inside(schema, path)
+                inside, _ = self._inside(schema, path)
                 look = inside or _same if kinds is None else self._cast(None, kinds, inside, path, nullable=False)
                 self._known[pointer, path] = look
             return look(value)
@@ -195,6 +202,19 @@ class _Compiler:
 
 def _one_by_one(_: Sequence[JsonValue]) -> None:
     return None
+
+
+def _all_objects(fields: _Fields) -> _Casts:
+    names = [name for name, *_ in fields]
+
+    def cast(values: Sequence[JsonValue]) -> list[JsonValue] | None:
+        objects = [value for value in values if isinstance(value, dict)]
+        if len(objects) < len(values):
+            return None
+        _cast_fields(fields, names, objects)
+        return list(values)
+
+    return cast
 
 
 def _all_casts(convert: _Convert, kinds: list[str]) -> _Casts:
