@@ -525,6 +525,22 @@ def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
     assert (new.sync(), len(old.rows)) == (0, everything)
 
 
+def test_a_renamed_pipeline_says_that_a_history_gets_all_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Lake(tmp_path, Keyed(), DEDUP).sync()
+    Lake(tmp_path, Keyed(), DEDUP, pipeline="store").sync()
+
+    assert "it is read from its start, and its history gets each record once more" in caplog.text
+
+
+def test_a_sync_mode_that_replaces_the_rows_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Lake(tmp_path, Keyed()).sync()
+    Lake(tmp_path, Keyed(), StreamOptions(sync_mode="full_refresh")).sync()
+
+    assert "as full_refresh it is read from its start and replaces, once that is complete, the 21 rows" in caplog.text
+
+
 class Other(Orders):
     """Orders whose table lies where the history of `orders` would lie."""
 
