@@ -98,12 +98,7 @@ BUGS = [
         "known = merged(self._cursor, slice.edge and moved(self._cursor, slice.edge, edge.value), edge)",
         "known = edge",
     ),
-    Bug(
-        "parents wait",
-        "streams/checkpoint/partitioned",
-        "self._queue.close(self._queue.open(_Member(None, parent)))",
-        AT_ONCE,
-    ),
+    Bug("parents wait", "streams/checkpoint/partitioned", "self._queue.close(self._queue.open(parent))", AT_ONCE),
     Bug(
         "gaps between windows are read",
         "streams/checkpoint/windows",

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 
 from cdk import base
@@ -37,7 +36,8 @@ def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
     """
     text = _read(path)
     lines = text.splitlines(keepends=True)
-    if len(lines) < 2 or not _is_json(lines[0]):  # noqa: PLR2004 - one line is one document
+    first = next(filter(bytes.strip, lines), b"")
+    if len(lines) < 2 or not _is_json(first):  # noqa: PLR2004 - one line is one document
         yield str(path), _parse(text, str(path))
         return
     for number, line in enumerate(lines, 1):
@@ -74,19 +74,8 @@ def _read(path: Path) -> bytes:
 def _parse(text: bytes, where: str) -> JsonValue:
     try:
         return from_json(text)
-    except orjson.JSONDecodeError as error:
-        if text.isascii():
-            # The standard library reads numbers of any size, and says more exactly where it stopped.
-            return _parse_slowly(text, where)
-        raise _no_json(error, where) from error
-
-
-def _parse_slowly(text: bytes, where: str) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(text)
     except json.JSONDecodeError as error:
         raise _no_json(error, where) from error
-    return value
 
 
 def _no_json(error: json.JSONDecodeError, where: str) -> ConfigError:
@@ -95,7 +84,7 @@ def _no_json(error: json.JSONDecodeError, where: str) -> ConfigError:
 
 def _is_json(text: bytes) -> bool:
     try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
+        from_json(text)
+    except json.JSONDecodeError:
         return False
     return True

@@ -72,6 +72,7 @@ class Progress:
         row = self._rows[stream]
         row.ended = self._clock()
         row.error = None if error is None else self._mask(error_text(error))
+        self._draw()
 
     def _draw(self) -> None:
         if self._moving and self._clock() - self._drawn >= _EVERY:
@@ -86,11 +87,11 @@ class Progress:
         table.add_column("last state", no_wrap=True, overflow="ellipsis", max_width=_STATE_WIDTH)
         table.add_column("")
         for stream, row in self._rows.items():
-            seconds = max((row.ended or self._clock()) - row.started, 0.001)
+            seconds = max((self._clock() if row.ended is None else row.ended) - row.started, 0.001)
             state = "" if row.state is None else canonical(row.state)
             # Cut here: to lay out the state of ten thousand partitions takes longer than to read them.
             table.add_row(
-                str(stream),
+                Text(str(stream)),
                 f"{row.records:,}",
                 f"{row.records / seconds:,.0f}",
                 Text(state[:_STATE_WIDTH]),

@@ -42,3 +42,11 @@ def test_each_stream_has_a_row_with_records_rate_and_last_state() -> None:
 
     assert users == ["users", "3,000", "1,500", '{"page":3}', "complete"]
     assert orders == ["orders", "1", "1", "ValueError:", "****"]
+
+
+def test_the_name_of_a_stream_is_no_markup() -> None:
+    text = StringIO()
+    progress = Progress(str, Console(file=text, width=120), clock=Hand())
+    progress.started(StreamDescriptor(name="orders[/beta]"))
+
+    assert shown(progress, text)[1][0] == "orders[/beta]"

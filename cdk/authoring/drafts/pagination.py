@@ -100,7 +100,8 @@ def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[P
 def _by_url(pages: PageFacts) -> PaginatorGuess | None:
     def is_url(path: tuple[str, ...], schema: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
-        uri = str(schema.get("format")) in {"uri", "url", "uri-reference"} or "url" in str(schema.get("example"))[:4]
+        example = str(schema.get("example"))
+        uri = str(schema.get("format")) in {"uri", "url", "uri-reference"} or example.startswith("http")
         return last in _NEXT_URLS or both in _NEXT_URLS or (last == "next" and (uri or "links" in path))
 
     if (path := _path(pages, is_url)) is None:

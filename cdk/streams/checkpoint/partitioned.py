@@ -30,14 +30,6 @@ class ParentState:
     state: StreamState
 
 
-@dataclass(slots=True)
-class _Member:
-    """A partition in planning order, or the progress of a parent that holds once all before it are finished."""
-
-    partition: Partition | None
-    parent: ParentState | None = None
-
-
 class PartitionCheckpointReader(CheckpointReader):
     """Any reader, once per partition; the owner of the stream's state.
 
@@ -62,8 +54,9 @@ class PartitionCheckpointReader(CheckpointReader):
         self._goes_on = not state.positions
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
-        self._queue: AckQueue[_Member] = AckQueue()
-        self._tickets: dict[Partition, Ticket[_Member]] = {}
+        self._queue: AckQueue[ParentState | None] = AckQueue()
+        """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
+        self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
         self._newer: deque[Partition] = deque()
         self._again: deque[PartitionReader] = deque()
         self._changed = self._planned = False
@@ -88,7 +81,7 @@ class PartitionCheckpointReader(CheckpointReader):
                     self._leave_shared_cursor()
                     return None
                 case ParentState() as parent:
-                    self._queue.close(self._queue.open(_Member(None, parent)))
+                    self._queue.close(self._queue.open(parent))
                     self._advance_parents()
                 case partition:
                     if partition.key not in self._opened_keys:
@@ -158,7 +151,7 @@ class PartitionCheckpointReader(CheckpointReader):
         position = position or self._positions.get(WHOLE) or Start()
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
-        self._tickets[partition] = self._queue.open(_Member(partition))
+        self._tickets[partition] = self._queue.open(None)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
@@ -201,9 +194,9 @@ class PartitionCheckpointReader(CheckpointReader):
             self._changed |= self._positions.move(reader.partition, position)
 
     def _advance_parents(self) -> None:
-        for member in self._queue.pop_closed():
-            if member.parent is not None and self._parents.get(member.parent.name) != member.parent.state:
-                self._parents[member.parent.name] = member.parent.state
+        for parent in self._queue.pop_closed():
+            if parent is not None and self._parents.get(parent.name) != parent.state:
+                self._parents[parent.name] = parent.state
                 self._changed = True
 
     def _leave_shared_cursor(self) -> None:

@@ -344,6 +344,10 @@ class Bundles:
         elif seconds < AIM and len(bundle.slices) >= queue.size:
             queue.size = min(2 * queue.size, _MOST)
 
+    def discard(self, bundle: Bundle) -> None:
+        """Forget a bundle of which no task was started; there is nothing to learn from it."""
+        self._running.remove(bundle)
+
     def rest_of(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
         """What goes on of a bundle that has ended otherwise: some slices, with so many of its threads."""
         slices = [planned for planned in bundle.slices if planned.number in numbers]
@@ -359,6 +363,9 @@ class Bundles:
             if len(current) != len(waiting):
                 waiting.clear()
                 waiting.extend(current)
+        for queue in self._queues.values():
+            parts = ([planned for planned in part if self._is_wanted(planned)] for part in queue.wave)
+            queue.wave = deque(part for part in parts if part)
 
     def _is_wanted(self, planned: PlannedSlice) -> bool:
         run = self._runs[planned.target]

@@ -237,7 +237,7 @@ class TaskLoop:
         tokens = {key: token for n in sorted(reads) for key, token in self._runs[n].access_tokens(seconds).items()}
         pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
         if not pieces:
-            self._bundles.ended(bundle, 0, 0)
+            self._bundles.discard(bundle)
             self._budgets.release(share, {}, 0)
             return True
         targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}

@@ -68,6 +68,7 @@ class _Listed(Router):
         return list_partitions(self._name, self._values())
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
+        # As the peer: no falsy value is sent.
         if self._put is not None and (value := slice.partition.get(self._name)):
             self._put(draft, value)
 
@@ -221,7 +222,7 @@ class _Grouped(Router):
         for item in self._inner.partitions(parents):
             match item:
                 case ParentState(name=name):
-                    # It counts once the group that it covers is planned.
+                    # Not before the groups of all partitions that it covers.
                     states[name] = item
                 case Partition():
                     key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
