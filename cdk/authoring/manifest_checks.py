@@ -11,7 +11,7 @@ from jinja2 import nodes
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonSchema, JsonValue, Keys
+from cdk.base.values import JsonSchema, JsonValue, Keys, as_object, properties_of
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -50,7 +50,7 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
 
 
 def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> Iterator[tuple[Keys, str, bool]]:
-    changed = "config_normalization_rules" in _mapping(_mapping(value).get("spec"))
+    changed = "config_normalization_rules" in as_object(as_object(value).get("spec"))
     logged: set[str] = set()
     for keys, text in _texts(value, ()):
         line = manifest.where(keys).partition(" ")[0]
@@ -115,15 +115,15 @@ def _known(schema: JsonValue, path: Sequence[str]) -> set[str] | None:
     """The names that objects at a path of the config may have; None: any."""
     parts = list(_branches(schema))
     for name in path:
-        inner = [_mapping(part.get("properties")).get(name) for part in parts]
+        inner = [properties_of(part).get(name) for part in parts]
         parts = [branch for each in inner if each is not None for branch in _branches(each)]
     if any(part.get("additionalProperties") or "patternProperties" in part or "$ref" in part for part in parts):
         return None
-    return {name for part in parts for name in _mapping(part.get("properties"))} or None
+    return {name for part in parts for name in properties_of(part)} or None
 
 
 def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
-    part = _mapping(schema)
+    part = as_object(schema)
     yield part
     for keyword in ("oneOf", "anyOf", "allOf"):
         branches = part.get(keyword)
@@ -133,7 +133,7 @@ def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
     """Names in the check that no stream has, where all names are known before there is a config."""
-    names, chosen = list(_names(value.get("streams"))), _mapping(value.get("check")).get("stream_names")
+    names, chosen = list(_names(value.get("streams"))), as_object(value.get("check")).get("stream_names")
     if value.get("dynamic_streams") or not isinstance(chosen, list) or any(_EXPRESSION.search(name) for name in names):
         return
     for number, name in enumerate(chosen):
@@ -151,7 +151,3 @@ def _names(streams: JsonValue) -> Iterator[str]:
                 yield from _names(inner)
             case _:
                 pass
-
-
-def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    return value if isinstance(value, Mapping) else {}

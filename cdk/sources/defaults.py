@@ -7,7 +7,7 @@ airbyte-cdk 7.39.1 into none. So a manifest is written for configs that have the
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 
-from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, canonical, properties_of
 from cdk.sources.schema_check import misfits, plainly_fits
 
 _MISSING = object()
@@ -32,7 +32,7 @@ def with_defaults(config: FieldValue, schema: JsonValue) -> FieldValue:
     filled = dict(config)
     for part in _parts(filled, schema):
         required = part.get("required")
-        for name, inner in _properties(part).items():
+        for name, inner in properties_of(part).items():
             if name in filled:
                 filled[name] = with_defaults(filled[name], inner)
             elif (value := _default(inner, required=isinstance(required, list) and name in required)) is not _MISSING:
@@ -54,7 +54,7 @@ def _parts(config: Mapping[str, FieldValue], schema: JsonSchema) -> Iterator[Jso
 
 def _is_chosen(config: Mapping[str, FieldValue], branch: JsonSchema) -> bool:
     """Whether the constants of `branch`, one at least, stand in the config."""
-    constants = {name: only for name, part in _properties(branch).items() for only in _only_values(part)}
+    constants = {name: only for name, part in properties_of(branch).items() for only in _only_values(part)}
     return any(name in config for name in constants) and all(
         config[name] == only for name, only in constants.items() if name in config
     )
@@ -67,11 +67,6 @@ def _only_values(schema: FieldValue) -> Iterator[FieldValue]:
             yield values[0]
 
 
-def _properties(schema: JsonSchema) -> Mapping[str, FieldValue]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
-
-
 def _default(schema: FieldValue, *, required: bool) -> FieldValue:
     """What stands for a value that is missing; `_MISSING`: nothing does."""
     if not isinstance(schema, Mapping):
@@ -80,7 +75,7 @@ def _default(schema: FieldValue, *, required: bool) -> FieldValue:
         value = with_defaults(deepcopy(schema["default"]), schema)
     else:
         value = with_defaults({}, schema)
-        if not value or not (required or value.keys() >= _properties(schema).keys()):
+        if not value or not (required or value.keys() >= properties_of(schema).keys()):
             return _MISSING
     return value if value is not None and value != "" and _fits(value, schema) else _MISSING
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard, assert_never
 
 from cdk.base.errors import BadState
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
 from cdk.state.window import Window
 
@@ -137,8 +137,3 @@ def _to_edge(blob: JsonValue, path: str) -> Edge | None:
 
 def _are_counts(blob: JsonValue) -> TypeGuard[Mapping[str, int]]:
     return isinstance(blob, Mapping) and all(type(count) is int and count > 0 for count in blob.values())
-
-
-def as_object(blob: JsonValue) -> Mapping[str, JsonValue]:
-    """An object of JSON; an empty one for what is none."""
-    return blob if isinstance(blob, Mapping) else {}

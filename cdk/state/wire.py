@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from cdk.base.errors import BadState
-from cdk.base.values import JsonObject, JsonValue, Stored
+from cdk.base.values import JsonObject, JsonValue, Stored, as_object
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
-from cdk.state.position_json import NO_CURSOR, OWN_KEY, as_object, own_parts, position_json, position_of
+from cdk.state.position_json import NO_CURSOR, OWN_KEY, own_parts, position_json, position_of
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import MANY, MANY_IN_MESSAGE, PartitionEntries, StoredPositions, entry_text, since
 from cdk.state.stream_state import StreamState

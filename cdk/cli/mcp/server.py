@@ -19,7 +19,7 @@ from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import Json, JsonValue
+from cdk.base.values import Json, properties_of
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.authoring.validate import check_files, validate_json
 from cdk.cli.config_file import load_config
@@ -140,7 +140,7 @@ class Tools:
             source.events = SyncEvents(secrets, file)
             chosen = chosen_stream(source.open(load_config(file, source, secrets)), stream)
             schema, declared = shown_schema(chosen), chosen.json_schema()
-            undeclared = [name for name in _properties(schema) if name not in _properties(declared)]
+            undeclared = [name for name in properties_of(schema) if name not in properties_of(declared)]
             following = "write the undeclared fields into the schema, then `validate`" if undeclared else "`prove`"
             answer = {"stream": stream, "undeclared": undeclared, "json_schema": schema}
             return _answer(answers.Inferred, answer, secrets, following)
@@ -198,11 +198,6 @@ class Tools:
 
 def _answer(model: type[Answer], answer: Mapping[str, object], secrets: Secrets, following: str) -> Answer:
     return model.model_validate({**masked(answer, secrets), "next": following})
-
-
-def _properties(schema: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
 
 
 def _with_positions(status: Mapping[str, Json]) -> Mapping[str, object]:

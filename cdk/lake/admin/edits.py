@@ -118,11 +118,11 @@ def rolled_back(saved: TableState | None, older: TableState, number: int) -> Cha
     )
 
 
-def decoded(stream: Stream, blob: JsonValue) -> StreamState:
-    """A stream's state of its wire form, old forms included. Raises BadState."""
+def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:
+    """A stream's state of its wire form, old forms included. path: where it was found. Raises BadState."""
     return decode(
         stream.migrate_state(blob),
-        path=f"state of {stream.name}",
+        path=path or f"state of {stream.name}",
         cursor_field=stream.cursor_field,
         partition_field=stream.partition_field,
     )

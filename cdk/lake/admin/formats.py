@@ -5,7 +5,7 @@ from typing import TypeGuard
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, as_object
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.table_state import TableState
 from cdk.state.wire import decode, encode
@@ -27,7 +27,7 @@ def is_singer(document: JsonValue) -> TypeGuard[Mapping[str, JsonValue]]:
     if not isinstance(document, Mapping):
         return False
     return "bookmarks" in document or (
-        document.get("type") == "STATE" and "bookmarks" in _object(document.get("value"))
+        document.get("type") == "STATE" and "bookmarks" in as_object(document.get("value"))
     )
 
 
@@ -38,7 +38,7 @@ def from_singer(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]
     older map from the name of the cursor to its value. Raises BadState and StateError: anything else, or a stream or
     cursor that the source lacks.
     """
-    bookmarks = (document if "bookmarks" in document else _object(document.get("value")))["bookmarks"]
+    bookmarks = (document if "bookmarks" in document else as_object(document.get("value")))["bookmarks"]
     if not isinstance(bookmarks, Mapping):
         raise BadState("bookmarks", bookmarks, "a map from stream to bookmark")
     for name, bookmark in bookmarks.items():
@@ -105,14 +105,10 @@ def _partitions(items: JsonValue, field: str, path: str) -> Iterator[JsonValue]:
         where = f"{path}.partitions[{i}]"
         match item:
             case {"context": Mapping() as context}:
-                rest = {key: value for key, value in _object(item).items() if key != "context"}
+                rest = {key: value for key, value in as_object(item).items() if key != "context"}
                 yield {"partition": dict(context), "cursor": _cursor(rest, field, where)}
             case _:
                 raise BadState(where, item, "a bookmark with a context")
-
-
-def _object(value: JsonValue) -> Mapping[str, JsonValue]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _cursor(bookmark: Mapping[str, JsonValue], field: str, path: str) -> Mapping[str, JsonValue]:

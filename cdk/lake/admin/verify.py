@@ -16,6 +16,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import is_table
 from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at
@@ -68,9 +69,7 @@ Check: TypeAlias = Callable[[CheckedTable], Iterator[StateFinding]]
 def audits(location: StreamLocation) -> dict[str, Audit]:
     """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
     audited = {location.name: audit(location.root, location.stream)}
-    if location.history is not None and DeltaTable.is_deltatable(
-        location.history.uri, location.history.storage_options
-    ):
+    if location.history is not None and is_table(location.history, location.stream):
         audited[f"{location.name}, history"] = audit(location.history, location.stream)
     return audited
 

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from cdk.base.records.inferred import inferred_type
-from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue, properties_of
 from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -83,7 +83,7 @@ def columns(schema: JsonSchema) -> dict[str, ColumnType]:
     name: of properties that would share a column, the first whose name is the column's has it, else the first. One
     whose column would be the kit's own, or whose name no column can have, has none either.
     """
-    properties = _properties(plain(schema, schema) or schema)
+    properties = properties_of(plain(schema, schema) or schema)
     owners: dict[str, str] = {}
     for name in properties:
         column = column_name(name)
@@ -111,7 +111,7 @@ def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str
     declared: those that have one, as `columns` gives them.
     """
     own = set(declared)
-    names = _properties(plain(schema, schema) or schema)
+    names = properties_of(plain(schema, schema) or schema)
     return {name: column_owner(name, own) for name in names if name not in own}
 
 
@@ -165,7 +165,7 @@ class _Column:
                 return self._choice(schema, key, depth)
         match [name for name in type_names(schema.get("type")) if name != "null"]:
             case ["object"]:
-                return self._struct(_properties(schema), depth + 1)
+                return self._struct(properties_of(schema), depth + 1)
             case ["array"]:
                 inner = self.type(schema.get("items"), depth + 1) if "prefixItems" not in schema else JSON_TEXT
                 return inner if inner is JSON_TEXT else pa.list_(inner)
@@ -239,9 +239,3 @@ def _integer(schema: Plain) -> pa.DataType:
     if all(bound <= 2**63 for bound in bounds):
         return pa.int64()
     return BIG_INTEGER if all(bound < 10**38 for bound in bounds) else pa.string()
-
-
-def _properties(schema: JsonValue) -> Mapping[str, JsonValue]:
-    """The declared properties; a schema of another shape, such as `true`, declares none."""
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return properties if isinstance(properties, Mapping) else {}

@@ -97,7 +97,7 @@ def engine_comparison(
             superseded=sum(part.num_rows for part in read) - winners.num_rows,
             deleted=_sum(pc.and_not(winners[DELETED], stale)),
             apart=sum(part.num_rows - part[APART].null_count for part in read),
-            spare=() if merge.staged else tuple(file.path for file in staged),
+            orphans=() if merge.staged else tuple(file.path for file in staged),
         ),
         expected={"inserted": counts[INSERT], "updated": counts[UPSERT], "deleted": met.num_rows - counts[UPSERT]},
     )

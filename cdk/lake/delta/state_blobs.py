@@ -208,10 +208,10 @@ class StateBlobs:
         """Remove a draft; where a store refuses, it stays."""
         self._remove(lambda other, _: other == version)
 
-    def _remove(self, spare: Callable[[int, str], bool]) -> None:
+    def _remove(self, chosen: Callable[[int, str], bool]) -> None:
         with suppress(ConfigError, TransientError):
             for version, name in list(self._named()):
-                if spare(version, name):
+                if chosen(version, name):
                     self._folder.delete(name)
 
     def _named(self) -> Iterator[tuple[int, str]]:

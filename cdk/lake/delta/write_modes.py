@@ -282,7 +282,7 @@ class AppendDedup(WriteMode):
                 self.table.move(saved, receipt=rows.staged)
             return Committed(saved, done, receipt=rows.staged)
         saved, merged, receipt = repeat_if_changed(self.table, partial(self._merged, saved, rows, spread))
-        for path in merged.spare:
+        for path in merged.orphans:
             self.table.root.delete(path)
         if self._history is not None:
             with self._logging_history_errors():

@@ -64,7 +64,7 @@ class Merged:
     """Rows that were read without a key (`cdk.lake.parquet.dedup`)."""
     compared: int = 0
     """Files of the table that were read."""
-    spare: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()
     """Files that are orphans after the commit."""
 
 

@@ -13,6 +13,7 @@ from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue
+from cdk.lake.admin.edits import decoded
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source
@@ -20,7 +21,6 @@ from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.spark.datasource.tokens import ReadEvents, tokens_of
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import decode
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 
@@ -55,7 +55,7 @@ class OpenStream:
             config = prepared_config(options.config, source, options.config_from, secrets)
             stream = _chosen(source, config, options.stream)
             config_secrets = any(secret_values(source.config_schema, options.config))
-            state, concurrency = _restored(stream, options.state), source.concurrency(config)
+            state, concurrency = decoded(stream, options.state, "option state"), source.concurrency(config)
             return cls(stream, secrets, state, config_secrets, tokens, concurrency)
 
 
@@ -99,12 +99,3 @@ def _chosen(source: Source, config: Mapping[str, FieldValue], name: str) -> Stre
     if name not in streams:
         raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
     return streams[name]
-
-
-def _restored(stream: Stream, blob: FieldValue) -> StreamState:
-    return decode(
-        stream.migrate_state(blob),
-        path="option state",
-        cursor_field=stream.cursor_field,
-        partition_field=stream.partition_field,
-    )

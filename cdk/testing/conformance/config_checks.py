@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from cdk.base.errors import CdkError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import FieldValue, JsonSchema
+from cdk.base.values import FieldValue, JsonSchema, as_object, properties_of
 from cdk.rest.http.redact import looks_secret
 from cdk.sources.config import prepared_config
 from cdk.testing.conformance.faults import Failing
@@ -32,7 +32,7 @@ def check_spec(subject: SuiteSubject) -> None:
             advice="correct it; https://json-schema.org/understanding-json-schema has the keywords",
         ) from None
     for path, part in _objects(schema):
-        properties = _mapping(part.get("properties"))
+        properties = properties_of(part)
         required = part.get("required")
         if missing := sorted(set(required if isinstance(required, list) else []) - properties.keys()):
             raise Nonconforming(
@@ -42,7 +42,7 @@ def check_spec(subject: SuiteSubject) -> None:
                 advice="describe the property, or correct the name",
             )
         for name, rule in properties.items():
-            kind = _mapping(rule)
+            kind = as_object(rule)
             if looks_secret(name) and kind.get("type") == "string" and "airbyte_secret" not in kind:
                 raise Nonconforming(
                     f"{name!r} looks like a secret and is not marked as one",
@@ -155,12 +155,12 @@ def _message(answer: CommandResult) -> str:
 
 def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tuple[str, Mapping[str, FieldValue]]]:
     """Configs of which one property is missing or has a wrong type, each with its name."""
-    required, properties = schema.get("required"), _mapping(schema.get("properties"))
+    required, properties = schema.get("required"), properties_of(schema)
     for name in required if isinstance(required, list) else []:
-        if "default" not in _mapping(properties.get(name)):
+        if "default" not in as_object(properties.get(name)):
             yield name, {key: value for key, value in config.items() if key != name}
     for name, rule in properties.items():
-        kind = _mapping(rule).get("type")
+        kind = as_object(rule).get("type")
         if isinstance(kind, str) and name in config:
             yield name, {**config, name: _WRONG.get(kind, "text")}
 
@@ -168,13 +168,9 @@ def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tu
 def _objects(schema: JsonSchema, path: str = "") -> Iterator[tuple[str, JsonSchema]]:
     """The schema, and those of the objects in it, each with its path."""
     yield path, schema
-    for name, rule in _mapping(schema.get("properties")).items():
-        yield from _objects(_mapping(rule), f"{path}.properties.{name}")
+    for name, rule in properties_of(schema).items():
+        yield from _objects(as_object(rule), f"{path}.properties.{name}")
     for keyword in ("oneOf", "anyOf", "allOf"):
         branches = schema.get(keyword)
         for number, branch in enumerate(branches if isinstance(branches, list) else []):
-            yield from _objects(_mapping(branch), f"{path}.{keyword}[{number}]")
-
-
-def _mapping(value: FieldValue) -> Mapping[str, FieldValue]:
-    return value if isinstance(value, Mapping) else {}
+            yield from _objects(as_object(branch), f"{path}.{keyword}[{number}]")

@@ -80,7 +80,7 @@ def test_rows_that_are_new_are_added_without_being_written_again(tmp_path: Path)
     first = table.take([row(1, 1), row(2, 1)])
     second = table.take([row(3, 1)])
 
-    assert (first.added, first.replaced, first.remove, first.spare) == (2, 0, (), ())
+    assert (first.added, first.replaced, first.remove, first.orphans) == (2, 0, (), ())
     assert (second.added, second.compared, second.remove) == (1, 0, ())
     assert len(list(tmp_path.glob("*.parquet"))) == 2
     assert table.contents() == [row(1, 1), row(2, 1), row(3, 1)]
@@ -109,7 +109,7 @@ def test_a_row_older_than_the_tables_is_left_out(tmp_path: Path) -> None:
 
     assert (merged.added, merged.replaced, merged.stale) == (1, 1, 1)
     assert table.contents() == [row(1, 5), row(2, 5, "same age, read later")]
-    assert len(merged.spare) == 1
+    assert len(merged.orphans) == 1
 
 
 def test_repeats_in_what_was_read_become_one_row(tmp_path: Path) -> None:
@@ -240,4 +240,4 @@ def test_nothing_is_left_behind_but_files_that_a_commit_names(tmp_path: Path) ->
     merged = table.take([row(1, 2), row(1, 3)])
 
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")}
-    assert left == {file.path for file in table.files} | {file.path for file in merged.remove} | set(merged.spare)
+    assert left == {file.path for file in table.files} | {file.path for file in merged.remove} | set(merged.orphans)
