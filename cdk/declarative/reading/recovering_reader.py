@@ -129,11 +129,12 @@ class _Attempt:
 
     def _see(self, records: Sequence[Record], incremental: Incremental | None) -> None:
         self.handed += len(records)
-        if incremental is None:
+        window = self.slice.window
+        if incremental is None or window is None:
             return
         cursor = incremental.cursor
         values = [value for record in records if (value := record.get(cursor.field)) is not None]
-        if values:
+        if values := [value for value in values if not cursor.beyond(window, value)]:
             self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
 
     def _position(self, following: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -51,6 +51,23 @@ def test_a_slice_with_too_many_records_goes_on_from_the_greatest_of_them() -> No
     assert made.states[-1] == {"on": "2024-01-05"}
 
 
+def test_a_slice_with_too_many_records_does_not_go_on_from_a_date_in_the_future() -> None:
+    days = {n: "2199-01-01" if n == 1 else day for n, day in enumerate(DAYS)}
+
+    def answer(request: Request) -> Response:
+        since, first = request.params["since"], int(request.params.get("page", 0))
+        rows = [{"id": n, "on": day} for n, day in days.items() if since <= day]
+        return Response(200, Headers({}), orjson.dumps({"data": rows[first : first + 2]}), request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+    reset = {"type": "PaginationReset", "action": "SPLIT_USING_CURSOR", "limits": {"number_of_records": 4}}
+
+    made = run(api, stream={"incremental_sync": CURSOR}, paginator=PAGES, pagination_reset=reset)
+
+    assert set(ids(made)) == set(range(9))
+
+
 def test_a_slice_that_does_not_get_smaller_is_an_error() -> None:
     reset = {"type": "PaginationReset", "action": "SPLIT_USING_CURSOR", "limits": {"number_of_records": 2}}
 
