@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cdk import sources
+from cdk.authoring.manifest_checks import manifest_mistakes
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
@@ -179,7 +180,5 @@ class FileChecks:
 
 
 def _add_mistakes(path: Path, schema: JsonSchema, problems: Problems) -> None:
-    from cdk.authoring.manifest_checks import manifest_mistakes  # noqa: PLC0415 - only manifests need Jinja
-
     for text, certain in manifest_mistakes(path, schema):
         problems.add(text, certain=certain)

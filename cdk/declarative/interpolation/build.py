@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from jinja2 import meta, nodes
 from jinja2.exceptions import TemplateSyntaxError
@@ -16,6 +17,7 @@ from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
 from cdk.declarative.interpolation.limits import EvaluationBudget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
+from cdk.declarative.interpolation.paths import paths_in
 
 _STEPS = "steps_of_loops"
 _JOIN = "texts_joined"
@@ -49,6 +51,7 @@ def build(text: str, where: str) -> Evaluation:
     env = environment()
     try:
         template = env.parse(text)
+        paths = tuple(paths_in(template))
         try:
             evaluation = compile_nodes(env, template)
         except Unsupported:
@@ -62,7 +65,7 @@ def build(text: str, where: str) -> Evaluation:
         raise ExpressionError(where, text, why)
     if where:
         _warn(evaluation.names - _NAMES, text, where)
-    return evaluation
+    return replace(evaluation, paths=paths)
 
 
 def _warn(names: frozenset[str], text: str, where: str) -> None:

@@ -17,6 +17,7 @@ class Evaluation:
     """How an expression is evaluated. Both functions raise what it does wrong, KeyError for a name that is not there.
 
     names: those it reads of the scope. varies: a macro in it answers differently each time. quotes: it uses `| string`.
+    paths: what it reads of these names, as far as it is written in the expression, each with the name first.
     """
 
     run: Run
@@ -24,6 +25,7 @@ class Evaluation:
     names: frozenset[str]
     varies: bool = False
     quotes: bool = False
+    paths: Sequence[tuple[str, ...]] = ()
 
 
 def one_by_one(run: Callable[[Scope], V]) -> Callable[[Scope, Sequence[object]], list[V]]:

@@ -1,25 +1,17 @@
 """The paths that an expression reads: `{{ response.meta.next or response['token'] }}` reads two of `response`."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator
 
 from jinja2 import nodes
 
-from cdk.declarative.interpolation.environment import environment
 
-
-@lru_cache(maxsize=1024)
-def paths_read(text: str) -> Sequence[tuple[str, ...]]:
-    """The paths of a text that can be compiled, as far as they are written there; the first name is a variable's."""
-    return tuple(_paths(environment().parse(text)))
-
-
-def _paths(node: nodes.Node) -> Iterator[tuple[str, ...]]:
+def paths_in(node: nodes.Node) -> Iterator[tuple[str, ...]]:
+    """The paths that a parsed text reads, as far as they are written there; the first name is a variable's."""
     if names := _path(node):
         yield names
         return
     for part in node.iter_child_nodes():
-        yield from _paths(part)
+        yield from paths_in(part)
 
 
 def _path(node: nodes.Node) -> tuple[str, ...]:

@@ -31,8 +31,8 @@ _FALSE = frozenset(("", "False", "false", "{}", "[]", "()", "set()", "0", "0.0")
 class Template:
     """A compiled text. Make one with `compile_template`.
 
-    names: what it reads of the scope. varies: a macro in it answers differently each time, as `now_utc` does.
-    fixed: its value never changes.
+    names, paths: what it reads of the scope, see Evaluation. varies: a macro in it answers differently each time, as
+    `now_utc` does.
     """
 
     text: str
@@ -42,6 +42,7 @@ class Template:
     _run: Run
     _column: Column
     _quotes: bool = False
+    paths: Sequence[tuple[str, ...]] = ()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "Template"], tuple[str, str]]:
         # Compiled functions do not travel to another process; the text does.
@@ -179,7 +180,14 @@ def compile_template(text: str, where: str = "") -> Template:
 
 def _template(text: str, where: str, evaluation: Evaluation) -> Template:
     return Template(
-        text, where, evaluation.names, evaluation.varies, evaluation.run, evaluation.column, evaluation.quotes
+        text,
+        where,
+        evaluation.names,
+        evaluation.varies,
+        evaluation.run,
+        evaluation.column,
+        evaluation.quotes,
+        evaluation.paths,
     )
 
 

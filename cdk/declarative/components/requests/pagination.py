@@ -260,11 +260,9 @@ class _CursorStrategy(PageStrategy):
         decided = self._stop if self._stop is not None and self._stop.true(names) else self._value
         if decided.template is None:
             return ""
-        from cdk.declarative.interpolation.paths import paths_read  # noqa: PLC0415 - imports Jinja
-
         looked_at = {"response": (page.body, "the body"), "last_record": (names["last_record"], "the last record")}
         absences = []
-        for name, *path in paths_read(decided.template.text):
+        for name, *path in decided.template.paths:
             if path and name in looked_at:
                 value, where = looked_at[name]
                 absences.append(absence(value, path, where))
