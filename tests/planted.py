@@ -838,14 +838,14 @@ BUGS = [
     ),
     Bug(
         "a page that names no next one dispels no doubt",
-        "streams/page_warnings",
+        "streams/read_slice",
         "self._followed or read.followed",
         "True",
         "tests/rest/pagination/test_last_page.py",
     ),
     Bug(
         "a page that names a next one dispels doubts",
-        "streams/page_warnings",
+        "streams/read_slice",
         "if not self._followed:",
         "if True:",
         "tests/rest/pagination/test_last_page.py",

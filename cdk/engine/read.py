@@ -16,8 +16,7 @@ from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.page_warnings import PageWarnings
-from cdk.streams.read_slice import ReadPage, read_slice
+from cdk.streams.read_slice import PageWarnings, ReadPage, read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
 Due: TypeAlias = Callable[[], bool]

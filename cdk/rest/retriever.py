@@ -102,7 +102,8 @@ class PageRetriever:
 
             look_behind(self, last, len(records), fetch)
         # Where there was a page before, it has named this one.
-        return doubtful(last, paginator.doubt(last)) if token is None and isinstance(paginator, DoubtsEnd) else ""
+        why = paginator.doubt(last) if token is None and isinstance(paginator, DoubtsEnd) else ""
+        return doubtful(last, why) if why else ""
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
         """The token and the request of the page behind that of `token`."""

@@ -12,8 +12,7 @@ from cdk.base.values import JsonValue, Record
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
-from cdk.streams.page_warnings import PageWarnings
-from cdk.streams.read_slice import read_slice
+from cdk.streams.read_slice import PageWarnings, read_slice
 from cdk.streams.stream import Stream
 
 Child = TypeVar("Child")

@@ -291,7 +291,8 @@ class _SliceReading:
         if reader.pages.behind(last) is not None and reader.properties is None:
             look_behind(reader, last.response, last.raw, fetch)
         # Where there was a page before, it has named this one.
-        return doubtful(last.response, reader.pages.doubt(last, self._sizes.size)) if first else ""
+        why = reader.pages.doubt(last, self._sizes.size) if first else ""
+        return doubtful(last.response, why) if why else ""
 
     def _query(self, saved: Token | None) -> _PageQuery:
         """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""

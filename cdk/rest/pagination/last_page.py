@@ -24,8 +24,8 @@ class DoubtsEnd(ABC):
 
 
 def doubtful(response: Response, why: str) -> str:
-    """The doubt that the page of `response`, the first of its slice, is the only one; empty where there is no `why`."""
-    return why and (
+    """The doubt that the page of `response`, the first of its slice, is the only one."""
+    return (
         f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
         "page is all there is"
     )

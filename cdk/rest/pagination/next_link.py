@@ -100,10 +100,9 @@ _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
-def unfollowed_link(response: Response) -> str:
-    """That the header Link names a next page, as a doubt of a paginator that does not look there; else empty."""
-    named = "link" in response.headers and "next" in links(response.headers["link"])
-    return 'a rel="next" in the header Link (is it `LinkHeader()`?)' if named else ""
+def unfollowed_link(header: str) -> str:
+    """That a header Link names a next page, as a doubt of a paginator that does not look there; else empty."""
+    return 'a rel="next" in the header Link (is it `LinkHeader()`?)' if "next" in links(header) else ""
 
 
 def links(header: str) -> dict[str, dict[str, str]]:

@@ -43,7 +43,9 @@ class Counting(DoubtsEnd):
         """The token of the page behind that of `token`, which had so many records, fewer than a full one as it may."""
 
     def doubt(self, response: Response) -> str:
-        return unfollowed_link(response) if self._more is None else response.absence(*self._more)
+        if self._more is not None:
+            return response.absence(*self._more)
+        return unfollowed_link(response.headers.get("link", ""))
 
 
 class PageNumber(Counting):

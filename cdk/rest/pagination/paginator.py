@@ -32,7 +32,8 @@ class SinglePage(DoubtsEnd):
     """Everything comes in one response."""
 
     def doubt(self, response: Response) -> str:
-        return unfollowed_link(response)
+        header = response.headers.get("link")
+        return "" if header is None else unfollowed_link(header)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         return None

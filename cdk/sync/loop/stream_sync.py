@@ -24,7 +24,7 @@ from cdk.rest.auth.tokens import IssuedToken, access_tokens
 from cdk.rest.http.activity import activities, working_for
 from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.state.slice import Slice
-from cdk.streams.page_warnings import PageWarnings
+from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.resume import resume_point, with_start

@@ -106,10 +106,10 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
     assert report["duration_seconds"] == 86_400
     assert report["spark"] == {"version": session.version, "master": "local[2,4]"}
     assert report["read_by"]["process"] == {"tasks": 0, "slices": 0, "records": 0}
-    assert (report["read_by"]["spark"]["slices"], report["read_by"]["spark"]["records"]) == (7, 39)
+    assert (report["read_by"]["spark"]["slices"], report["read_by"]["spark"]["records"]) == (7, 45)
     assert len(report["sync_id"]) == 32
     assert (report["status"], report["error"]) == ("failed", None)
-    assert report["records"] == {"read": 39, "written": 39, "rejected": 6, "skipped": 0}
+    assert report["records"] == {"read": 45, "written": 39, "rejected": 6, "skipped": 6}
     assert report["http"]["statuses"] == {"2xx": 7, "4xx": 6}
 
     parts, orders, broken = report["streams"]

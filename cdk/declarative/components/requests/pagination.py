@@ -42,7 +42,7 @@ class _OnePage(PageRequests):
         return None
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_link(page.response)
+        return unfollowed_link(page.response.headers.get("link", ""))
 
 
 class DefaultPaginator(AnyPaginator):
@@ -189,7 +189,7 @@ class _Counting(PageStrategy):
         return self._number(page) + (page.raw if self._by_records else 1)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_link(page.response)
+        return unfollowed_link(page.response.headers.get("link", ""))
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
