@@ -1,7 +1,8 @@
 """Requests of further pages, sent ahead where a paginator counts: page 3 is known before page 2 is there.
 
 What is sent behind the last page of a slice is wasted: fewer requests than are sent at once. So only GETs are sent
-ahead, no page whose records decide whether there is a next one, and none for which a budget would wait.
+ahead, no page whose records decide whether there is a next one, none for which a budget would wait, and none where a
+run may send few requests.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from functools import partial
 from typing import cast
 
 from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
+from cdk.base.process.request_lease import current_lease
 from cdk.base.values import Stored
 from cdk.rest.client import HttpClient
 from cdk.rest.http.messages import Request, Response
@@ -27,7 +29,8 @@ def send_with_later(
     if ahead is None or request.method != "GET" or request.stream:
         return client.send(request)
     wait_for_response, last = ahead.response_to(request), ahead.last(token)
-    while ahead.more and (following := later(last)) is not None:
+    spares = current_lease().spares
+    while spares and ahead.more and (following := later(last)) is not None:
         last, next_request = following
         if not ahead.start(last, next_request, partial(_send_unless_budget_waits, client, next_request)):
             break

@@ -11,6 +11,7 @@ import pytest
 
 from cdk import Done, Json, Partition, Record, Slice, Stream
 from cdk.base.process.concurrency import Learned
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, current_lease, leasing
 from cdk.engine.executors import Threads
 from cdk.rest import BadRequest, CursorToken, HttpStream, Offset, PageNumber, Paginator, Request, Response
 from cdk.streams.read_slice import ReadPage, read_slice
@@ -153,6 +154,20 @@ def test_what_was_requested_ahead_behind_one_end_is_no_page_of_what_is_read_next
     records = [(record["of"], record["id"]) for _, page in found for record in page.records]
 
     assert records == [(path, id) for path in ("items", "others") for id in range(SIZE * PAGES + 1)]
+
+
+def test_where_few_requests_may_be_sent_each_is_of_a_page_that_is_read() -> None:
+    class Leased(Pages):
+        def send(self, request: Request) -> Response:
+            current_lease().count()
+            return super().send(request)
+
+    api, ids = Leased(), list[Json]()
+    with leasing(RequestLease(7)), pytest.raises(RequestsSpent):
+        pages(Items(PageNumber(start=0, size=SIZE), api), seen=ids)
+
+    assert api.requested == list(range(7))
+    assert ids == list(range(7 * SIZE))
 
 
 class Skipping(PageNumber):

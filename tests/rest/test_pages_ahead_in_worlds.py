@@ -127,7 +127,7 @@ def attempt(stream: Numbered, state: StreamState, most: int, ids: list[int]) -> 
     world=WORLDS,
     offsets=st.booleans(),
     cuts=st.lists(st.integers(1, 6), max_size=3),
-    leases=st.lists(st.integers(1, 12), max_size=3),
+    leases=st.lists(st.integers(1, 12) | st.integers(101, 112), max_size=3),
 )
 @settings(max_examples=60, deadline=None)
 def test_a_read_has_each_record_once_and_in_order_whatever_happens_meanwhile(

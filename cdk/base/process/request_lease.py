@@ -13,6 +13,8 @@ from cdk.base.process.interruption import MAX_REQUESTS, Interrupted
 
 _LEAST_LENT = 8
 """Requests that a task is lent at least, while there are so many."""
+_LEAST_SPARE = 100
+"""Requests that are left for pages which are sure to be read: more than an executor has threads, as a rule."""
 
 
 class RequestsSpent(Interrupted):
@@ -28,6 +30,11 @@ class RequestLease:
     def __init__(self, most: int | None = None) -> None:
         """most: requests that may be sent; None: any number."""
         self.unsent, self.sent = most, 0
+
+    @property
+    def spares(self) -> bool:
+        """Whether a request may be sent whose response may turn out to be of no use."""
+        return self.unsent is None or self.unsent > _LEAST_SPARE
 
     def count(self) -> None:
         """Count a request that is about to be sent. Raises RequestsSpent."""

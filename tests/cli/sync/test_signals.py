@@ -176,18 +176,21 @@ def test_a_sync_whose_time_is_up_ends_with_a_code_of_its_own(cli: CommandLine, t
 
 
 class Counted(ThreadingHTTPServer):
-    """Five pages of a record each. asked: how often one was asked for."""
+    """Five pages of a record each. asked: the numbers of those that were asked for, in order."""
 
     daemon_threads = True
-    asked = 0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Pages)
+        self.asked = list[int]()
 
 
 class Pages(QuietHandler):
     server: Counted
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-        self.server.asked += 1
         page = int(self.path.rpartition("=")[2]) if "=" in self.path else 1
+        self.server.asked.append(page)
         self.answer(200, json.dumps({"data": [{"n": page}] if page <= 5 else []}).encode())
 
 
@@ -209,21 +212,23 @@ class Numbers(HttpStream):
 @pytest.mark.spark
 @pytest.mark.usefixtures("session")
 def test_no_more_requests_are_sent_than_a_sync_may(cli: CommandLine, tmp_path: Path) -> None:
-    with answering(Counted(("127.0.0.1", 0), Pages)) as server:
+    with answering(Counted()) as server:
         put(tmp_path, "")
         (tmp_path / "numbers_api.py").write_text(LIMITED.format(address=f"http://127.0.0.1:{server.server_port}"))
         limited = cli("sync", "pipeline.yaml", "--max-requests", "3", "--report", "report.json")
-        report, asked, landed = json.loads((tmp_path / "report.json").read_text()), server.asked, rows(tmp_path)
+        report, asked, landed = json.loads((tmp_path / "report.json").read_text()), list(server.asked), rows(tmp_path)
         rest = cli("sync", "pipeline.yaml")
 
-    assert (limited.code, asked, landed) == (124, 3, [1, 2, 3])
+    assert (limited.code, asked, landed) == (124, [1, 2, 3], [1, 2, 3])
     assert (report["status"], report["interrupted"], report["http"]["requests"]) == ("interrupted", "max_requests", 3)
     assert rest.code == 0
-    assert (server.asked, rows(tmp_path)) == (6, [1, 2, 3, 4, 5])
+    # More may have been asked for ahead of the empty page 6, where responses are slow.
+    assert [page for page in sorted(server.asked) if page <= 6] == [1, 2, 3, 4, 5, 6]
+    assert rows(tmp_path) == [1, 2, 3, 4, 5]
 
 
 def test_a_read_ends_at_its_limit_with_the_state_of_what_it_gave(cli: CommandLine, tmp_path: Path) -> None:
-    with answering(Counted(("127.0.0.1", 0), Pages)) as server:
+    with answering(Counted()) as server:
         (tmp_path / "numbers_api.py").write_text(LIMITED.format(address=f"http://127.0.0.1:{server.server_port}"))
         read = ("read", "--connector", "numbers_api.py")
         first = cli(*read, "--max-requests", "3")
