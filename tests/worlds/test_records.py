@@ -400,6 +400,14 @@ KNOWN: Mapping[str, World] = {
         ],
         {"id": TYPES[0], "e": TYPES[7]},
     ),
+    "an object that lacks fields of its struct, whose column becomes text": World(
+        "Whole",
+        {"write_mode": "append"},
+        [
+            Turn([Put(1, fields={"a": {"a": "x"}}), Put(2, fields={"a": {"b": None}})], schema={"a": TYPES[9]}),
+            Turn([], schema={"a": TYPES[0]}),
+        ],
+    ),
     "versions that are texts, from 7 to 12": World(
         "Counted", {"write_mode": "append_dedup"}, [Turn([Put(1, form=1)] * 6)], {"id": TYPES[0], "v": TYPES[2]}
     ),
