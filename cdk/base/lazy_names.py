@@ -1,17 +1,18 @@
-"""Names of a package that are imported when they are first used, so that few of its modules load with it."""
+"""Names of a module that are imported when they are first used, so that few others load with it."""
 
 import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import get_data
 
 _IMPORT = re.compile(r"\n    from (\S+) import (\([^)]*\)|.*)")
 
 
-def lazy_names(package: str) -> Callable[[str], object]:
-    """The `__getattr__` of a package, whose names are those that it imports below `if TYPE_CHECKING`.
+def lazy_names(module: str) -> Callable[[str], object]:
+    """The `__getattr__` of a module or package, whose names are those that it imports below `if TYPE_CHECKING`.
 
     Assign it where type checkers do not look (`else` of `if TYPE_CHECKING`): they would take any name for one of it.
     """
@@ -19,14 +20,14 @@ def lazy_names(package: str) -> Callable[[str], object]:
     @cache
     def modules() -> Mapping[str, str]:
         # Not from the path: Spark's executors may have the kit in an archive.
-        source = (get_data(package, "__init__.py") or b"").decode()
-        return {name: module for module, names in _IMPORT.findall(source) for name in re.findall(r"\w+", names)}
+        source = (get_data(module, Path(str(sys.modules[module].__file__)).name) or b"").decode()
+        return {name: origin for origin, names in _IMPORT.findall(source) for name in re.findall(r"\w+", names)}
 
     def get(name: str) -> object:
         if name not in modules():
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value: object = getattr(import_module(modules()[name]), name)
-        setattr(sys.modules[package], name, value)
+        setattr(sys.modules[module], name, value)
         return value
 
     return get

@@ -1,14 +1,15 @@
 """The command line: where its commands are registered, and how it starts."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
-from cdk import cli
 from cdk.base.errors import CdkError, ConnectorExit
+from cdk.cli import later_commands
 from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.protocol.check import check
 from cdk.cli.protocol.discover import discover
@@ -20,12 +21,14 @@ from cdk.streams.source import Source
 class LazyCommand(click.Command):
     """A command that is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    help: its first sentence, for the list of commands. load: imports the command that takes its place.
+    help: its first sentence, for the list of commands.
     """
 
-    def __init__(self, name: str, help: str, load: Callable[[], click.Command] | None = None) -> None:
-        super().__init__(name, help=help)
-        self.load = load or (lambda: cli.LATER_COMMANDS[name])
+    def load(self) -> click.Command:
+        """The command that takes its place; imports it."""
+        # A command may have the name of a keyword, a function may not.
+        name = f"{self.name}_" if iskeyword(str(self.name)) else str(self.name)
+        return cast("click.Command", getattr(later_commands, name))
 
     def make_context(
         self,
@@ -52,44 +55,51 @@ def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **
     if any(options[name] is not None for name in ("connector", "manifest_path", "config")):
         raise click.UsageError("a PIPELINE names its connector and its config: give one or the other", ctx)
     shared = {name: options[name] for name in ("allow_custom_code", "egress")}
-    return cast("int", ctx.invoke(cli.check_pipeline, pipeline=pipeline, **shared))
+    return cast("int", ctx.invoke(later_commands.check_pipeline, pipeline=pipeline, **shared))
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PREVIEW = LazyCommand(
-    "preview",
-    "Show the first records of a STREAM, each request and response, and why there is a next page.",
-    lambda: cli.preview,
+    "preview", help="Show the first records of a STREAM, each request and response, and why there is a next page."
 )
 LAZY_COMMANDS = (
-    LazyCommand("sync", "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
+    LazyCommand("sync", help="Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
     LazyCommand(
-        "plan", "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing."
+        "plan", help="Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing."
     ),
-    LazyCommand("tables", "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."),
-    LazyCommand("state", "Look at the states of a PIPELINE file's streams, and change them between two syncs."),
     LazyCommand(
-        "new", "Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
+        "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
+    ),
+    LazyCommand("state", help="Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+    LazyCommand(
+        "new", help="Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
     ),
     LazyCommand(
         "import",
-        "Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
+        help="Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
     ),
     PREVIEW,
-    LazyCommand("record", "Read a connector once, and keep requests and responses in a cassette, without secrets."),
-    LazyCommand("prove", "Kill syncs of a connector, resume each, and compare with an undisturbed one."),
-    LazyCommand("validate", "Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."),
-    LazyCommand("schema", "Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
+    LazyCommand(
+        "record", help="Read a connector once, and keep requests and responses in a cassette, without secrets."
+    ),
+    LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),
+    LazyCommand(
+        "validate", help="Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."
+    ),
+    LazyCommand("schema", help="Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
     LazyCommand(
         "doctor",
-        "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and state.",
+        help="Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and "
+        "state.",
     ),
     LazyCommand(
-        "ui", "Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing."
+        "ui",
+        help="Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing.",
     ),
     LazyCommand(
         "mcp",
-        "Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove and state.",
+        help="Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
+        "and state.",
     ),
 )
 

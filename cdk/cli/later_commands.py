@@ -1,24 +1,42 @@
-"""The commands that bring Delta, or the parts of the kit that tests use, with them: imported when one of them runs."""
+"""The commands that bring Delta, rich, or the parts of the kit that tests use: each is imported when it runs."""
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import click
+from cdk.base.lazy_names import lazy_names
 
-from cdk.cli.authoring.doctor import doctor
-from cdk.cli.authoring.import_ import import_
-from cdk.cli.authoring.new import new
-from cdk.cli.authoring.schema import schema
-from cdk.cli.authoring.validate import validate
-from cdk.cli.mcp.command import mcp
-from cdk.cli.prove import prove
-from cdk.cli.record import record
-from cdk.cli.state.command import state
-from cdk.cli.sync.command import sync
-from cdk.cli.sync.plan import plan
-from cdk.cli.tables import tables
-from cdk.cli.ui.command import ui
+if TYPE_CHECKING:
+    from cdk.cli.authoring.doctor import check_pipeline, doctor
+    from cdk.cli.authoring.import_ import import_
+    from cdk.cli.authoring.new import new
+    from cdk.cli.authoring.preview import preview
+    from cdk.cli.authoring.schema import schema
+    from cdk.cli.authoring.validate import validate
+    from cdk.cli.mcp.command import mcp
+    from cdk.cli.prove import prove
+    from cdk.cli.record import record
+    from cdk.cli.state.command import state
+    from cdk.cli.sync.command import sync
+    from cdk.cli.sync.plan import plan
+    from cdk.cli.tables import tables
+    from cdk.cli.ui.command import ui
 
-LATER_COMMANDS: Mapping[str, click.Command] = {
-    str(command.name): command
-    for command in (sync, plan, tables, state, new, import_, record, prove, validate, schema, doctor, mcp, ui)
-}
+__all__ = [
+    "check_pipeline",
+    "doctor",
+    "import_",
+    "mcp",
+    "new",
+    "plan",
+    "preview",
+    "prove",
+    "record",
+    "schema",
+    "state",
+    "sync",
+    "tables",
+    "ui",
+    "validate",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__)
