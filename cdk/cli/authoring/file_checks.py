@@ -1,6 +1,7 @@
 """What is wrong with a file that a person wrote: a manifest, a pipeline, a config, a catalog or a state."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -8,6 +9,7 @@ from cdk import sources
 from cdk.authoring.manifest_checks import manifest_mistakes
 from cdk.authoring.problems import Problem, Problems
 from cdk.base.errors import CdkError, ConfigError, ManifestError
+from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.yaml_file import YamlFile
@@ -17,6 +19,7 @@ from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.sync.pipeline_from_file import source_named
 from cdk.engine.protocol_read import find_stream
+from cdk.lake.arrow.columns import columns
 from cdk.lake.storage.credentials import secrets_of
 from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import StreamDescriptor
@@ -25,6 +28,7 @@ from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import Source
 from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
+from cdk.sync.loop.table_fit import check_new_table
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import check_apart, chosen_streams, plan_stream
 
@@ -138,6 +142,9 @@ class FileChecks:
                 for stream, options in chosen_streams(streams, choice):
                     with problems.gathering():
                         plans.append(plan_stream(stream, options, target, settings.incremental_write_mode))
+                        # A schema that the API gives is not known here.
+                        with suppress(RequestsSpent), leasing(RequestLease(0)):
+                            check_new_table(plans[-1], columns(stream.json_schema()))
         check_apart(plans)
 
     def _config_file(self, path: Path, _: Problems) -> None:

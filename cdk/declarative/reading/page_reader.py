@@ -13,6 +13,7 @@ from cdk.declarative.model.plug_points import Incremental, PageRequests, Request
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
+from cdk.declarative.reading.failed_body import says_failed
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.outcome import ReducePageSize
@@ -32,9 +33,6 @@ from cdk.streams.stream import Item, Page, Token
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
 _NO_CONTENT = 204
-
-_ERRORS = ("error", "errors", "failure", "failures", "err", "error_message")
-"""Fields of a body that are about nothing else than what went wrong."""
 
 _SAME = 3
 """As many pages in a row that are the same to the byte are no accident: the API ignores what asks for the next one."""
@@ -212,7 +210,7 @@ class PageReader:
         if where is None or self.decoder.streams:
             return
         body = self.decoder.decode(response)
-        if type(body) is not dict or path(*where)(body) is not None or not any(map(body.get, _ERRORS)):
+        if path(*where)(body) is not None or not says_failed(body):
             return
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(

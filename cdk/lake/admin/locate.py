@@ -1,6 +1,6 @@
 """Finding the tables of a pipeline and the states beside them, and opening them without creating a table."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -126,6 +126,20 @@ def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
         StreamLocation(root.name, LocalFolder(root), namespace, None if history is None else LocalFolder(history))
         for root, namespace, history in table_folders(path, pipeline, partial(_is_marked, pipeline))
     ]
+
+
+def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[StreamLocation]:
+    """The tables below a folder whose states say that the pipeline filled them, of streams that are not among these.
+
+    streams: with their namespaces. None where the tables cannot be listed, as those of a store cannot.
+    """
+    if (path := target.on_disk) is None or not path.is_dir():
+        return []
+    locations = [
+        StreamLocation(root.name, LocalFolder(root), namespace)
+        for root, namespace, _ in table_folders(path, pipeline, lambda _: False)
+    ]
+    return [location for location in locations if location.name not in streams]
 
 
 def _is_marked(pipeline: str, root: Path) -> bool:

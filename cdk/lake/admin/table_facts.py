@@ -28,6 +28,14 @@ class TableStatus(StrEnum):
     UNREADABLE = "unreadable"
 
 
+_NEXT = {
+    TableStatus.NEVER: "reads everything",
+    TableStatus.CUT: "goes on where the last one stopped",
+    TableStatus.RESTORED: "goes on from the rows that were restored",
+    TableStatus.UNREADABLE: "fails: bring its state file back, or move the table away",
+}
+
+
 @dataclass(frozen=True)
 class TableFacts:
     """A stream's table. The counts are 0 and version is None where there is no table."""
@@ -51,6 +59,8 @@ class TableFacts:
     """Rows of a generation that is not visible yet."""
     refused: Sequence[str] = ()
     """Why the next sync cannot write to it."""
+    named: bool = True
+    """Whether the pipeline names its stream, or all of its source."""
 
     @property
     def file_bytes(self) -> int:
@@ -60,21 +70,15 @@ class TableFacts:
     @property
     def next(self) -> str:
         """What the next sync does with this stream."""
+        if not self.named:
+            return "leaves it as it is: `streams` of the pipeline does not name it"
         if self.refused:
             return "fails before it reads: the table has features that forbid it"
-        match self.status:
-            case TableStatus.NEVER:
-                return "reads everything"
-            case TableStatus.CUT:
-                return "goes on where the last one stopped"
-            case TableStatus.RESTORED:
-                return "goes on from the rows that were restored"
-            case TableStatus.UNREADABLE:
-                return "fails: bring its state file back, or move the table away"
-            case TableStatus.COMPLETE:
-                replaces = traits_of(self.write_mode or "").hidden_until_complete
-                what = f"everything, {'replaces' if replaces else 'adds to'} the rows"
-                return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
+        if self.status is not TableStatus.COMPLETE:
+            return _NEXT[self.status]
+        replaces = traits_of(self.write_mode or "").hidden_until_complete
+        what = f"everything, {'replaces' if replaces else 'adds to'} the rows"
+        return f"reads {'what is new' if self.sync_mode == 'incremental' else what}"
 
     @property
     def hint(self) -> str | None:
@@ -98,15 +102,19 @@ class TableRequest(NamedTuple):
 def tables_of(target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None) -> list[TableFacts]:
     """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
+    named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all.
     Histories are no streams: they are left out.
     Raises OSError, DeltaError: a log cannot be read. ConfigError: a table cannot be opened, or there is no such folder.
     """
     named = named or {}
-    existing = [
-        table_facts(location, pipeline, named.get(location.stream, TableRequest()))
-        for location in locations_in(target, pipeline)
-    ]
-    streams = {facts.stream for facts in existing}
+    existing = []
+    streams: set[str] = set()
+    for location in locations_in(target, pipeline):
+        names = {location.name, location.stream}
+        request = next((named[name] for name in named if name in names), None)
+        facts = table_facts(location, pipeline, request or TableRequest())
+        existing.append(replace(facts, named=not named or request is not None))
+        streams |= names
     missing = [_never(name, target.join(name), request) for name, request in named.items() if name not in streams]
     return sorted([*existing, *missing], key=lambda facts: facts.path)
 

@@ -288,7 +288,7 @@ class StreamTable(PinnedTable):
     ) -> TableState:
         """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
         named = None if logged is None else tuple(logged)
-        history = tuple(self.states)[:_RETAINED_STATES]
+        history = tuple(self.states)[: _RETAINED_STATES - 1]  # and this one
         saved = replace(saved, history=history, logged=named, logged_at=self.logged_at, rows=rows)
         leaving = {file.path for file in remove}
         return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)

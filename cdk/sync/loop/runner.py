@@ -16,7 +16,7 @@ from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
-from cdk.lake.admin.locate import OpenTables
+from cdk.lake.admin.locate import OpenTables, unfilled
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
@@ -26,6 +26,7 @@ from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.streams.source import Source
+from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
 from cdk.sync.loop.skip_windows import SkipWindows
@@ -189,6 +190,7 @@ class SyncRunner:
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
+        yield from self._unfilled
         for name, report in self._redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
         for plan in self._due:
@@ -214,10 +216,25 @@ class SyncRunner:
         return folder_at(self._pipeline.target.path, self._pipeline.target.storage)
 
     @cached_property
+    def _streams(self) -> Sequence[Stream]:
+        """All streams of the source."""
+        return tuple(self._source.open(self._pipeline.config))
+
+    @property
+    def _unfilled(self) -> Iterator[str]:
+        """What to say of tables whose streams the source has no more."""
+        names = {full_name(stream) for stream in self._streams}
+        for location in unfilled(self._target, self._pipeline.name, names):
+            yield (
+                f"{location.name}: the source has no such stream any more (it was removed or renamed), and nothing "
+                f"fills its table; remove {location.root}, or move it away, when nobody reads it"
+            )
+
+    @cached_property
     def _planned(self) -> tuple[Folder, list[StreamPlan]]:
         target = self._target
         plans = []
-        for stream, options in chosen_streams(self._source.open(self._pipeline.config), self._pipeline.streams):
+        for stream, options in chosen_streams(self._streams, self._pipeline.streams):
             plans.append(plan_stream(stream, options, target, self._pipeline.incremental_write_mode))
             if options.remove_stale is not None:
                 check_removal(plans[-1], options.remove_stale)
@@ -251,6 +268,8 @@ class SyncRunner:
             return [opened[plan.name].standing for plan in planned if plan.name in opened]
 
         self._facts, self._reports = replace(self._facts, target=str(target)), report
+        for note in self._unfilled:
+            logger.warning("%s", note)
         if not plans:
             return
         with only_run(target, self._pipeline.name) as sync:

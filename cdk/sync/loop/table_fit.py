@@ -57,18 +57,24 @@ def existing_table(
 
     Raises ConfigError: there cannot be one with these columns, or it is another's. And what StreamTable raises.
     """
-    check_fields(stream_plan, declared)
-    begin, by = new_columns(stream_plan, declared)
     table = tables.existing(stream_plan.location)
     if table is None:
-        check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
-        identity(stream_plan, begin, {})
+        check_new_table(stream_plan, declared)
         return None
+    check_fields(stream_plan, declared)
     _check_owned(table, stream_plan.stream.name)
-    table.check_partition_by(by)
+    table.check_partition_by(new_columns(stream_plan, declared)[1])
     if table.lost_state is not None:
         raise table.lost_state
     return table
+
+
+def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
+    """Raise ConfigError: there can be no table with these columns."""
+    check_fields(stream_plan, declared)
+    begin, by = new_columns(stream_plan, declared)
+    check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
+    identity(stream_plan, begin, {})
 
 
 def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:

@@ -151,6 +151,43 @@ def test_a_pipeline_is_held_against_its_connector(
     assert "the source has no stream 'usres'; did you mean 'users'?" in ran.lines[0]
 
 
+def test_a_key_that_no_schema_declares_is_no_key(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "k" * 20)
+    loader = "schema_loader: {type: InlineSchemaLoader, schema: {properties: {day: {type: string}}}}"
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("incremental_sync:", f"{loader}\n    incremental_sync:"))
+    keyed = PIPELINE.replace("  usres: {}\n", "").replace("append_dedup", "append_dedup, primary_key: FIELD")
+    (tmp_path / "pipeline.yaml").write_text(keyed.replace("FIELD", "id"))
+    (tmp_path / "good.yaml").write_text(keyed.replace("FIELD", "day"))
+
+    ran = cli("validate", "pipeline.yaml", "good.yaml")
+
+    assert ran.code == 1
+    assert ran.lines[0].startswith(
+        "pipeline.yaml:6 streams.users.primary_key: the stream's schema does not declare 'id'; add it there"
+    )
+    assert ran.lines[1] == "good.yaml: a pipeline without mistakes"
+
+
+def test_a_schema_that_the_api_gives_is_not_asked_for(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "k" * 20)
+    requester = "{type: HttpRequester, url: 'http://127.0.0.1:1/fields'}"
+    selector = "{type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}"
+    fields = f"{{type: SimpleRetriever, requester: {requester}, record_selector: {selector}}}"
+    names = "{type: SchemaTypeIdentifier, key_pointer: [name]}"
+    loader = f"schema_loader: {{type: DynamicSchemaLoader, retriever: {fields}, schema_type_identifier: {names}}}"
+    (tmp_path / "manifest.yaml").write_text(MANIFEST.replace("incremental_sync:", f"{loader}\n    incremental_sync:"))
+    keyed = PIPELINE.replace("  usres: {}\n", "").replace("append_dedup", "append_dedup, primary_key: id")
+    (tmp_path / "pipeline.yaml").write_text(keyed)
+
+    ran = cli("validate", "pipeline.yaml")
+
+    assert (ran.code, ran.lines) == (0, ["pipeline.yaml: a pipeline without mistakes"])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line"),
     [

@@ -111,3 +111,18 @@ def test_a_sync_that_is_redundant_starts_no_spark_and_succeeds(cli: CommandLine,
     assert ran.code == 0
     assert any(line.startswith("users: ") and "--force-rerun reads it again" in line for line in ran.lines)
     assert (report["status"], report["spark"], report["streams"][0]["status"]) == ("done", None, "redundant")
+
+
+def test_a_table_whose_stream_the_source_has_no_more_is_named(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(f"{PIPELINE}streams: [users]\nspark: {{start: never}}\n")
+    before = cli("sync", "pipeline.yaml")
+    (folder / "renamed.py").write_text(SHOP.replace("Users", "People"))
+    path.write_text(path.read_text().replace("shop.py", "renamed.py").replace("[users]", "[people]"))
+
+    planned, ran = cli("plan", "pipeline.yaml"), cli("sync", "pipeline.yaml")
+
+    note = "users: the source has no such stream any more (it was removed or renamed), and nothing fills its table"
+    assert (before.code, before.stderr.count(note)) == (0, 0)
+    assert [line.partition(";")[0] for line in planned.lines[-2:]] == [note, "nothing was written"]
+    assert (ran.code, ran.stderr.count(note)) == (0, 1)

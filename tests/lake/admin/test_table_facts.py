@@ -100,6 +100,9 @@ def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> Non
         ("new", TableStatus.NEVER),
         ("users", TableStatus.COMPLETE),
     ]
+    assert found[0].next == "leaves it as it is: `streams` of the pipeline does not name it"
+    (events, _) = tables_of(LocalFolder(tmp_path), "shop", {"log.events": TableRequest(), "users": TableRequest()})
+    assert events.named
     assert facts_of(tmp_path / "theirs").partition_columns == ("a",)
 
 

@@ -216,7 +216,7 @@ def test_the_states_of_the_last_twenty_commits_are_kept(root: Path) -> None:
         table.commit(saved(i))
 
     kept = [orjson.loads(path.read_bytes())["state"] for path in blobs(root)]
-    assert sorted(kept) == list(range(4, 25))
+    assert sorted(kept) == list(range(5, 25))
 
 
 def test_columns_are_added_and_older_rows_have_nothing_there(root: Path) -> None:
