@@ -40,7 +40,7 @@ class Made:
 
     Records have no id, so those with the same hour and colour are equal. everywhere: records without a cursor value
     come with every window; otherwise each with one window. late: how many of the last rows came after the first read
-    began; they stand behind all others.
+    began; they stand behind all others. now: the hour at which reads are planned.
     """
 
     kind: str
@@ -50,6 +50,7 @@ class Made:
     everywhere: bool
     later: list[tuple[int, str]] = field(default_factory=list)
     late: int = 0
+    now: int = SPAN + 30
 
     def stream(self) -> "MadeStream":
         """The stream that reads it."""
@@ -69,7 +70,7 @@ class MadeStream(Stream):
         self.cursor_field = "at"
 
     def now(self) -> datetime:
-        return DAY0 + timedelta(hours=SPAN + 30)
+        return DAY0 + timedelta(hours=self.made.now)
 
     def partitions(self) -> Iterable[Partition]:
         return [Partition({"shop": shop}) for shop in self.made.partitions] or super().partitions()

@@ -968,6 +968,27 @@ BUGS = [
         "upto=item.window.start, again=True",
     ),
     Bug(
+        "a resumed plan that looks back ends where it was to end",
+        "streams/checkpoint/windows",
+        "        if self._upto is None:\n",
+        "        if True:\n",
+        "tests/testing/conformance/test_hostile_world.py",
+    ),
+    Bug(
+        "a plan that is resumed twice ends where it was to end",
+        "streams/checkpoint/windows",
+        "self.ends_early, self._upto = True, resume.upto",
+        "self.ends_early = True",
+        "tests/streams/checkpoint/test_windows.py",
+    ),
+    Bug(
+        "states say where a plan ends that looks back",
+        "state/position_json",
+        'blob["upto"] = resume.upto',
+        "pass",
+        "tests/streams/checkpoint/test_windows.py",
+    ),
+    Bug(
         "equal records are counted",
         "engine/boundary_dedup",
         "        known = self._known.count(digest)\n",

@@ -72,11 +72,12 @@ class Resume:
 
     Every window before `through` is closed. `open` holds the windows after it, oldest first and without a gap;
     those that are `Done` closed before an older one did. A restart reads the others from their position, then
-    plans on from the end of the last.
+    plans on from the end of the last, no further than `upto`: where the plan ended, of a cursor that looks back.
     """
 
     through: FieldValue
     open: tuple[OpenSlice, ...] = ()
+    upto: FieldValue = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ def _to_trail(blob: JsonValue, path: str) -> Trail | None:
 
 def _resume(resume: Resume, *, exact: bool) -> JsonObject:
     blob: JsonObject = {"through": resume.through}
+    if resume.upto is not None:
+        blob["upto"] = resume.upto
     if resume.open:
         blob["slices"] = [_open_slice(item, exact=exact) for item in resume.open]
     return blob
@@ -100,7 +102,8 @@ def _to_resume(own: Mapping[str, JsonValue], path: str) -> Resume | None:
     slices = own.get("slices", [])
     if not isinstance(slices, Sequence):
         raise BadState(f"{path}.slices", slices, "a list of windows that were begun")
-    return Resume(own["through"], tuple(_to_open_slice(s, f"{path}.slices[{i}]") for i, s in enumerate(slices)))
+    opened = tuple(_to_open_slice(item, f"{path}.slices[{i}]") for i, item in enumerate(slices))
+    return Resume(own["through"], opened, own.get("upto"))
 
 
 def _to_open_slice(blob: JsonValue, path: str) -> OpenSlice:

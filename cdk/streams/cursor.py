@@ -81,6 +81,14 @@ class Cursor(ABC):
         """
         return False
 
+    def plan_end(self, now: datetime) -> object:  # noqa: ARG002 - for overriding
+        """Where the windows end that are planned at `now`, for a cursor that looks back; None for others.
+
+        A plan that is resumed ends there, however late that is, and what is newer takes another one, which looks back:
+        a read at `now` can lack only what becomes visible after it, and that is not older than this look goes back.
+        """
+        return None
+
     def halves(
         self,
         window: Window,  # noqa: ARG002 - for overriding

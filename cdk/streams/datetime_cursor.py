@@ -232,6 +232,9 @@ class DatetimeCursor(Cursor):
         moment, planned = self.moment(value), self.moment(window.until)
         return moment is not None and planned is not None and moment > planned
 
+    def plan_end(self, now: datetime) -> object:
+        return self.write(self._last(now)) if self._lookback else None
+
     def back(self, value: object, by: timedelta) -> object:
         moment = self.moment(value)
         return value if moment is None else self.write(earlier(moment, by))

@@ -246,6 +246,34 @@ def test_records_that_come_while_a_sync_is_cut_land_once(source: Made, cut: int,
     assert table.sync(seed + 2) == 0
 
 
+@given(
+    st.sampled_from(["windows that look back", "ordered windows that look back"]),
+    st.integers(1, 4),
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 16), st.integers(0, 12), st.sampled_from(["red", "blue"])), max_size=6),
+            st.none() | st.integers(0, 12),
+        ),
+        max_size=6,
+    ),
+    st.integers(0, 2**32),
+)
+@settings(deadline=None, max_examples=80)
+def test_records_that_become_visible_late_land_once_wherever_syncs_are_cut(
+    kind: str, page_size: int, syncs: list[tuple[list[tuple[int, int, str]], int | None]], seed: int
+) -> None:
+    source = Made(kind, [], page_size, [], everywhere=True, now=0)
+    table = Table(source.stream())
+    for i, (records, cut) in enumerate([*syncs, ([], None)]):
+        for hours, late, colour in records:
+            source.now += hours
+            source.rows.append((max(0, source.now - late), colour))
+        table.sync(seed + i, cut)
+        assert cut is not None or table.rows == source.stream().all()
+
+    assert table.sync(seed) == 0
+
+
 @given(made(), st.integers(0, 60), EXECUTORS)
 @settings(deadline=None, max_examples=60)
 def test_a_cut_read_of_a_made_up_source_yields_every_record_when_it_is_resumed(

@@ -258,7 +258,7 @@ EDGES = st.none() | st.builds(Edge, SCALARS, st.dictionaries(st.text("0123456789
 OPEN: st.SearchStrategy[Position] = st.builds(Start) | st.builds(Done) | st.builds(Checkpoint, TOKENS)
 WINDOWS = st.builds(Window, SCALARS, SCALARS, SCALARS, st.booleans())
 RESUMES = st.none() | st.builds(
-    Resume, SCALARS, st.lists(st.builds(OpenSlice, WINDOWS, OPEN, EDGES), max_size=3).map(tuple)
+    Resume, SCALARS, st.lists(st.builds(OpenSlice, WINDOWS, OPEN, EDGES), max_size=3).map(tuple), SCALARS
 )
 POSITIONS: st.SearchStrategy[Position] = (
     st.builds(Start) | st.builds(Done) | st.builds(Checkpoint, TOKENS, EDGES.filter(lambda e: not e or e.keys), RESUMES)

@@ -16,6 +16,8 @@ from cdk.rest import Headers, HttpErrorHandler, HttpStream, PageNumber, Request,
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 PARTS = 3
+LATE = timedelta(days=1)
+"""How late the records of `Late` become visible."""
 
 
 class _Missing:
@@ -154,9 +156,9 @@ class Server:
                 record["at"] = record["v"] = cursor
         self.records.append(record if id is MISSING else {**record, "id": id})
 
-    def settle(self) -> None:
-        """Let no later record be older than those that are there."""
-        self._floor = self.last
+    def settle(self, late: timedelta = timedelta()) -> None:
+        """Let no later record be older than those that are there, by more than `late`."""
+        self._floor = max(DIALECTS[self.dialect].begin, self.last - late)
 
     def version(self, n: int) -> int:
         """The version of a record, whether it says it or not."""
@@ -283,10 +285,10 @@ class Ordered(Counted):
                 return
 
 
-def _days(server: Server) -> DatetimeCursor:
+def _days(server: Server, lookback: timedelta = timedelta()) -> DatetimeCursor:
     """The cursor of windows of a day whose edges touch."""
     dialect = DIALECTS[server.dialect]
-    return DatetimeCursor("at", start=dialect.begin, step=timedelta(days=1), formats=dialect.formats)
+    return DatetimeCursor("at", start=dialect.begin, step=timedelta(days=1), formats=dialect.formats, lookback=lookback)
 
 
 def _between(server: Server, records: Sequence[Record], low: Json, high: Json) -> Sequence[Record]:
@@ -305,6 +307,14 @@ class Dated(_Read):
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
         return _between(self.server, super().chosen(slice), slice.window.start, slice.window.end)
+
+
+class Late(Dated):
+    """Incremental by time; records become visible late. It looks back by that, its clock's lead and a unit of time."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        self.cursor = _days(server, LATE + 2 * timedelta(days=1))
 
 
 class DatedParts(Dated, Divided):
@@ -362,5 +372,5 @@ class NumberedDays(Numbered):
 
 
 WHOLE: Sequence[type[_Read]] = (Whole, Unresumable, Divided)
-INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts)
+INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts, Late)
 NUMBERED: Sequence[type[Numbered]] = (Numbered, NumberedDays)

@@ -26,7 +26,19 @@ from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
-from tests.worlds.server import DIALECTS, INCREMENTAL, MISSING, NUMBERED, WHOLE, Counted, NumberedDays, Ordered, Server
+from tests.worlds.server import (
+    DIALECTS,
+    INCREMENTAL,
+    LATE,
+    MISSING,
+    NUMBERED,
+    WHOLE,
+    Counted,
+    Late,
+    NumberedDays,
+    Ordered,
+    Server,
+)
 from tests.worlds.table import as_read, key_of, problems, rows
 
 
@@ -188,7 +200,7 @@ def worlds(draw: st.DrawFn) -> World:
     record = st.builds(
         Put,
         IDS,
-        st.sampled_from(hours if whole else [*hours, -1, -5]),
+        st.sampled_from(hours if whole else [*hours, -1, -24 if stream == Late.__name__ else -5]),
         st.integers(0, 3),
         st.one_of(st.just(MISSING), st.just(MISSING), st.just(MISSING), ODD),
         fields,
@@ -248,7 +260,7 @@ class Run:
             assert turn.fails is not None, report.failure
             assert report.failure is not None
             assert report.failure.message == "the server is down", report.failure
-            self.server.settle()
+            self._settle()
             self.put(turn.late)
             self.server.page_size = turn.sizes[1]
             report = self.sync(schema)
@@ -259,7 +271,10 @@ class Run:
         assert report.status is Status.DONE, report.failure
         self._completed()
         self.check()
-        self.server.settle()
+        self._settle()
+
+    def _settle(self) -> None:
+        self.server.settle(LATE if self.world.stream == Late.__name__ else timedelta())
 
     def _accepted(self, schema: Mapping[str, Json]) -> tuple[Mapping[str, Json], StreamReport]:
         """Sync with another schema, or with that of the sync before where the table refuses it; and the schema."""

@@ -34,11 +34,11 @@ from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
-from tests.worlds.server import INCREMENTAL, MISSING, WHOLE, Server, Whole
+from tests.worlds.server import INCREMENTAL, LATE, MISSING, WHOLE, Late, Server, Whole
 from tests.worlds.table import key_of, problems, rows
 
 MODES = [
-    *((stream.__name__, mode) for stream in INCREMENTAL for mode in ("append_dedup", "append")),
+    *((stream.__name__, mode) for stream in INCREMENTAL for mode in ("append_dedup", "append")[stream is Late :]),
     *((stream.__name__, mode) for stream in WHOLE for mode in ("append_dedup", "overwrite")),
 ]
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
@@ -232,9 +232,12 @@ class Times(RuleBasedStateMachine):
     def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
         # The rest of a cut sync does not ask for a window again that was over and read to its end.
         past = 24 if self.stream in {"Dated", "DatedParts"} and not self._uncut else 0
+        if self.stream == "Late":
+            self.server.settle(LATE)
+            records = [(id, hours if form else -hours, form, fields) for id, hours, form, fields in records]
         for id, hours, form, fields in records:
             place = {"place": PLACES[crc32(repr(id).encode()) % len(PLACES)]}
-            self.server.put(id, {**fields, **place}, max(hours, past), form)
+            self.server.put(id, {**fields, **place}, max(hours, past) if past else hours, form)
 
     # Pages have to be the same when a cut sync goes on, that of the stream beside, too.
     @precondition(lambda self: self.whole and self._uncut and not self.beside and len(self.server.present) > 1)

@@ -20,7 +20,9 @@ class SliceCheckpointReader(PartitionReader):
 
     An attempt that was cut leaves `Resume` in its checkpoint: this reader then hands out the windows that were open,
     fills what lies between, and plans on, unless the last window had been begun: then the plan ends with it, as it
-    would have, and another reader brings what is newer. A finished attempt leaves the cursor value alone.
+    would have, and another reader brings what is newer. The plan of a cursor that looks back ends where it would have
+    in any case, for the next one must begin to look no later than the first attempt read. A finished attempt leaves the
+    cursor value alone.
     """
 
     def __init__(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
@@ -37,6 +39,7 @@ class SliceCheckpointReader(PartitionReader):
         self._edge: Edge | None = None
         self._through: object = None
         self._any_closed = False
+        self._upto = cursor.plan_end(now)
         resume: Resume | None = None
         match position:
             case Checkpoint(cursor={cursor.field: value, **fields}, edge=edge, resume=resume):
@@ -71,8 +74,14 @@ class SliceCheckpointReader(PartitionReader):
             self._enqueue(OpenedWindow(item.window, item.position, item.edge))
             after = item.window.until
         # The last window owns all that is newer, also what has come since: nothing is planned behind it.
-        self.ends_early = bool(resume.open) and resume.open[-1].window.last
-        return iter(()) if self.ends_early else self._cursor.windows(after, now, again=False)
+        is_planned = bool(resume.open) and resume.open[-1].window.last
+        if self._upto is None:
+            self.ends_early = is_planned
+            return iter(()) if is_planned else self._cursor.windows(after, now, again=False)
+        self.ends_early, self._upto = True, resume.upto
+        # A state of another kit does not say when it was planned: no later than what it has begun.
+        is_planned = is_planned or resume.upto is None
+        return iter(()) if is_planned else self._cursor.windows(after, now, upto=resume.upto, again=False)
 
     def _enqueue(self, item: OpenedWindow) -> None:
         ticket = self._tickets[item.window.until] = self._queue.open(item)
@@ -177,4 +186,4 @@ class SliceCheckpointReader(PartitionReader):
         opened = [OpenSlice(t.item.window, t.item.position, t.item.edge) for t in self._queue]
         while opened and opened[-1].position == Start():
             opened.pop()
-        return Resume(self._through, tuple(opened)) if opened or self._any_closed else None
+        return Resume(self._through, tuple(opened), self._upto) if opened or self._any_closed else None

@@ -125,7 +125,31 @@ def test_a_cursor_that_looks_back_does_so_from_the_value_reached_and_not_from_a_
     ranges = [{"start": day(s), "end": day(e)} for s, e in [(1, 4), (6, 7)]]
     state = decode({"slices": ranges, "state_type": "date-range"}, cursor_field="day")
 
-    assert starts(windows(state.of(WHOLE), back)) == [4, 5, 7, 8, 9]
+    reader = windows(state.of(WHOLE), back)
+
+    assert starts(reader) == [4, 5]
+    assert reader.ends_early
+
+
+def test_a_plan_that_looks_back_is_resumed_up_to_its_own_end_and_the_next_one_looks_back_from_there() -> None:
+    back = DatetimeCursor("day", start=day(1), step=timedelta(days=1), lookback=timedelta(days=2), formats=["%Y-%m-%d"])
+    first = SliceCheckpointReader(back, WHOLE, Start(), NOW - timedelta(days=5))
+    one, two = next(slices(first)), next(slices(first))
+    first.observe(one, Done(), Edge(day(1)))
+    first.observe(two, Checkpoint({"page": 2}), Edge(day(2)))
+
+    resumed = windows(stored(first.position, exact=False), back)
+    rest = list(slices(resumed))
+    resumed.observe(rest[0], Done(), Edge(day(2)))
+    resumed.observe(rest[1], Checkpoint({"page": 2}), Edge(day(3)))
+    again = windows(stored(resumed.position), back)
+    for slice in slices(again):
+        again.observe(slice, Done(), Edge(slice.window and slice.window.start))
+
+    assert [s.window.start for s in rest if s.window] == [day(2), day(3), day(4)]
+    assert resumed.ends_early
+    assert again.finished
+    assert starts(windows(again.position, back)) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_date_ranges_that_overlap_or_come_in_disorder_lose_nothing() -> None:

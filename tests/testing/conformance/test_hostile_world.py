@@ -217,6 +217,11 @@ def test_rows_that_come_late_are_lost_where_the_stream_does_not_look_back() -> N
         World().play(rounds, 4)
 
 
+def test_a_resumed_read_looks_back_from_where_the_interrupted_one_began() -> None:
+    # What comes late lies in a window that the first read had closed, and the second one reads on for hours.
+    TestGoodLatePosts().play([Round([0, 0], healthy=3), Round([1, -5, 2, 2, 2])], 1)
+
+
 def test_the_worlds_are_looked_for() -> None:
     class Bad(World):
         source: ClassVar[Connector] = blog(Forgetting)
