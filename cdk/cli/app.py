@@ -80,6 +80,9 @@ LAZY_COMMANDS = (
     ),
     PREVIEW,
     LazyCommand(
+        "detect", help="Find where the records of a manifest's STREAM lie and how it pages, from a live response."
+    ),
+    LazyCommand(
         "record", help="Read a connector once, and keep requests and responses in a cassette, without secrets."
     ),
     LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from cdk.cli.authoring.detect import detect
     from cdk.cli.authoring.doctor import check_pipeline, doctor
     from cdk.cli.authoring.import_ import import_
     from cdk.cli.authoring.new import new
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_pipeline",
+    "detect",
     "doctor",
     "import_",
     "mcp",

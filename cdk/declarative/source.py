@@ -11,7 +11,7 @@ from typing import cast
 from cdk.base.errors import ManifestError
 from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import JsonSchema, JsonValue, canonical, from_json, to_json
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, canonical, from_json, to_json
 from cdk.declarative.components.records.config_normalization import ConfigRules
 from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
 from cdk.declarative.components.streams.source import DeclarativeSource
@@ -53,6 +53,17 @@ class ManifestSource(Source):
         source = cls(Manifest.load(path), Runtime(folder=folder, custom=custom))
         if source._spec is None:
             source._spec = spec_beside(folder)
+        return source
+
+    @property
+    def resolved(self) -> JsonObject:
+        """The manifest without references, types implied and parameters applied."""
+        return self._manifest.resolved()
+
+    def revised(self, manifest: JsonObject) -> "ManifestSource":
+        """The same source with another manifest. Raises ManifestError with every place that is wrong."""
+        source = ManifestSource(Manifest(manifest), self._runtime)
+        source._spec, source.events = self._spec, self.events
         return source
 
     @property

@@ -157,7 +157,9 @@ class _Request:
             "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
             "http_method": method.upper(),
         }
-        parameters: JsonObject = {key: self._value(key, value) for key, value in query.items() if key not in pages.used}
+        parameters: JsonObject = {
+            key: self._value(key, value) for key, value in query.items() if key not in pages.handled
+        }
         if parameters := {**parameters, **pages.always}:
             self._requester["request_parameters"] = parameters
         headers = self._headers()

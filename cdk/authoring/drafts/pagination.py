@@ -34,15 +34,17 @@ _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 
 @dataclass(frozen=True, slots=True)
 class PaginatorGuess:
-    """A paginator, or None. used: parameters that it sends. always: parameters to send with each request.
+    """A paginator, or None.
 
+    handled: parameters that requests do not send besides, for it sends them itself or stands in their place.
+    always: parameters to send with each request.
     suspect: there may be a paginator yet, as parameters suggest.
     probe: a parameter and its value that ask for the page behind the first, if that page must be empty to end a read.
     """
 
     component: JsonObject | None
     guess: Guess | None
-    used: frozenset[str] = frozenset()
+    handled: frozenset[str] = frozenset()
     always: Mapping[str, JsonValue] = field(default_factory=dict)
     probe: tuple[str, JsonValue] | None = None
     suspect: bool = False
@@ -172,9 +174,9 @@ def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str,
     size, number, documented = sized or ("", 0, False)
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy}
     paginator["page_token_option"] = parameter_option(parameter)
-    used, always = {parameter}, {}
+    handled, always = {parameter}, {}
     if sized is not None:
-        used.add(size)
+        handled.add(size)
         what = f"{what}, {number} records a page in `{size}`"
         if documented:
             strategy["page_size"] = number
@@ -184,7 +186,9 @@ def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str,
     if not documented:
         what = f"{what}, up to an empty page"
     guess = Guess(f"pagination: {what}", _NAMES, _PREVIEW.format(pages.stream))
-    return PaginatorGuess(paginator, guess, frozenset(used), always, None if documented else (parameter, str(second)))
+    return PaginatorGuess(
+        paginator, guess, frozenset(handled), always, None if documented else (parameter, str(second))
+    )
 
 
 def following(
@@ -195,16 +199,16 @@ def following(
     if stop:
         strategy["stop_condition"] = stop
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option}
-    used = {parameter} - {""}
+    handled = {parameter} - {""}
     numbers = {name for name in pages.parameters if plain(name) in (*_NUMBERS, *_OFFSETS)}
     if (sized := _size(pages)) is not None:
         size, number, documented = sized
-        used.add(size)
+        handled.add(size)
         if documented:
             strategy["page_size"] = number
             paginator["page_size_option"] = parameter_option(size)
     guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
-    return PaginatorGuess(paginator, guess, frozenset(used | numbers))
+    return PaginatorGuess(paginator, guess, frozenset(handled | numbers))
 
 
 def value_at(path: Sequence[str]) -> str:

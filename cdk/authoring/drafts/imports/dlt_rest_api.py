@@ -178,7 +178,7 @@ class _Import:
     def _request(
         self, where: str, endpoint: Mapping[str, JsonValue], path: str, params: JsonObject, pages: PaginatorGuess
     ) -> JsonObject:
-        sent = {key: self._text(key, value) for key, value in params.items() if key not in pages.used}
+        sent = {key: self._text(key, value) for key, value in params.items() if key not in pages.handled}
         body, filters = endpoint.get("json"), [*self._filters(where, endpoint)]
         request: JsonObject = {
             "$ref": "#/definitions/requester",

@@ -168,11 +168,11 @@ class _Drafting:
         bound = self._paths.bound(operation)
         key = self._primary_key(candidate)
         query = operation.located("query")
-        rest = {each: parameter for each, parameter in query.items() if each not in pages.used}
+        rest = {each: parameter for each, parameter in query.items() if each not in pages.handled}
         cursor = guess_cursor(rest, candidate.fields, self._config, name)
         guesses = [*self._guesses(candidate, key), *bound.guesses]
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
-        used = {*pages.used, *([cursor.parameter] if cursor is not None else [])}
+        used = {*pages.handled, *([cursor.parameter] if cursor is not None else [])}
         parameters: JsonObject = {**mapping(login_.requester.get("request_parameters")), **pages.always}
         parameters |= self._required(query, used)
         headers: JsonObject = {**mapping(login_.requester.get("request_headers"))}

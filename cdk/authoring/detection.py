@@ -1,0 +1,226 @@
+"""Detection: where the records of a stream lie and how its pages follow, as live responses show; guesses are tried."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, takewhile
+from urllib.parse import parse_qsl, urlsplit
+
+from cdk.authoring.candidates import key_candidates
+from cdk.authoring.drafts.draft import Guess, Parameter
+from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.names import plain
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
+from cdk.authoring.preview import PreviewPage, preview_pages
+from cdk.base.errors import CdkError, ConfigError, DecodeError
+from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
+from cdk.declarative.source import ManifestSource
+from cdk.protocol import error_text
+from cdk.rest import Response
+from cdk.rest.http.json_path import path
+from cdk.rest.tracing import Exchange
+from cdk.state.stream_state import StreamState
+from cdk.streams.stream import Stream
+
+_PAGES = {"page": "page", "currentpage": "page", "pagenumber": "pageNumber", "pageindex": "pageIndex"}
+_OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pagesize", "size", "maxresults")
+_DEEPEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has."""
+
+    guess: Guess
+    retriever: Mapping[str, JsonValue]
+    works: bool | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What the first response of a stream shows. path: where its records lie. exchanges: all that was sent."""
+
+    path: Sequence[str]
+    records: int
+    trials: Sequence[Trial]
+    exchanges: Sequence[Exchange]
+
+    @property
+    def best(self) -> Trial | None:
+        """The paginator that works; where none is sure to, one that may."""
+        for works in (True, None):
+            if (trial := next((each for each in self.trials if each.works is works), None)) is not None:
+                return trial
+        return None
+
+
+def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> Detection:
+    """What the first response of a stream shows, whatever paginator the manifest has; sends up to ten requests.
+
+    Raises ConfigError: the manifest has no such stream in its list, or its first page is no JSON with records.
+    Whatever else the first request raises.
+    """
+    trials = _Trials(source, config, name)
+    first = trials.read({}, ())[0]
+    if first.error is not None:
+        raise first.error
+    body = _body(first)
+    where = _records_path(body)
+    if where is None:
+        raise ConfigError(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
+    records = sequence(path(*where)(body))
+    tried: list[Trial] = []
+    for guess in _guesses(name, first.exchanges[-1], body, where, records):
+        tried.append(trials.trial(guess, where, records))
+        if tried[-1].works:
+            break
+    return Detection(where, len(records), tried, trials.exchanges)
+
+
+class _Trials:
+    """Reads the first pages of a stream with other paginators than the manifest has."""
+
+    def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
+        self._source, self._config, self._name = source, config, name
+        self._manifest = source.resolved
+        streams = [mapping(each) for each in sequence(self._manifest.get("streams"))]
+        self._retriever = next((mapping(each.get("retriever")) for each in streams if each.get("name") == name), {})
+        if self._retriever.get("type") != "SimpleRetriever":
+            names = did_you_mean(name, [string(each.get("name")) for each in streams])
+            raise ConfigError(f"the list `streams` of the manifest has no {name!r} with a SimpleRetriever{names}")
+        self.exchanges: list[Exchange] = []
+
+    def read(self, changes: Mapping[str, JsonValue], where: Sequence[str]) -> list[PreviewPage]:
+        """The first two pages of the first slice, with another paginator and other parts of the retriever."""
+        retriever = {key: part for key, part in self._retriever.items() if key != "paginator"}
+        extractor: JsonObject = {"type": "DpathExtractor", "field_path": list(where)}
+        selector: JsonObject = {"type": "RecordSelector", "extractor": extractor}
+        retriever |= {"record_selector": selector, **changes}
+        streams: list[JsonValue] = [
+            {**each, "retriever": retriever} if each.get("name") == self._name else each
+            for each in map(mapping, sequence(self._manifest.get("streams")))
+        ]
+        source = self._source.revised({**self._manifest, "streams": streams})
+        stream: Stream = next(each for each in source.open(self._config) if each.name == self._name)
+        pages = preview_pages(stream, StreamState())
+        first = next(pages)
+        taken = [first, *takewhile(lambda page: page.slice == first.slice, islice(pages, 1))]
+        pages.close()
+        self.exchanges += chain.from_iterable((*page.planning, *page.exchanges) for page in taken)
+        return taken
+
+    def trial(self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue]) -> Trial:
+        """What comes of a paginator behind a first page with these records."""
+        assert guess.component is not None
+        assert guess.guess is not None
+        changes: JsonObject = {"paginator": guess.component}
+        requester = mapping(self._retriever.get("requester"))
+        sent = mapping(requester.get("request_parameters"))
+        fixed = {**{key: value for key, value in sent.items() if key not in guess.handled}, **guess.always}
+        if fixed != sent:
+            changes["requester"] = {**requester, "request_parameters": fixed}
+        try:
+            works, why = _verdict(self.read(changes, where), where, records)
+        except CdkError as error:
+            works, why = False, error_text(error)
+        shown = {"paginator": guess.component}
+        if fixed != sent:
+            shown["requester"] = {"request_parameters": fixed}
+        return Trial(guess.guess, shown, works, why)
+
+
+def _verdict(
+    pages: Sequence[PreviewPage], where: Sequence[str], records: Sequence[JsonValue]
+) -> tuple[bool | None, str]:
+    """Whether the second page follows the first, and what tells so."""
+    if (error := pages[-1].error) is not None:
+        return False, error_text(error)
+    if len(pages) == 1 or not pages[1].exchanges:
+        note = pages[0].note
+        return None, f"the first response has no next page{f': {note.why}' if note is not None and note.why else ''}"
+    known = set(map(canonical, records))
+    second = sequence(path(*where)(_body(pages[1])))
+    if not second:
+        return None, "the next page is empty"
+    if again := sum(canonical(record) in known for record in second):
+        return False, f"{again} of the {len(second)} records of the next page are those of the first"
+    return True, f"the next page has {len(second)} other records"
+
+
+def _guesses(
+    name: str, exchange: Exchange, body: JsonValue, where: Sequence[str], records: Sequence[JsonValue]
+) -> Iterator[PaginatorGuess]:
+    """The paginators to try, the likely ones first: what the response suggests, then the usual parameters."""
+    request, response, _ = exchange
+    leaves = dict(_leaves(body, (), tuple(where)))
+    query = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
+    sent = {key: _parameter(key, int(value) if value.isdecimal() else value) for key, value in query.items()}
+    echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
+    shown = {key: _parameter(key, value) for key, value in echoed.items()}
+    usual = (
+        {"page": _parameter("page", 1)},
+        {"offset": _parameter("offset", 0), "limit": _parameter("limit", len(records))},
+    )
+    key = next(iter(key_candidates([dict(mapping(record)) for record in records])), None)
+    headers = tuple(response.headers) if isinstance(response, Response) else ()
+    schemas = {keys: _schema(value) for keys, value in leaves.items()}
+    tried: set[str] = set()
+    for parameters, fields, named in (
+        ({**shown, **sent}, schemas, headers),
+        ({**sent, **shown}, {}, ()),
+        *(({**sent, **each}, {}, ()) for each in usual if request.method == "GET"),
+    ):
+        guess = guess_paginator(PageFacts(name, parameters, fields, named, "", key))
+        if guess.component is not None and (text := canonical(guess.component)) not in tried:
+            tried.add(text)
+            yield guess
+
+
+def _parameter(name: str, value: JsonValue) -> Parameter:
+    """A parameter whose value is known: as good as a documented one."""
+    kind = "integer" if type(value) is int else "string"
+    return Parameter(name, "query", required=False, schema={"type": kind, "default": value}, text="")
+
+
+def _schema(value: JsonValue) -> Mapping[str, JsonValue]:
+    url = isinstance(value, str) and value.startswith(("/", "?"))
+    return {"example": value, **({"format": "uri-reference"} if url else {})}
+
+
+def _counts(keys: Sequence[str], value: JsonValue) -> bool:
+    return type(value) is int and plain(keys[-1]) in (*_PAGES, *_OTHERS)
+
+
+def _leaves(
+    value: JsonValue, keys: tuple[str, ...], where: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
+    """The fields of a body beside its records, with the names that lead to them."""
+    if isinstance(value, Mapping) and len(keys) < _DEEPEST and keys != where:
+        for name, inner in value.items():
+            yield from _leaves(inner, (*keys, name), where)
+    elif not isinstance(value, list | Mapping) and keys:
+        yield keys, value
+
+
+def _records_path(body: JsonValue) -> tuple[str, ...] | None:
+    """Where the records lie: the list of objects that is the least deep, of several the longest."""
+    level: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
+    for _ in range(_DEEPEST):
+        lists = [(keys, value) for keys, value in level if isinstance(value, list) and value and mapping(value[0])]
+        if lists:
+            return max(lists, key=lambda each: len(sequence(each[1])))[0]
+        level = [((*keys, name), inner) for keys, value in level for name, inner in mapping(value).items()]
+    return None
+
+
+def _body(page: PreviewPage) -> JsonValue:
+    """The JSON of a page's response. Raises ConfigError: it has none."""
+    outcome = page.exchanges[-1].outcome if page.exchanges else None
+    try:
+        if isinstance(outcome, Response) and not outcome.is_stream:
+            body: JsonValue = outcome.json()
+            return body
+    except DecodeError:
+        pass
+    raise ConfigError("the stream's first page is no response with JSON, and nothing else is looked at here")

@@ -1,0 +1,82 @@
+"""`spark-cdk detect STREAM`: where the records of a stream lie and how it pages, from live responses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import yaml
+
+from cdk.authoring.detection import Detection, Trial, detect_pages
+from cdk.authoring.exchanges import learn_secrets
+from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue, to_json
+from cdk.cli.command_errors import plain_errors
+from cdk.cli.config_file import load_config
+from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
+from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.stderr_log import warnings_on_stderr
+from cdk.declarative.source import ManifestSource
+
+_WORKS = {True: "works", False: "does not work", None: "may work"}
+
+
+@click.command()
+@with_source
+@click.argument("stream")
+@config_option
+@json_option
+@with_egress
+def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool) -> int:
+    """Find where the records of a manifest's STREAM lie and how it pages, from a live response.
+
+    Each guess is tried with a second page; up to ten requests are sent, and nothing is written. The exit code is 1
+    where no paginator is sure to work.
+    """
+    secrets = Secrets()
+    with plain_errors(secrets), warnings_on_stderr(secrets):
+        source = find()
+        if not isinstance(source, ManifestSource):
+            raise ConfigError("`detect` tries paginators of manifests: name one by --manifest-path")
+        source.events = SyncEvents(secrets, config)
+        detection = detect_pages(source, load_config(config, source, secrets), stream)
+        learn_secrets(detection.exchanges, secrets)
+        if as_json:
+            click.echo(secrets.mask(to_json(_answer(stream, detection), indent=True).decode()))
+        else:
+            for line in _lines(stream, detection):
+                click.echo(secrets.mask(line))
+    return 0 if detection.best is not None and detection.best.works else 1
+
+
+def _answer(stream: str, detection: Detection) -> JsonValue:
+    return {
+        "format": "spark-cdk-detect/1",
+        "stream": stream,
+        "field_path": list(detection.path),
+        "records": detection.records,
+        "tried": [
+            {"what": each.guess.what, "works": each.works, "why": each.why, "retriever": dict(each.retriever)}
+            for each in detection.trials
+        ],
+        "retriever": None if detection.best is None else _retriever(detection, detection.best),
+    }
+
+
+def _lines(stream: str, detection: Detection) -> Iterator[str]:
+    noun = "record" if detection.records == 1 else "records"
+    yield f"{stream}: {detection.records} {noun} at {' > '.join(detection.path) or 'the top of the body'}"
+    for each in detection.trials:
+        yield f"{each.guess.what}: {_WORKS[each.works]}, {each.why}"
+    if detection.best is None:
+        yield "no paginator was found: the API may have one page, or a way that its documentation says"
+        return
+    yield "the stream in the manifest then has:"
+    text = yaml.safe_dump({"retriever": _retriever(detection, detection.best)}, sort_keys=False, width=10**6)
+    for line in text.splitlines():
+        yield f"  {line}"
+
+
+def _retriever(detection: Detection, trial: Trial) -> dict[str, JsonValue]:
+    extractor: JsonValue = {"type": "DpathExtractor", "field_path": list(detection.path)}
+    return {"record_selector": {"extractor": extractor}, **trial.retriever}

@@ -1,0 +1,122 @@
+"""Detection of records and paginators, on mock APIs of each kind."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+import pytest
+
+from cdk import ConfigError
+from cdk.authoring.detection import Detection, detect_pages
+from cdk.rest import Headers, Request, Response
+from cdk.testing import MockApi
+from tests.declarative.manifests import URL, source
+
+ROWS = [{"id": n, "tags": [{"x": n}]} for n in range(1, 46)]
+Answer: TypeAlias = Callable[[Mapping[str, str]], Any]
+
+
+def detect(answer: Answer, **parts: Any) -> Detection:
+    """What is detected of an API that answers the parameters of a request with a body, or a body and headers."""
+    api = MockApi()
+
+    def respond(request: Request) -> Response:
+        made = answer(dict(parse_qsl(urlsplit(request.full_url).query)))
+        body, headers = made if isinstance(made, tuple) else (made, {})
+        return Response(200, Headers(headers), orjson.dumps(body), request.full_url, request)
+
+    api.get("/items").answers(respond)
+    return detect_pages(source(api, **parts), {}, "items")
+
+
+def rows(begin: int, size: int = 20) -> list[Any]:
+    return ROWS[begin : begin + size]
+
+
+def by_page(query: Mapping[str, str]) -> Any:
+    return {"meta": {"ok": True}, "result": {"list": rows((int(query.get("page", 1)) - 1) * 20)}}
+
+
+def by_offset(query: Mapping[str, str]) -> Any:
+    return rows(int(query.get("offset", 0)), int(query.get("limit", 20)))
+
+
+def by_echo(query: Mapping[str, str]) -> Any:
+    page = int(query.get("pageNumber", 0))
+    return {"items": rows(page * 10, 10), "paging": {"pageNumber": page, "pageSize": 10, "total": 45}}
+
+
+def by_token(query: Mapping[str, str]) -> Any:
+    begin = int(query.get("cursor", "n0")[1:])
+    return {"data": rows(begin), "paging": {"next_cursor": f"n{begin + 20}"}, "cursor": query.get("cursor")}
+
+
+def by_url(query: Mapping[str, str]) -> Any:
+    begin = int(query.get("from_row", 0))
+    return {"data": rows(begin), "links": {"next": f"/items?from_row={begin + 20}"}}
+
+
+def by_link(query: Mapping[str, str]) -> Any:
+    begin = int(query.get("p", 0))
+    return rows(begin), {"Link": f'<{URL}?p={begin + 20}>; rel="next"'}
+
+
+@pytest.mark.parametrize(
+    ("answer", "requester", "path", "what", "strategy"),
+    [
+        (by_page, {}, ("result", "list"), "page number in `page`, the first is 1", "PageIncrement"),
+        (by_page, {"request_parameters": {"page": "1"}}, ("result", "list"), "page number in `page`", "PageIncrement"),
+        (by_offset, {}, (), "offset in `offset`, 20 records a page in `limit`", "OffsetIncrement"),
+        (by_echo, {}, ("items",), "page number in `pageNumber`, the first is 0, 10 records", "PageIncrement"),
+        (by_token, {"request_parameters": {"cursor": "n0"}}, ("data",), "`cursor`, with `paging.next_", "CursorPagin"),
+        (by_url, {}, ("data",), "the URL in `links.next` of the body", "CursorPagination"),
+        (by_link, {}, (), "the header `Link`", "CursorPagination"),
+    ],
+)
+def test_records_and_pages_of_each_kind_are_found_and_tried(
+    answer: Answer, requester: dict[str, Any], path: tuple[str, ...], what: str, strategy: str
+) -> None:
+    found = detect(answer, requester=requester)
+
+    assert (found.path, found.best and found.best.works) == (path, True)
+    assert found.best is not None
+    assert what in found.best.guess.what
+    assert f"{{'type': '{strategy}" in str(found.best.retriever["paginator"])
+    assert "other records" in found.best.why
+    assert len(found.exchanges) <= 10
+
+
+def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:
+    found = detect(lambda _: rows(0))
+
+    assert found.best is None
+    assert [(each.works, each.why) for each in found.trials] == [
+        (False, "20 of the 20 records of the next page are those of the first"),
+        (False, "20 of the 20 records of the next page are those of the first"),
+    ]
+
+
+def test_a_way_of_which_this_response_has_no_next_page_may_work() -> None:
+    found = detect(lambda _: {"data": rows(0), "next_page_url": None})
+
+    assert found.best is not None
+    assert (found.best.works, found.best.guess.what) == (None, "pagination: the URL in `next_page_url` of the body")
+    assert found.best.why.startswith("the first response has no next page")
+
+
+def test_fixed_parameters_that_the_paginator_sends_are_left_out() -> None:
+    found = detect(by_page, requester={"request_parameters": {"page": "1", "kind": "x"}})
+
+    assert found.best is not None
+    assert found.best.retriever["requester"] == {"request_parameters": {"kind": "x"}}
+
+
+def test_a_response_without_records_says_so() -> None:
+    with pytest.raises(ConfigError, match="the response is an object without a list of objects, expected records"):
+        detect(lambda _: {"data": []})
+
+
+def test_a_stream_that_the_manifest_does_not_list_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"has no 'itms' with a SimpleRetriever; did you mean 'items'\?"):
+        detect_pages(source(MockApi()), {}, "itms")

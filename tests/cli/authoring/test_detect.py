@@ -1,0 +1,55 @@
+"""`spark-cdk detect`."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import responses
+
+from tests.cli.conftest import CommandLine
+
+MANIFEST = dedent("""
+    version: 6.0.0
+    type: DeclarativeSource
+    check: {type: CheckStream, stream_names: [users]}
+    streams:
+      - type: DeclarativeStream
+        name: users
+        retriever:
+          type: SimpleRetriever
+          requester: {type: HttpRequester, url: "https://api.test/users", request_headers: {key: "{{ config['key'] }}"}}
+          record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+    spec:
+      type: Spec
+      connection_specification: {type: object, properties: {key: {type: string, airbyte_secret: true}}}
+""")
+
+
+@responses.activate
+def test_programs_get_one_document_without_secrets(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "config.json").write_text('{"key": "hunter2"}')
+    first = {"hunter2": [{"id": 1}, {"id": 2}], "next_cursor": "c"}
+    responses.get("https://api.test/users", json=first)
+    responses.get("https://api.test/users", json=first)
+    responses.get("https://api.test/users", json={"hunter2": [{"id": 3}]})
+
+    ran = cli("detect", "users", "--manifest-path", "manifest.yaml", "--config", "config.json", "--json")
+
+    answer = json.loads("\n".join(ran.lines))
+    assert (ran.code, answer["format"], answer["records"], answer["field_path"]) == (
+        0,
+        "spark-cdk-detect/1",
+        2,
+        ["****"],
+    )
+    assert [(each["works"], each["why"]) for each in answer["tried"]] == [(True, "the next page has 1 other records")]
+    assert answer["retriever"]["paginator"]["pagination_strategy"]["type"] == "PageIncrement"
+    assert "hunter2" not in "".join(ran.lines)
+
+
+def test_connectors_in_python_have_no_paginator_to_try(cli: CommandLine, users: str) -> None:
+    ran = cli("detect", "users", "--connector", users)
+
+    assert (ran.code, ran.lines) == (1, [])
+    assert "`detect` tries paginators of manifests: name one by --manifest-path" in ran.stderr
