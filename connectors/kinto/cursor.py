@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from cdk import CountCursor, Json, Window
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LastModified(CountCursor):
@@ -12,6 +14,8 @@ class LastModified(CountCursor):
 
     lookback: milliseconds before the value reached where a new read starts. It finds records that became visible
         after later ones: PostgreSQL transactions take their timestamp when they write and show it when they commit.
+        A read then counts as having come to the moment at which it was planned, though it brings what is newer: it
+        takes its time, and may be interrupted, and what it lacks came after that moment.
     """
 
     def __init__(self, lookback: int = 0) -> None:
@@ -22,8 +26,12 @@ class LastModified(CountCursor):
         self, after: Json | None, now: datetime, *, upto: Json | None = None, again: bool = True
     ) -> Iterator[Window]:
         back = self._lookback if again and after is not None else 0
+        planned = (now - _EPOCH) // timedelta(milliseconds=1) if self._lookback else None
         for window in super().windows(after, now, upto=upto, again=again):
-            yield replace(window, start=max(0, window.start - back))
+            yield replace(window, start=max(0, window.start - back), until=window.until or planned)
+
+    def beyond(self, window: Window, value: Json) -> bool:
+        return window.last and window.until is not None and value > window.until
 
     def repeats(self, value: Json, reached: Json) -> bool:
         # More than the base class knows: the value reached is itself not given again.

@@ -449,6 +449,12 @@ KNOWN: Mapping[str, World] = {
         {"write_mode": "append"},
         [Turn([Put(0, 24), Put(0, 0), Put(MISSING, 0, cursor="never")], (1, 2), 2, [Put(1, 7), Put(2, 7)])],
     ),
+    "a record that comes late while a read is cut, days before those of the rest": World(
+        "Late",
+        {"write_mode": "append"},
+        [Turn([Put(1, 1), Put(2, 24), Put(3, 24), Put(4, 1)], (1, 3), 3, [Put(5, -24), *[Put(6, 24)] * 5])],
+        interval=0,
+    ),
     "fields that differ in case alone, null at first": World(
         "Whole",
         {"write_mode": "append"},

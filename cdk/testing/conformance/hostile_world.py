@@ -97,22 +97,25 @@ class HostileWorld(ABC):
         state: Sequence[AirbyteStateMessage] = ()
         moment, complete = datetime.fromisoformat(self.begin), True
         # A clock that is ahead has a read reach further than it knows; the look back is shorter by that.
-        ahead = max(0, *(each.skew for each in rounds))
+        latest, before = timedelta(hours=max(0, self.late - max(0, *(each.skew for each in rounds)))), moment
         source = connector(self.source)
         for number, each in enumerate(rounds, 1):
             coming: list[Record] = []
-            for hours in each.hours:
+            present = moment + timedelta(hours=1 + sum(max(0, hours) for hours in each.hours))
+            for behind, hours in zip(reversed(range(len(each.hours))), each.hours, strict=True):
                 moment += timedelta(hours=max(0, hours))
-                at = moment - timedelta(hours=max(0, -hours - ahead))
+                at = moment + timedelta(hours=min(0, hours))
+                if self.late:
+                    at = max(at, (present if behind < each.meanwhile else max(moment, before)) - latest)
                 coming.append(self.row(len(rows) + len(coming) + 1, at))
-                dates[canonical(coming[-1])] = moment
+                dates[canonical(coming[-1])] = max(moment, at)
             during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
             rows += coming[: len(coming) - len(during)]
             rows += rows[-1:] if each.twice else []
             # A page token of an interrupted read would lead elsewhere among rows in another order.
             rows = _ordered(rows, each.order if complete else 0)
-            now = moment + timedelta(hours=1 + each.skew)
-            present = {text for text in map(canonical, rows) if dates[text] <= now}
+            now, before = present + timedelta(hours=each.skew), present
+            visible = {text for text in map(canonical, rows) if dates[text] <= now}
             api = _Growing(Failing(self.api(rows, page_size), healthy=each.healthy), rows, during)
             run = read(
                 source,
@@ -127,7 +130,7 @@ class HostileWorld(ABC):
             api.grow()
             read_before |= set(map(canonical, run.records))
             state, complete = run.state_messages or state, run.error is None
-            self._judge(run, each, sorted(present - read_before), f"read {number} of {len(rounds)}")
+            self._judge(run, each, sorted(visible - read_before), f"read {number} of {len(rounds)}")
 
     def _judge(self, run: ReadResult, each: Round, missing: list[str], which: str) -> None:
         if run.error is None and missing:

@@ -317,6 +317,21 @@ def test_a_lookback_reads_the_last_changes_again(kinto: Server, config: Config) 
     assert unchanged == state
 
 
+def test_a_lookback_begins_where_a_read_was_planned_however_long_that_takes(kinto: Server, config: Config) -> None:
+    kinto.put_records("blog/posts", 3)
+    planned = max(last for _, last in versions(run(Records(config))[0]))
+    kinto.put("blog/collections/posts/records/r100")
+
+    class Slow(Records):
+        def now(self) -> datetime:
+            return datetime.fromtimestamp(planned / 1000, UTC)
+
+    records, state = run(Slow({**config, "lookback_seconds": 1}))
+
+    assert len(records) == 4
+    assert [at.cursor for at in state.positions.values()] == [{"last_modified": planned}]
+
+
 def test_a_sync_drops_what_a_lookback_reads_again(kinto: Server, config: Config) -> None:
     kinto.put_records("blog/posts", 7)
     stream = Records({**config, "lookback_seconds": 3600})
