@@ -26,6 +26,10 @@ CONTRACTS = {
 """The tests of a module that are not in the file that mirrors it."""
 
 AT_ONCE = "self._parents[parent.name] = parent.state"
+COVERED = """    except (Exception, Interrupted):
+        from cdk.state.position import Done
+        reader.observe(slice, Done(), None)
+"""
 EARLY = """                if page.position is not None:
                     reader.observe(slice, page.position, page.edge)
                     if (checkpoint := reader.get_checkpoint()) is not None:
@@ -2251,6 +2255,48 @@ BUGS = [
                 "suite",
             ),
             ("the greatest is reached", "streams/cursor", "values[max(ranked)[1]]", "values[min(ranked)[1]]", "suite"),
+            (
+                "windows leave no gap",
+                "streams/datetime_cursor",
+                "lower = until\n",
+                "lower = later(until, timedelta(days=1))\n",
+                "suite",
+            ),
+            (
+                "a record belongs to one window",
+                "streams/read_slice",
+                "if not cursor.by_request:",
+                "if cursor.by_request:",
+                "suite",
+            ),
+            (
+                "a slice has a stream of its own",
+                "streams/stream",
+                "mine = self._stream.beside()",
+                "mine = self._stream",
+                "suite",
+            ),
+            (
+                "a new partition begins at its start",
+                "streams/checkpoint/partitioned",
+                "position = self._positions.get(partition)\n",
+                "position = self._positions.get(partition) or next(iter(self._state.positions.values()), None)\n",
+                "suite",
+            ),
+            (
+                "errors of a check leave without secrets",
+                "cli/protocol/check",
+                "message=output.secrets.mask(error_text(error))",
+                "message=error_text(error)",
+                "suite",
+            ),
+            (
+                "a failing read covers no page that did not come",
+                "engine/read",
+                "    except (Exception, Interrupted):\n",
+                COVERED,
+                "suite",
+            ),
             (
                 "the last records come",
                 "streams/read_slice",

@@ -97,6 +97,10 @@ class Cursor(ABC):
         """A window in two parts; None where it is no longer than `smallest`, or the cursor cuts none."""
         return None
 
+    def recut(self) -> "Cursor | None":
+        """The same cursor with windows that are shorter and cut elsewhere; None where it cuts none, or cannot."""
+        return None
+
     def back(self, value: object, by: timedelta) -> object:  # noqa: ARG002 - for overriding
         """The value that lies `by` before another; the value itself where values are not timestamps."""
         return value

@@ -1,6 +1,7 @@
 """A cursor over moments in time, written in any strftime format or as epoch numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -180,6 +181,18 @@ class DatetimeCursor(Cursor):
         # A window may be shorter than what the format can write; each `until` is told apart all the same.
         alike = lower < until and after == start
         return Window(start, self.write(end), until.isoformat() if alike else after, last=last)
+
+    def recut(self) -> "DatetimeCursor | None":
+        if not isinstance(self._step, timedelta) or self._clamping is not None:
+            return None
+        unit = self.granularity if isinstance(self.granularity, timedelta) else timedelta(seconds=1)
+        step = max(unit, self._step * 2 // 3 // unit * unit)
+        # Windows that the format cannot tell apart would be read twice.
+        if step == self._step or self.moment(self.write(_NEW_YEAR + step)) != _NEW_YEAR + step:
+            return None
+        cursor = copy(self)
+        cursor._step = step  # noqa: SLF001 - of its own copy
+        return cursor
 
     def halves(self, window: Window, smallest: Duration | None = None) -> tuple[Window, Window] | None:
         start, end, granularity = self.moment(window.start), self.moment(window.end), self.granularity

@@ -41,7 +41,10 @@ def check_failures(subject: SuiteSubject) -> None:
     """Check that a read whose API fails says so, wherever that happens, and that what is COMPLETE is complete."""
     first, reading = subject.first, Failing(subject.api(), healthy=None)
     subject.read(api=reading)
-    for healthy, empty in product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True)):
+    points = product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True))
+    # Behind a first page, as a rule: what it brought is covered by a state, and nothing more.
+    within = list(reading.followed.values())[len(reading.followed) // 2 :][:1]
+    for healthy, empty in (*points, *((number, False) for number in within)):
         answer = subject.command("read", api=Failing(subject.api(), healthy=healthy, empty=empty))
         what = "500 and an empty page" if empty else "500"
         why = f"an API that answers {what} after {healthy} of {reading.requests} requests"

@@ -20,6 +20,7 @@ from cdk.testing.conformance.record_checks import (
 )
 from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_sync, check_threads
 from cdk.testing.conformance.subject import SuiteSubject
+from cdk.testing.conformance.window_check import check_windows
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock
 
@@ -100,6 +101,9 @@ class ConnectorSuite:
 
     def test_a_second_read_finds_nothing_new(self) -> None:
         check_second_read(self.readable)
+
+    def test_windows_leave_nothing_out(self) -> None:
+        check_windows(self.readable)
 
     def test_slices_may_be_read_at_once(self) -> None:
         check_threads(self.readable)

@@ -10,11 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from itertools import count
+from urllib.parse import parse_qsl, urlsplit
 
 from cdk import (
     CdkError,
     Checkpoint,
+    CheckpointReader,
+    ConfigError,
     CountCursor,
     DatetimeCursor,
     Item,
@@ -25,8 +29,21 @@ from cdk import (
     Slice,
     Source,
     Stream,
+    StreamState,
 )
-from cdk.rest import Action, Bearer, CursorToken, HttpErrorHandler, HttpStream, PageNumber, Paginator, Response
+from cdk.base.values import to_json
+from cdk.rest import (
+    Action,
+    Bearer,
+    CursorToken,
+    Headers,
+    HttpErrorHandler,
+    HttpStream,
+    PageNumber,
+    Paginator,
+    Request,
+    Response,
+)
 from cdk.testing import MockApi
 
 URL = "https://api.ledger.test"
@@ -62,8 +79,28 @@ ENTRY: JsonSchema = {
 }
 
 
+DAYS = [
+    {"id": number, "account": number % 2, "booked_at": f"2024-01-{day:02}T00:00:00Z"}
+    for number, day in enumerate((1, 3, 4, 5, 8, 9, 10, 10), 1)
+]
+
+
+def days(request: Request) -> Response:
+    """The entries of an account and of the days from `since` up to `until`, this one included."""
+    asked = dict(parse_qsl(urlsplit(request.full_url).query))
+    rows = [
+        row
+        for row in DAYS
+        if str(row["account"]) == asked["account"] and asked["since"] <= str(row["booked_at"])[:10] <= asked["until"]
+    ]
+    begin = 2 * int(asked.get("page", 1)) - 2
+    body = to_json({"data": rows[begin : begin + 2]})
+    return Response(200, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
+
+
 def ledger_api() -> MockApi:
     api = MockApi()
+    api.get("/days").answers(days)
     api.get("/accounts").serves([{"id": number} for number in range(3)], size=2, at="data")
     api.get("/entries").serves(ENTRIES, size=2, at="data")
     api.get("/numbers").serves(ENTRIES, size=2, at="data")
@@ -117,9 +154,56 @@ class Bookings(Accounts):
         return f"/accounts/{slice.partition['account']}/entries"
 
 
+class Days(Accounts):
+    """The entries of each account, some days at a time; the account of a slice is in an attribute, of its own copy."""
+
+    cursor = DatetimeCursor(
+        "booked_at",
+        start="2024-01-01",
+        end="2024-01-10",
+        step=timedelta(days=3),
+        granularity=timedelta(days=1),
+        formats=["%Y-%m-%d"],
+    )
+    schema = ENTRY
+    account: Json = None
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition({"account": number}) for number in range(2)]
+
+    def path(self, slice: Slice) -> str:
+        self.account = slice.partition["account"]
+        return super().path(slice)
+
+    def params(self, slice: Slice) -> dict[str, Json]:
+        assert slice.window is not None
+        return {"account": self.account, "since": slice.window.start, "until": slice.window.end}
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:
+        return [{**record, "account": self.account} for record in super().parse(response, slice)]
+
+
+class Touching(Days):
+    """Windows that end where the next begins: the API gives what lies there with both."""
+
+    cursor = DatetimeCursor(
+        "booked_at", start="2024-01-01", end="2024-01-10", step=timedelta(days=3), formats=["%Y-%m-%d"]
+    )
+
+    def path(self, slice: Slice) -> str:
+        super().path(slice)
+        return "/days"
+
+
 class Ledger(Source):
     config_schema = SPEC
-    stream_classes: Sequence[type[Stream]] = (Accounts, Entries, Numbers, Bookings)
+    stream_classes: Sequence[type[Stream]] = (Accounts, Entries, Numbers, Bookings, Days, Touching)
+
+    def check(self, config: Mapping[str, Json]) -> None:
+        try:
+            super().check(config)
+        except CdkError as error:
+            raise ConfigError(f"the key {config['api_key']} opens no ledger: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -344,3 +428,38 @@ class Issued(Accounts):
     def parse(self, response: Response, slice: Slice) -> Sequence[Mapping[str, Json]]:
         print("sent", response.request.headers, file=sys.stderr)
         return super().parse(response, slice)
+
+
+@bug("windows that leave out their last day", "windows_leave_nothing_out", "records come only with windows cut")
+class Gapped(Days):
+    def params(self, slice: Slice) -> dict[str, Json]:
+        assert slice.window is not None
+        until = str(date.fromisoformat(str(slice.window.end)) - timedelta(days=1))
+        return {**super().params(slice), "until": until}
+
+
+@bug("windows that are not sent", "the_last_page", "lie outside of the window that was requested")
+class Unbounded(Days):
+    def params(self, slice: Slice) -> dict[str, Json]:
+        return {**super().params(slice), "since": "2024-01-01", "until": "2024-02-01"}
+
+
+@bug("a partition without a state that begins where others stand", "every_state", "records are lost by a read that res")
+class Leaping(Days):
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
+        reached = [position.cursor for position in state.positions.values() if position.cursor is not None]
+        return super().checkpoint_reader(state.with_(Partition(), Checkpoint(reached[0])) if reached else state)
+
+
+@bug("a state that covers what an error cut off", "an_api_that_fails", "records are lost by a read after")
+class Finally(Accounts):
+    supports_checkpointing = True
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        number = (slice.start.cursor or {}).get("page", 1)
+        while number < 3:
+            try:
+                yield from self.read_page(slice, {"page": number, "page_size": 2}).records
+            finally:
+                number += 1
+                yield Checkpoint({"page": number})
