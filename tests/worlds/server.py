@@ -18,6 +18,8 @@ DAY0 = datetime(2024, 1, 1, tzinfo=UTC)
 PARTS = 3
 LATE = timedelta(days=1)
 """How late the records of `Late` become visible."""
+AHEAD, FUTURE = timedelta(days=3), 2
+"""How far in the future records of `Unfiltered` may lie, and in which form these are written."""
 
 
 class _Missing:
@@ -107,7 +109,7 @@ class Server:
     request, by its number, counted from now. requests: how many there were; most: how many there may be. gone: serial
     numbers of records that the server gives no more. dialect: how times are written. first: the version at the begin of
     times. blanks: bodies have them between their parts. times: of each record; undated: serial numbers of those that
-    do not say it.
+    do not say it. ahead: how far in the future the times of records of form 2 lie; future: serial numbers of those.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -122,6 +124,8 @@ class Server:
     blanks: bool = False
     times: list[datetime] = field(default_factory=list)
     undated: set[int] = field(default_factory=set)
+    ahead: timedelta = timedelta()
+    future: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._last = self._floor = DIALECTS[self.dialect].begin
@@ -145,7 +149,11 @@ class Server:
         """
         n, dialect = len(self.records), DIALECTS[self.dialect]
         self._last = max(self._floor, self._last + timedelta(hours=hours))
-        self.times.append(self._last - (self._last - DAY0) % dialect.unit)
+        time = self._last
+        if form == FUTURE and self.ahead:
+            self.future.add(n)
+            time += self.ahead
+        self.times.append(time - (time - DAY0) % dialect.unit)
         record: dict[str, Json] = {**fields, "n": n, "part": 0 if id is MISSING else _part_of(id)}
         if cursor is MISSING:
             record["at"] = dialect.forms[form % len(dialect.forms)](self.times[n])
@@ -171,8 +179,8 @@ class Server:
 
     @property
     def last(self) -> datetime:
-        """The greatest time of a record."""
-        return max([self._floor, *self.times])
+        """The greatest time of a record that does not lie in the future."""
+        return max([self._floor, *(time for n, time in enumerate(self.times) if n not in self.future)])
 
     def arrive(self) -> None:
         """A request has come. Raises what happens at it, and AssertionError where requests do not end."""
@@ -317,6 +325,17 @@ class Late(Dated):
         self.cursor = _days(server, LATE + 2 * timedelta(days=1))
 
 
+class Unfiltered(Dated):
+    """Incremental by time, of a server that does not look at windows, and has records of the future."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        server.ahead = AHEAD
+
+    def chosen(self, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
+        return self.server.present
+
+
 class DatedParts(Dated, Divided):
     """Incremental by time in each partition."""
 
@@ -372,5 +391,5 @@ class NumberedDays(Numbered):
 
 
 WHOLE: Sequence[type[_Read]] = (Whole, Unresumable, Divided)
-INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts, Late)
+INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts, Late, Unfiltered)
 NUMBERED: Sequence[type[Numbered]] = (Numbered, NumberedDays)

@@ -6,7 +6,7 @@ import pytest
 
 from cdk import Json
 from cdk.lake.parquet.writer import DEFAULT_LIMITS
-from tests.worlds.test_times import OPEN, Times
+from tests.worlds.test_times import OPEN, SECOND, THIRD, Times
 
 Records = Sequence[tuple[Json, int, int, Json]]
 MERGED, APPENDED = ("Counted", "append_dedup"), ("Counted", "append")
@@ -215,6 +215,29 @@ def somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new(world:
     world.sync_while_somebody_joins_files(5, ("request", 0), vacuum=False)
 
 
+def three_pipelines_bring_the_same_new_key(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True, others=(SECOND, THIRD))
+    assert world.settled
+
+
+def the_key_is_another_than_that_of_the_rows(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.sync_with_another_key()
+    world.sync(5)
+
+
+def a_record_of_the_future_comes_with_each_window_until_its_time_has_come(world: Times) -> None:
+    begin(world, ("Unfiltered", "append"), [(0, 1, 0, {}), (1, 1, 2, {})])
+    world.put([(2, 24, 0, {}), (3, 24, 2, {}), (4, 0, 0, {})])
+    world.sync_that_is_cut(2, 3)
+    world.put([(5, 24, 0, {})])
+    for _ in range(4):
+        world.sync(2)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+        world.put([(6, 24, 0, {})])
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -240,6 +263,9 @@ WORLDS = [
     another_pipeline_widens_a_column_of_the_history,
     others_append_all_the_while,
     somebody_joins_the_files_of_a_table_with_vectors_while_nothing_is_new,
+    three_pipelines_bring_the_same_new_key,
+    the_key_is_another_than_that_of_the_rows,
+    a_record_of_the_future_comes_with_each_window_until_its_time_has_come,
 ]
 
 

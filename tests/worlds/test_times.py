@@ -34,11 +34,15 @@ from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
-from tests.worlds.server import INCREMENTAL, LATE, MISSING, WHOLE, Late, Server, Whole
+from tests.worlds.server import INCREMENTAL, LATE, MISSING, WHOLE, Late, Server, Unfiltered, Whole
 from tests.worlds.table import key_of, problems, rows
 
 MODES = [
-    *((stream.__name__, mode) for stream in INCREMENTAL for mode in ("append_dedup", "append")[stream is Late :]),
+    *(
+        (stream.__name__, mode)
+        for stream in INCREMENTAL
+        for mode in ("append_dedup", "append")[stream in {Late, Unfiltered} :]
+    ),
     *((stream.__name__, mode) for stream in WHOLE for mode in ("append_dedup", "overwrite")),
 ]
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
@@ -79,7 +83,8 @@ DEEDS = (
 """What others do to the table."""
 ALWAYS = [(kind, n) for kind in ("request", "tasks") for n in range(40)]
 """At each request, and whenever tasks have returned."""
-FIRST, SECOND = "world", "market"
+FIRST, SECOND, THIRD = PIPELINES = ("world", "market", "tide")
+OTHERS = st.sampled_from([(SECOND,), (SECOND, THIRD)])
 
 
 @dataclass
@@ -106,7 +111,7 @@ class Model:
 
     there: dict[Json, int] = field(default_factory=dict)
     logged: Counter[int] = field(default_factory=Counter)
-    readings: dict[str, Reading] = field(default_factory=lambda: {FIRST: Reading(), SECOND: Reading()})
+    readings: dict[str, Reading] = field(default_factory=lambda: {name: Reading() for name in PIPELINES})
 
     def delete(self, key: Json, n: int) -> None:
         self.there.pop(key, None)
@@ -166,7 +171,7 @@ class Times(RuleBasedStateMachine):
         self.server = Server()
         self.model = Model()
         self.past: dict[int, tuple[dict[Json, int], dict[str, Reading], int]] = {}
-        self.settled = True
+        self.settled, self.key = True, "id"
         self.again = self.lost = self.crowded = self.columns_changed = self.undeclared = False
         self.undone: tuple[int | None] | None = None
         self.behind: set[str] = set()
@@ -231,7 +236,7 @@ class Times(RuleBasedStateMachine):
 
     def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
         # The rest of a cut sync does not ask for a window again that was over and read to its end.
-        past = 24 if self.stream in {"Dated", "DatedParts"} and not self._uncut else 0
+        past = 24 if self.stream in {"Dated", "DatedParts", "Unfiltered"} and not self._uncut else 0
         if self.stream == "Late":
             self.server.settle(LATE)
             records = [(id, hours if form else -hours, form, fields) for id, hours, form, fields in records]
@@ -260,11 +265,20 @@ class Times(RuleBasedStateMachine):
         self._sync(FIRST)
 
     @precondition(lambda self: self._second_may_sync)
-    @rule(size=st.integers(1, 5))
-    def sync_under_another_name(self, size: int) -> None:
-        """The pipeline was renamed, or there is another for the same table."""
+    @rule(size=st.integers(1, 5), name=st.sampled_from([SECOND, THIRD]))
+    def sync_under_another_name(self, size: int, name: str = SECOND) -> None:
+        """The pipeline was renamed, or there are others for the same table."""
         self.server.page_size = size
-        self._sync(SECOND)
+        self._sync(name)
+
+    # Where all is read again, each key has its rows.
+    @precondition(lambda self: not self.whole and self.model.readings[FIRST].read and self._exists())
+    @rule()
+    def sync_with_another_key(self) -> None:
+        if self.mode == "append_dedup" and self._refusal(FIRST) is None:
+            self.key = "n"
+            self._refused(FIRST, "primary_key")
+            self.key = "id"
 
     @rule(size=st.integers(1, 5), request=st.integers(0, 6))
     def sync_that_is_cut(self, size: int, request: int) -> None:
@@ -301,15 +315,27 @@ class Times(RuleBasedStateMachine):
         self._sync_while(size, [moment], lambda: self._do("vacuum" if vacuum else "optimize", 0))
 
     @precondition(lambda self: self.mode != "append" and not self.removal)
-    @rule(size=st.integers(1, 5), moment=MOMENTS, new=st.booleans())
-    def sync_while_another_pipeline_syncs(self, size: int, moment: tuple[str, int], new: bool) -> None:  # noqa: FBT001
+    @rule(size=st.integers(1, 5), moment=MOMENTS, new=st.booleans(), others=OTHERS)
+    def sync_while_another_pipeline_syncs(
+        self,
+        size: int,
+        moment: tuple[str, int],
+        new: bool,  # noqa: FBT001
+        others: Sequence[str] = (SECOND,),
+    ) -> None:
         if new:
-            # Both bring a key that nobody has brought, and nothing else.
+            # All bring a key that nobody has brought, and nothing else.
             self.sync(size)
-            self._sync(SECOND)
+            for other in others:
+                self._sync(other)
             if self._uncut:
                 self.server.put(100 + len(self.server.records), {})
-        self._sync_while(size, [moment], lambda: self._sync(SECOND))
+
+        def sync_others() -> None:
+            for other in others:
+                self._sync(other)
+
+        self._sync_while(size, [moment], sync_others)
 
     # Restored to where only the other pipeline had filled the table, this one has no state that it could miss.
     @precondition(lambda self: self._exists() and self._marker(FIRST) is not None and self._rows() and self._has_begun)
@@ -317,7 +343,9 @@ class Times(RuleBasedStateMachine):
     def sync_without(self, what: str) -> None:
         """What says how far was read is gone; somebody brings it back when the sync was refused."""
         # Where another pipeline has a state, or nothing comes twice, the first one may begin without one.
-        if self._marker(SECOND) is not None or (what == "both" and not self._appends_again):
+        if any(self._marker(name) is not None for name in (SECOND, THIRD)) or (
+            what == "both" and not self._appends_again
+        ):
             what = "states"
         with ExitStack() as gone:
             if what != "marker":
@@ -372,7 +400,7 @@ class Times(RuleBasedStateMachine):
         older = DeltaTable(str(self.history_table), version=which % (log.version() + 1))
         if older.version() < log.version() and all(Path(path).exists() for path in older.file_uris()):
             # Without a state it is filled from the table's log, which lacks rows that were merged as they came.
-            states = {name: f"spark-cdk/{name}/things/history" for name in (FIRST, SECOND)}
+            states = {name: f"spark-cdk/{name}/things/history" for name in PIPELINES}
             self.behind = {name for name, app in states.items() if log.transaction_version(app) is not None}
             self.lost |= any(older.transaction_version(states[name]) is None for name in self.behind)
             log.restore(older.version())
@@ -482,6 +510,7 @@ class Times(RuleBasedStateMachine):
             reading.unsure = set()
         reading.busy, self.spreads, self.columns_changed = True, 0, False
         stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
+        stream.primary_key = self.key
         streams = {stream.name: StreamOptions.model_validate(self.options)}
         beside = Whole(self.server, {"type": "object", "properties": OWN})
         beside.name = "besides"
@@ -550,7 +579,7 @@ class Times(RuleBasedStateMachine):
             return "the table and the stream's schema differ"
         if self.options["schema"] == "evolve" and wider and (self.vectors is not None or self._limit is not None):
             return "deletion vectors" if self._limit is None else "CHECK constraints"
-        if name == SECOND and self.mode == "append" and self._rows():
+        if name != FIRST and self.mode == "append" and self._rows():
             return f"the pipeline {FIRST!r}"
         return None
 
@@ -722,7 +751,7 @@ class Times(RuleBasedStateMachine):
     def _has_states_of(self, version: int) -> bool:
         """Whether the states are retained that a version of the table names: each the newest, or one of 20 before."""
         table = DeltaTable(str(self.table), version=version)
-        for name in (FIRST, SECOND):
+        for name in PIPELINES:
             marker = table.transaction_version(f"spark-cdk/{name}/things")
             states = [int(path.stem) for path in (self.table / "_cdk_state" / name).glob("*.json")]
             if marker is not None and number(max(states)) - number(marker) > 20:
