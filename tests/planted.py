@@ -180,9 +180,9 @@ BUGS = [
     ),
     Bug(
         "a commit waits for tasks that were to end by then",
-        "sync/loop/task_loop",
-        "_PATIENCE if waits else",
-        "0 if waits else",
+        "sync/tasks/commit_times",
+        "_WAIT_FOR_TASKS if awaits_task else",
+        "0 if awaits_task else",
         "tests/sync/loop/test_task_loop.py",
     ),
     Bug(
@@ -245,8 +245,8 @@ BUGS = [
     Bug(
         "slices at once in a task have streams of their own",
         "sync/tasks/bundle_task",
-        "target = replace(targets[piece.target], stream=stream)",
-        "target = targets[piece.target]",
+        "target = replace(targets[task.stream], stream=stream)",
+        "target = targets[task.stream]",
     ),
     Bug(
         "the next task begins where one got to",
@@ -257,7 +257,7 @@ BUGS = [
     Bug(
         "tasks together read no more than the pipeline says",
         "sync/loop/bundles",
-        "- len(self._running), unused))",
+        "- len(self._running), self._idle_threads))",
         "- len(self._running), 99))",
         "tests/sync/tasks/test_task_concurrency.py",
     ),
@@ -385,13 +385,16 @@ BUGS = [
         "tests/spark/test_single_use_tokens.py",
     ),
     Bug(
-        "a task that outlived an attempt brings nothing", "sync/loop/task_loop", "piece.attempt != run.attempt", "False"
+        "a task that outlived an attempt brings nothing",
+        "sync/loop/task_loop",
+        "planned.attempt != stream.attempt",
+        "False",
     ),
-    Bug("files that are older than a column are compared", "sync/loop/task_loop", "run.outgrew(target)", "False"),
+    Bug("files that are older than a column are compared", "sync/loop/task_loop", "stream.outgrew(target)", "False"),
     Bug(
         "slices that a task had no time for come again",
         "sync/loop/task_loop",
-        "                run.untouched(piece.slice)",
+        "                stream.untouched(planned.slice)",
         "                pass",
     ),
     Bug(
@@ -424,9 +427,9 @@ BUGS = [
     ),
     Bug(
         "what is read beside a commit makes the next one come earlier",
-        "sync/loop/task_loop",
-        "self._clock() + self._interval - beside",
-        "self._clock() + self._interval",
+        "sync/tasks/commit_times",
+        "self._clock() + self._gap - beside",
+        "self._clock() + self._gap",
         "tests/sync/loop/test_task_loop.py",
     ),
     Bug(
@@ -439,25 +442,25 @@ BUGS = [
     Bug(
         "an interim result counts once",
         "sync/loop/task_loop",
-        "else (*result.earlier, result)[task.taken :]:",
-        "else (*result.earlier, result):",
+        "[*result.earlier, result][task.interim_count :]",
+        "[*result.earlier, result]",
     ),
     Bug(
         "an interim result that was missed comes with the task's",
         "sync/loop/task_loop",
-        "else (*result.earlier, result)[task.taken :]:",
-        "else (result,):",
+        "[*result.earlier, result][task.interim_count :]",
+        "[result]",
     ),
     Bug(
         "interim results of one attempt count",
         "sync/loop/task_loop",
-        "another = task.taken and result.attempt != task.attempt",
-        "another = False",
+        "[BundleResult()] if task.ignores_attempt(result.attempt) else brought",
+        "brought",
     ),
     Bug(
         "interim results that are looked for are of one attempt",
         "sync/loop/task_loop",
-        "            if task.taken and result.attempt != task.attempt:\n                break",
+        "            if task.ignores_attempt(result.attempt):\n                break",
         "            if False:\n                break",
     ),
     Bug(
@@ -466,7 +469,7 @@ BUGS = [
     Bug(
         "what follows rows that are gone does not count",
         "sync/loop/task_loop",
-        "rest = {number: piece for number, piece in rest.items() if piece.target != n}",
+        "unfinished = {number: planned for number, planned in unfinished.items() if planned.stream != n}",
         "pass",
     ),
     Bug(
@@ -501,7 +504,12 @@ BUGS = [
         "if not hmac.compare_digest(signature, self._signature(index, packed)):",
         "if False:",
     ),
-    Bug("half a wave is not committed", "sync/loop/task_loop", "half = self._bundles.in_wave(n)", "half = False"),
+    Bug(
+        "half a wave is not committed",
+        "sync/loop/task_loop",
+        "half_wave = self._bundles.in_wave(n)",
+        "half_wave = False",
+    ),
     Bug(
         "a sync that is interrupted begins no task",
         "sync/loop/task_loop",
@@ -534,7 +542,12 @@ BUGS = [
         "        except ZeroDivisionError:",
         "tests/sync/loop/test_task_loop.py",
     ),
-    Bug("a task has no more time than is left", "sync/loop/task_loop", "self._interruption.limited(max(", "float(max("),
+    Bug(
+        "a task has no more time than is left",
+        "sync/loop/task_loop",
+        "self._interruption.limited(self._times.for_task)",
+        "self._times.for_task",
+    ),
     Bug(
         "a task ends at its page when the sync is interrupted",
         "sync/tasks/bundle_task",
@@ -552,7 +565,7 @@ BUGS = [
     Bug(
         "what a wave leaves over comes first",
         "sync/loop/bundles",
-        "            self._runs[planned.target].untouched(planned.slice)",
+        "            self._streams[planned.stream].untouched(planned.slice)",
         "            queue.waiting.append(planned)",
         "tests/sync/loop/test_table_writer.py",
     ),
@@ -1586,7 +1599,7 @@ BUGS = [
     Bug(
         "files that vanish while a task writes are read again",
         "sync/tasks/bundle_task",
-        "                return collected.after_interim(BundleResult(vanished=str(path)))",
+        "                return output.after_interim(BundleResult(vanished=str(path)))",
         "                raise",
         tests="tests/worlds/test_named_times.py",
     ),
@@ -2112,8 +2125,8 @@ BUGS = [
     Bug(
         "a pipeline may leave small files alone",
         "sync/loop/task_loop",
-        "            if self._joins and not self._interruption.why:\n                run.compact()",
-        "            run.compact()",
+        "            if self._joins_small_files and not self._interruption.why:\n                stream.compact()",
+        "            stream.compact()",
     ),
     Bug(
         "the property whose name is the column's has it",

@@ -15,7 +15,7 @@ class TaskMap(Protocol):
     """Calls a function with each item, somewhere, and returns the results in order."""
 
     def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
-        """Call `work` with each item. Raises TransientError: what runs it was lost."""
+        """Call `work` with each item. Raises ClusterLost: what runs it was lost; TaskLost."""
 
 
 _attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
@@ -39,6 +39,14 @@ def attempting(attempt: int) -> Iterator[None]:
 def run_inline(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Call `work` with each item in this process: for work that is smaller than a job of a cluster."""
     return [work(item) for item in items]
+
+
+class ClusterLost(TransientError):
+    """What runs the tasks failed at one, or is gone. reason: what happened, without what to do about it."""
+
+    def __init__(self, reason: str, advice: str, *, path: str = "", detail: str = "") -> None:
+        super().__init__(f"{reason}; {advice}", path=path, detail=detail)
+        self.reason = reason
 
 
 class TaskLost(TransientError):

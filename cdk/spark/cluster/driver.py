@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
-from cdk.base.errors import ConfigError, TransientError
-from cdk.base.task_map import TaskLost
+from cdk.base.errors import ConfigError
+from cdk.base.task_map import ClusterLost, TaskLost
 
 _FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
 # Spark's words since 1.0, in the JVM and under Connect: the job is given up after so many attempts of one task.
@@ -91,7 +91,7 @@ def driver_of(session: SparkSession) -> Driver:
 def translate_lost(
     what: str = "finish a job", then: str = "what was committed is safe: run the sync again", path: str = ""
 ) -> Iterator[None]:
-    """Raise TransientError instead of what Spark's clients raise when a job fails, or when the other end is gone.
+    """Raise ClusterLost instead of what Spark's clients raise when a job fails, or when the other end is gone.
 
     It is a TaskLost where the process of a task died, and no more than that.
     what, then: what Spark did not do, and what to do about it. path: of what it worked on.
@@ -103,11 +103,8 @@ def translate_lost(
             raise TaskLost(int(died["task"]), text) from error
         full = _FULL.search(text)
         why = f"{type(error).__name__}: {full[0].strip()}" if full else type(error).__name__
-        raise TransientError(
-            f"Spark did not {what} ({why}); {'make room, and then: ' if full else ''}{then}",
-            path=path,
-            detail=str(error),
-        ) from error
+        advice = f"{'make room, and then: ' if full else ''}{then}"
+        raise ClusterLost(f"Spark did not {what} ({why})", advice, path=path, detail=text) from error
 
 
 def _failures() -> tuple[type[Exception], ...]:

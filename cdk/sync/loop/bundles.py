@@ -1,15 +1,16 @@
 """Bundles: which slices the next task reads.
 
-Slices that can stop at any page share tasks with each other, and those that cannot with their like: who can stop does
-not wait for who cannot. Where the order of the read decides which row is newer, slices go in waves. A stream that says
-how many of its slices may be read at once has bundles of its own, whose threads together are never more. A bundle is as
+Slices that can stop at any page share tasks with each other, and those that cannot with their like: the first do not
+wait for the others. Where the order of the read decides which row is newer, slices go in waves. A stream that says how
+many of its slices may be read at once has bundles of its own, whose threads together are never more. A bundle is as
 large as a task reads in a few seconds: it starts small, and follows what tasks get through.
 
 A slice whose task died is a suspect: it is read in a task of its own, beside others; when that dies, too, alone, with
-nothing else running. Who dies alone did it.
+nothing else running. A slice whose task dies then is what kills it.
 """
 
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -24,11 +25,12 @@ from cdk.state.slice import Slice
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.tasks.task_concurrency import TaskConcurrency
 
-AIM = 4.0
-"""Seconds that a bundle of short slices takes."""
-_FIRST = 64
+_BUNDLE_SECONDS = 4.0
+"""How long a task of short slices takes: a bundle that takes less is followed by larger ones."""
+_FIRST_SLICES_PER_THREAD = 64
 """Slices of the first bundles for each that is read at once: some sources answer in 30 ms."""
-_MOST = 10_000
+_MOST_SLICES = 10_000
+"""Of a bundle, and of those that wait in a queue."""
 
 
 class SliceLost(TransientError):
@@ -69,7 +71,7 @@ class BundleKind(IntEnum):
 class PlannedSlice:
     """A slice that waits for a task, or is in one."""
 
-    target: int
+    stream: int
     """The place of its stream in the sync."""
     attempt: int
     """The attempt of its stream; what an earlier one brings does not count."""
@@ -80,15 +82,17 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The slices of one task, and how many of them, or of their pages, it reads at once: at most, and to begin with."""
+    """The slices of one task."""
 
     slices: Sequence[PlannedSlice]
     threads: int
-    begin: int = 1
+    """How many of them, or of their pages, it reads at once, at most."""
+    first_threads: int = 1
+    """How many it begins with."""
     queue: "_Queue | None" = None
     """Where they waited; None for a suspect."""
     suspicion: Suspicion = Suspicion.NONE
-    late: bool = False
+    handed_over: bool = False
     """These go on after their task has handed over the others; there is nothing to learn from it any more."""
 
 
@@ -124,29 +128,29 @@ class _Queue:
     """The slices that wait for a task: those of one kind, or of one stream that has a limit."""
 
     kind: BundleKind
-    size: int
-    """How many a bundle has at most."""
+    bundle_size: int
+    """How many slices a bundle has at most."""
     stream: int | None = None
     """The stream whose limit holds; None: those that have none."""
     waiting: deque[PlannedSlice] = field(default_factory=deque)
     wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
     """What is left to deal of those that are committed together."""
     turn: int = 0
-    """When it was last dealt from, as bundles are counted."""
+    """The number of the bundle that was last dealt from it."""
 
 
 class Bundles:
     """Plans the slices of a sync ahead, and deals them to tasks. Belongs to the driver's thread."""
 
     def __init__(
-        self, runs: Sequence[StreamSync], tasks: int, concurrency: int, clock: Callable[[], float] = time.monotonic
+        self, streams: Sequence[StreamSync], tasks: int, concurrency: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """tasks: how many run at once, at most. concurrency: slices read at once, at most, in all of them together."""
-        self._runs, self._tasks, self._clock = runs, tasks, clock
+        self._streams, self._tasks, self._clock = streams, tasks, clock
         self.concurrency = TaskConcurrency(concurrency)
-        self._each = max(1, concurrency // tasks)
+        self._threads_per_task = max(1, concurrency // tasks)
         self._queues: dict[tuple[BundleKind, int | None], _Queue] = {}
-        self._suspected = deque[PlannedSlice]()
+        self._waiting_suspects = deque[PlannedSlice]()
         self._running: list[Bundle] = []
         self._numbers, self._turns = count(), count(1)
         self.suspects = Suspects()
@@ -156,8 +160,12 @@ class Bundles:
     @property
     def idle(self) -> int:
         """How many more tasks could run."""
-        unused = self.concurrency.limit - sum(bundle.threads for bundle in self._running)
-        return max(0, min(self.concurrency.tasks_of(self._tasks) - len(self._running), unused))
+        return max(0, min(self.concurrency.tasks_of(self._tasks) - len(self._running), self._idle_threads))
+
+    @property
+    def _idle_threads(self) -> int:
+        """How many more slices could be read at once, of all that the sync may."""
+        return self.concurrency.limit - sum(bundle.threads for bundle in self._running)
 
     @property
     def divisible(self) -> bool:
@@ -166,77 +174,79 @@ class Bundles:
         return waiting > 0 and waiting + sum(len(bundle.slices) for bundle in self._running) > 1
 
     @property
-    def beginning(self) -> int:
-        """How many tasks are about to begin, as far as one knows, with that of the bundle that was dealt last."""
+    def beginning_tasks(self) -> int:
+        """How many tasks are about to begin, as far as is known, with that of the bundle that was dealt last."""
         return 1 + (min(self.idle, self._waiting) if self.all_planned else self.idle)
 
     @property
     def _waiting(self) -> int:
         """How many slices wait that may be read now."""
         waiting = ((queue, len(queue.waiting) + sum(map(len, queue.wave))) for queue in self._queues.values())
-        return len(self._suspected) + sum(min(slices, self._room(queue.stream)) for queue, slices in waiting)
+        return len(self._waiting_suspects) + sum(
+            min(slices, self._free_threads(queue.stream)) for queue, slices in waiting
+        )
 
     def grow(self, tasks: int) -> None:
         """Let more tasks run at once, where several do."""
         if 1 < self._tasks < tasks:
-            self._tasks, self._each = tasks, max(1, self.concurrency.limit // tasks)
+            self._tasks, self._threads_per_task = tasks, max(1, self.concurrency.limit // tasks)
 
     def plan(self, seconds: float) -> bool:
         """Plan slices of all streams in turn until there are enough, for so long; whether there are more to plan.
 
         However slow the planning is, it brings a slice where there is one.
         """
-        end, brought = self._clock() + seconds, 0
+        end, planned = self._clock() + seconds, 0
         self.all_planned = False
-        while wanting := [n for n, run in enumerate(self._runs) if run.active and self._wants(n)]:
-            before = brought
-            for n in wanting:
-                if brought and self._clock() >= end:
+        while streams := [n for n, stream in enumerate(self._streams) if stream.active and self._lacks_slices(n)]:
+            before = planned
+            for n in streams:
+                if planned and self._clock() >= end:
                     return True
-                brought += self._plan_one(n)
-            if brought == before:
+                planned += self._plan_one(n)
+            if planned == before:
                 self.all_planned = True
                 break
         return False
 
-    def _wants(self, n: int) -> bool:
-        queue = self._queue(n)
-        return not self.in_wave(n) and len(queue.waiting) < min(
-            _MOST, queue.size * max(1, self.idle) + self.concurrency.limit
-        )
+    def _lacks_slices(self, n: int) -> bool:
+        """Whether fewer slices wait in the queue of a stream than the idle tasks would soon read."""
+        queue = self._queue_of(n)
+        enough = queue.bundle_size * max(1, self.idle) + self.concurrency.limit
+        return not self.in_wave(n) and len(queue.waiting) < min(_MOST_SLICES, enough)
 
     def _plan_one(self, n: int) -> bool:
-        run = self._runs[n]
-        slice = run.next()
+        """Have the next slice of a stream wait; False: there is none for now."""
+        stream = self._streams[n]
+        slice = stream.next()
         if slice is None:
             return False
-        planned = PlannedSlice(n, run.attempt, slice, next(self._numbers))
-        if self.suspects.suspicion(slice):
-            self._suspected.append(planned)
-        else:
-            self._queue(n).waiting.append(planned)
+        suspected = self.suspects.suspicion(slice) is not Suspicion.NONE
+        waiting = self._waiting_suspects if suspected else self._queue_of(n).waiting
+        waiting.append(PlannedSlice(n, stream.attempt, slice, next(self._numbers)))
         return True
 
-    def _queue(self, n: int) -> _Queue:
+    def _queue_of(self, n: int) -> _Queue:
         """Where the slices of a stream wait."""
-        run, kind = self._runs[n], BundleKind.STOPPING
-        if self._tasks > 1 and (run.in_read_order or not run.stops_at_pages):
-            kind = BundleKind.IN_ORDER if run.in_read_order else BundleKind.TO_END
-        key = (kind, None if run.stream.max_concurrency is None else n)
-        if key not in self._queues:
-            self._queues[key] = _Queue(kind, self._each * (1 if kind is BundleKind.TO_END else _FIRST), key[1])
-        return self._queues[key]
+        stream, kind = self._streams[n], BundleKind.STOPPING
+        if self._tasks > 1 and (stream.in_read_order or not stream.stops_at_pages):
+            kind = BundleKind.IN_ORDER if stream.in_read_order else BundleKind.TO_END
+        limited = None if stream.stream.max_concurrency is None else n
+        if (kind, limited) not in self._queues:
+            size = self._threads_per_task * (1 if kind is BundleKind.TO_END else _FIRST_SLICES_PER_THREAD)
+            self._queues[kind, limited] = _Queue(kind, size, limited)
+        return self._queues[kind, limited]
 
-    def _room(self, n: int | None) -> int:
-        """How many slices of a stream may be read beside those that are, as it says; None: one that says nothing."""
-        limit = None if n is None else self._runs[n].stream.max_concurrency
+    def _free_threads(self, n: int | None) -> int:
+        """How many slices of a stream may be read beside those that are, as it says itself; None: it sets no limit."""
+        limit = None if n is None else self._streams[n].stream.max_concurrency
         if limit is None:
-            return _MOST
-        return max(1, limit) - sum(bundle.threads for bundle in self._running if bundle.slices[0].target == n)
+            return sys.maxsize
+        return max(1, limit) - sum(bundle.threads for bundle in self._running if bundle.slices[0].stream == n)
 
     def plans_more_for(self, bundle: Bundle) -> bool:
         """Whether a task is to be short: planning brings more slices soon, or more tasks may soon run."""
-        few = len(bundle.slices) < self._each and not self.all_planned
+        few = len(bundle.slices) < self._threads_per_task and not self.all_planned
         more = self.concurrency.growing and self.concurrency.tasks_of(self._tasks) < self._tasks
         return not bundle.suspicion and (few or more)
 
@@ -245,128 +255,130 @@ class Bundles:
         if not self.idle or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
             return None
         self._drop_obsolete()
-        suspects = (planned for planned in self._suspected if self._room(planned.target) > 0)
+        suspects = (planned for planned in self._waiting_suspects if self._free_threads(planned.stream) > 0)
         suspect = next(suspects, None)
-        bundle = self._next_bundle() if suspect is None else self._of_suspect(suspect)
+        bundle = self._bundle_of_queue() if suspect is None else self._bundle_of_suspect(suspect)
         if bundle is not None:
             self._running.append(bundle)
         return bundle
 
     def put_back(self, bundle: Bundle) -> None:
-        """Have the slices of a bundle that cannot begin now come first."""
+        """Have the slices of a bundle whose task cannot begin now come first."""
         self._running.remove(bundle)
         if bundle.queue is None:
-            self._suspected.extendleft(reversed(bundle.slices))
+            self._waiting_suspects.extendleft(reversed(bundle.slices))
         elif bundle.queue.kind is BundleKind.IN_ORDER:
             bundle.queue.wave.appendleft(bundle.slices)
         else:
             bundle.queue.waiting.extendleft(reversed(bundle.slices))
 
-    def _of_suspect(self, planned: PlannedSlice) -> Bundle | None:
+    def _bundle_of_suspect(self, planned: PlannedSlice) -> Bundle | None:
         """A suspect's own bundle; None: others have to end first."""
         suspicion = self.suspects.suspicion(planned.slice)
         if suspicion is Suspicion.ALONE and self._running:
             return None
-        self._suspected.remove(planned)
+        self._waiting_suspects.remove(planned)
         return Bundle([planned], 1, suspicion=suspicion)
 
-    def _next_bundle(self) -> Bundle | None:
+    def _bundle_of_queue(self) -> Bundle | None:
+        """The next bundle of the queue that the fewest tasks read from, and that waits longest; None: there is none."""
         ready = [queue for queue in self._queues.values() if self._is_ready(queue)]
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
         queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.turn))
-        queue.turn, tasks = next(self._turns), min(self.idle, self._room(queue.stream))
+        queue.turn, tasks = next(self._turns), min(self.idle, self._free_threads(queue.stream))
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
                 self._deal_wave(queue, tasks)
             return self._bundle(queue.wave.popleft(), queue)
-        # What there is is shared by all who are idle.
-        size = min(queue.size, math.ceil(len(queue.waiting) / (tasks if len(ready) == 1 else 1)))
+        # What there is is shared by all idle tasks.
+        size = min(queue.bundle_size, math.ceil(len(queue.waiting) / (tasks if len(ready) == 1 else 1)))
         return self._bundle([queue.waiting.popleft() for _ in range(size)], queue)
 
     def _is_ready(self, queue: _Queue) -> bool:
         """Whether a task may read from it now."""
         begins = bool(queue.waiting) and not (queue.kind is BundleKind.IN_ORDER and self._tasks_of(queue))
-        return (begins or bool(queue.wave)) and self._room(queue.stream) > 0
+        return (begins or bool(queue.wave)) and self._free_threads(queue.stream) > 0
 
     def _deal_wave(self, queue: _Queue, tasks: int) -> None:
-        """Deal slices to so many tasks in turn: each has early ones and late ones."""
+        """Deal the first slices that wait to so many tasks in turn: each has early ones and late ones."""
         waiting = list(queue.waiting)
-        wave, rest = waiting[: queue.size * tasks], waiting[queue.size * tasks :]
+        wave, rest = waiting[: queue.bundle_size * tasks], waiting[queue.bundle_size * tasks :]
         queue.wave.extend(wave[n::tasks] for n in range(min(tasks, len(wave))))
         # Those that this wave does not get to come before them.
         queue.waiting.clear()
         for planned in rest:
-            self._runs[planned.target].untouched(planned.slice)
+            self._streams[planned.stream].untouched(planned.slice)
 
     def in_wave(self, n: int) -> bool:
         """Whether slices are being read that are committed together with those of a stream."""
-        queue = self._queue(n)
+        queue = self._queue_of(n)
         return queue.kind is BundleKind.IN_ORDER and (bool(queue.wave) or self._tasks_of(queue) > 0)
 
     def _leaves_a_task(self) -> bool:
         """Whether the last idle task is left to slices that can stop, which may come."""
-        can_stop = any(run.active and run.stops_at_pages for run in self._runs)
+        can_stop = any(stream.active and stream.stops_at_pages for stream in self._streams)
         to_end = sum(bundle.queue is not None and bundle.queue.kind is BundleKind.TO_END for bundle in self._running)
         return can_stop and to_end >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
 
     def _tasks_of(self, queue: _Queue) -> int:
+        """How many tasks read slices that waited there."""
         return sum(bundle.queue is queue for bundle in self._running)
 
     def _bundle(self, slices: Sequence[PlannedSlice], queue: _Queue) -> Bundle:
-        """A task of these slices; it reads its part of those at once that are left to the idle ones.
+        """A bundle of these slices; its task reads its part of those at once that are left to the idle ones.
 
         Where some of these have nothing to do, it may request pages ahead in their place. It leaves each one, for what
         a commit may bring; where it cannot stop before its end, what is their part.
         """
-        unused, others = self.concurrency.limit - sum(bundle.threads for bundle in self._running), self._waiting
-        threads = min(len(slices), math.ceil(unused / self.idle))
-        if self.all_planned and others < self.idle:
-            reserve = self._each if queue.kind is BundleKind.TO_END else 1
-            threads = max(threads, (unused - (self.idle - 1 - others) * reserve) // (1 + others))
-        threads = min(threads, self._room(queue.stream))
+        threads = min(len(slices), math.ceil(self._idle_threads / self.idle))
+        if self.all_planned and (others := self._waiting) < self.idle:
+            reserve = self._threads_per_task if queue.kind is BundleKind.TO_END else 1
+            threads = max(threads, (self._idle_threads - (self.idle - 1 - others) * reserve) // (1 + others))
+        threads = min(threads, self._free_threads(queue.stream))
         return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 
     def ended(self, bundle: Bundle, started: int, seconds: float, learned: Learned | None = None) -> None:
         """Learn from a task that has ended how large the next bundles are to be, and how many slices read at once.
 
-        started: how many of its slices were started. seconds: how long it took. learned: what it came to.
+        started: how many of its slices were started. seconds: how long it took. learned: what it came to; None: not
+        known.
         """
         self._running.remove(bundle)
         if learned is not None:
-            self.concurrency.ended(bundle.begin, learned, sum(other.begin for other in self._running))
+            self.concurrency.ended(bundle.first_threads, learned, sum(other.first_threads for other in self._running))
         queue = bundle.queue
-        if queue is None or bundle.late:
+        if queue is None or bundle.handed_over:
             return
         if started < len(bundle.slices):
-            # Few more than it came to: if one of them is long, nobody else gets at those that wait behind it.
-            queue.size = max(self._each, started + started // 8)
-        elif seconds < AIM and len(bundle.slices) >= queue.size:
-            queue.size = min(2 * queue.size, _MOST)
+            # Few more than it came to: if one of them is long, no other task gets at those that wait behind it.
+            queue.bundle_size = max(self._threads_per_task, started + started // 8)
+        elif seconds < _BUNDLE_SECONDS and len(bundle.slices) >= queue.bundle_size:
+            queue.bundle_size = min(2 * queue.bundle_size, _MOST_SLICES)
 
     def discard(self, bundle: Bundle) -> None:
         """Forget a bundle of which no task was started; there is nothing to learn from it."""
         self._running.remove(bundle)
 
-    def rest_of(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
-        """What goes on of a bundle that has ended otherwise: some slices, with so many of its threads."""
+    def go_on(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
+        """What goes on of a bundle that has ended otherwise: the slices of these numbers, with so many threads."""
         slices = [planned for planned in bundle.slices if planned.number in numbers]
-        rest = replace(bundle, slices=slices, threads=threads, begin=len(slices), late=True)
+        rest = replace(bundle, slices=slices, threads=threads, first_threads=len(slices), handed_over=True)
         if slices:
             self._running.append(rest)
         return rest
 
     def _drop_obsolete(self) -> None:
-        """Forget what an earlier attempt of a stream had planned, and what was planned of one that failed."""
-        for waiting in (self._suspected, *(queue.waiting for queue in self._queues.values())):
-            current = [planned for planned in waiting if self._is_wanted(planned)]
+        """Forget what was planned by an earlier attempt at a stream, or of one that is not read any more."""
+        for waiting in (self._waiting_suspects, *(queue.waiting for queue in self._queues.values())):
+            current = [planned for planned in waiting if self._is_current(planned)]
             if len(current) != len(waiting):
                 waiting.clear()
                 waiting.extend(current)
         for queue in self._queues.values():
-            parts = ([planned for planned in part if self._is_wanted(planned)] for part in queue.wave)
+            parts = ([planned for planned in part if self._is_current(planned)] for part in queue.wave)
             queue.wave = deque(part for part in parts if part)
 
-    def _is_wanted(self, planned: PlannedSlice) -> bool:
-        run = self._runs[planned.target]
-        return run.active and run.attempt == planned.attempt
+    def _is_current(self, planned: PlannedSlice) -> bool:
+        stream = self._streams[planned.stream]
+        return stream.active and stream.attempt == planned.attempt

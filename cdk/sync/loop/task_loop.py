@@ -1,7 +1,7 @@
 """The loop of a sync: tasks read bundles of slices, and rows and state are committed by the clock.
 
-Nobody waits for the slowest: a task that ends gets the next slices at once, and a commit has what was handed back until
-then. Planning goes on beside the tasks.
+A task that ends gets the next slices at once, and a commit has what was handed back until then: neither waits for the
+slowest task. Planning goes on beside the tasks.
 """
 
 import math
@@ -20,7 +20,7 @@ from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.run import current_run
-from cdk.base.task_map import TaskLost, run_inline
+from cdk.base.task_map import ClusterLost, TaskLost, run_inline
 from cdk.lake.arrow.schema_evolution import Grown
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import as_folder
@@ -33,6 +33,7 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
+from cdk.sync.tasks.commit_times import FIRST_GAP_SECONDS, CommitTimes
 from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
@@ -40,69 +41,52 @@ from cdk.sync.tasks.workers import Workers, job_name
 
 T = TypeVar("T")
 
-_FIRST = 4.0
-"""Seconds until the first commit is due. A commit takes a tenth of a second, however little is in it."""
+_PLANNING_SECONDS = 0.25
+"""How long slices are planned at a time, beside tasks that may end meanwhile."""
 
-_OF_INTERVAL = 0.8
-"""How much of the checkpoint interval lies between two commits.
+_SHORT_TASK_SECONDS = 1.0
+"""The time of a task that has fewer slices than it could read at once, while others are planned."""
 
-A task ends when the next commit is due, or a quarter later where it begins shortly before: what was read is committed
-within an interval, and nothing else is read beside a commit, however long it takes.
-"""
+_CLUSTER_START_SECONDS = FIRST_GAP_SECONDS
+"""How long a local Spark takes to start, about."""
 
-_PATIENCE = 0.25
-"""How long a commit waits for tasks that were to end when it is due, of the time between two: a page, as a rule.
-
-What they bring would wait for the next commit, for longer than an interval with what they began with.
-"""
-
-_LATE = _PATIENCE / 8
-"""How long after its time a task hands over what it has read, of the time between two commits; up to twice as long."""
-
-_SHORTEST_TASK = 0.25
-"""The shortest time of a task, of the time between two commits."""
-
-_MOST_BESIDE = 0.25
-"""The longest time of reading beside a commit that counts, of the time between two commits."""
-
-_PLANNING = 0.25
-"""Seconds that planning takes at a time, beside tasks that may end meanwhile."""
-
-_SHORT = 1.0
-"""Seconds of a task that has fewer slices than it could read at once, while others are planned."""
+_SHORTEST_WATCH_SECONDS = 1.0
+"""The least that `watch` is called with while tasks run: 0 says that none does."""
 
 
 @dataclass(frozen=True)
-class _Running:
-    """A task that runs: its slices by number, what they are written to, its part of the budgets, and when it began.
-
-    commit: when that is due which it is to be part of; infinite where it ends later than the next one. attempt, taken:
-    whose interim results were taken over, if any, and how many; `bundle` and `pieces` are what went on after the last.
-    """
+class _RunningTask:
+    """A task that runs. Once it has left interim results: what goes on of it after the last of them."""
 
     workers: Workers
     bundle: Bundle
-    pieces: Mapping[int, PlannedSlice]
+    slices: Mapping[int, PlannedSlice]
+    """By their numbers."""
     targets: Mapping[int, WriteTarget]
+    """What they are written to, by the places of their streams."""
     share: TaskShare
+    """Its part of the budgets."""
     started: float
-    commit: float
+    commit_due: float
+    """When the commit is due that it is to be part of; infinite where it ends later than the next one."""
     interim: InterimResults | None
+    interim_count: int = 0
+    """How many of its interim results were taken over."""
     attempt: str = ""
-    taken: int = 0
+    """The attempt at the task that left these."""
+
+    def ignores_attempt(self, attempt: str) -> bool:
+        """Whether what an attempt brings is of no use, for interim results of another were taken over."""
+        return self.interim_count > 0 and attempt != self.attempt
 
 
 class TaskLoop:
-    """The tasks and commits of one sync. Belongs to the driver's thread.
-
-    Commits begin after four seconds, and the times between them double up to the checkpoint interval: the first comes
-    early, and a long sync commits rarely.
-    """
+    """The tasks and commits of one sync. Belongs to the driver's thread."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        runs: Sequence[StreamSync],
+        streams: Sequence[StreamSync],
         workers: Workers,
         watch: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
@@ -111,62 +95,60 @@ class TaskLoop:
 
         clock: of commits and planning.
         """
-        self._runs, self._workers, self._watch, self._clock = runs, workers, watch, clock
-        self._own = replace(workers, cluster=None)
+        self._streams, self._workers, self._watch, self._clock = streams, workers, watch, clock
+        self._own_workers = replace(workers, cluster=None)
         """Where tasks run before a cluster joins, and after it was lost."""
-        self._name, self._joins = pipeline.name, pipeline.target.join_small_files
-        self.readers = Readers()
-        self.readers.joined(workers)
-        self._longest = pipeline.checkpoint_interval.total_seconds() * _OF_INTERVAL
-        self._interval = min(_FIRST, self._longest)
+        self._name, self._joins_small_files = pipeline.name, pipeline.target.join_small_files
+        self._times = CommitTimes(pipeline.checkpoint_interval, clock)
         self._concurrency = pipeline.concurrency or DEFAULT_CEILING
         tasks = min(self._concurrency, workers.count)
-        self._bundles, self._budgets = Bundles(runs, tasks, self._concurrency, clock), RunBudgets(tasks)
+        self._bundles, self._budgets = Bundles(streams, tasks, self._concurrency, clock), RunBudgets(tasks)
+        self.readers = Readers()
+        self.readers.joined(workers)
         self.readers.concurrency = self._bundles.concurrency.count
-        self._pool, self._numbers = workers.pool(), count()
+        self._pool, self._task_numbers = workers.pool(), count()
         self._interruption = current_run().own(Interruption)
-        self._live, self._key = activities().folder, secrets.token_bytes()
-        self._running: dict[int, _Running] = {}
+        self._live_folder, self._interim_key = activities().folder, secrets.token_bytes()
+        self._running: dict[int, _RunningTask] = {}
+        """By their numbers."""
         self._uncommitted: dict[int, list[DataFile]] = {}
-        """What tasks have brought of a stream since its last commit."""
-        self._due = self._began = 0.0
+        """What tasks have brought of a stream since its last commit, by its place."""
         self._overdue: list[int] = []
         """Streams of which a wave was being read when its commit was due, which then comes before the next wave."""
 
     def read_all(self) -> None:
         """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
-        for run in self._runs:
-            self._for(run, partial(run.prepare, self._workers.spread))
-        self._began = self._clock()
-        self._due = self._began + self._interval
+        for stream in self._streams:
+            _failing_alone(stream, partial(stream.prepare, self._workers.spread))
+        self._times.begin()
         try:
             with self._interruption.reading():
-                while any(run.active for run in self._runs) or self._running or self._uncommitted:
+                while any(stream.active for stream in self._streams) or self._running or self._uncommitted:
                     self._step()
         except BaseException as error:
             # What was lost cannot be cancelled either.
             with suppress(Exception):
                 self._workers.cancel()
             if isinstance(error, TransientError):
-                # What has come needs nobody any more.
+                # What has come is committed without the workers that are gone.
                 self._workers = replace(self._workers, spread=run_inline)
                 self._commit()
             raise
         finally:
             if self._workers.cluster is not None:
                 self._workers.cluster.leave()
-        for run in self._runs:
-            run.warn_of_keys()
-            if self._joins and not self._interruption.why:
-                run.compact()
+        for stream in self._streams:
+            stream.warn_of_keys()
+            if self._joins_small_files and not self._interruption.why:
+                stream.compact()
 
     def _step(self) -> None:
         """Plan, start the tasks that can run, and take over what came until the next commit is due; then commit."""
-        planning = False
+        more_to_plan = False
         if not (self._interruption.why or self._budgets.requests_spent):
             with self._budgets.planning():
-                planning = self._bundles.plan(_PLANNING)
-        self._join()
+                more_to_plan = self._bundles.plan(_PLANNING_SECONDS)
+        self._start_or_join_cluster()
         while not (self._interruption.why or self._budgets.exhausted) and (bundle := self._bundles.next()) is not None:
             if not self._start(bundle):
                 break
@@ -177,19 +159,19 @@ class TaskLoop:
                 # Only a commit finds out whether there is more.
                 self._commit()
             return
-        for ended in self._pool.ended(0 if planning else self._until_commit()):
-            self._end(ended)
+        for ended in self._pool.ended(0 if more_to_plan else self._longest_wait()):
+            self._finish(ended)
         for number, task in list(self._running.items()):
-            self._running[number] = self._look(task)
+            self._running[number] = self._take_over_interim_results(task)
         if self._uncommitted and (self._until_commit() == 0 or not all(map(self._bundles.in_wave, self._overdue))):
             self._commit()
 
-    def _join(self) -> None:
+    def _start_or_join_cluster(self) -> None:
         """Let a cluster start where it is worth it, and give it all further tasks once it is there.
 
         A local Spark takes about as long to start as a sync reads until its first commit is due, and as much of the
-        processors: who waits so long before it starts one never needs more than twice what knowing better would. It
-        brings nothing where no slice waits that could be read beside others, however long that one goes on.
+        processors: a sync that waits so long before it starts one never needs more than twice what knowing better
+        would. It brings nothing where no slice waits that could be read beside others, however long that one goes on.
         """
         cluster = self._workers.cluster
         if cluster is None:
@@ -203,61 +185,67 @@ class TaskLoop:
             self._budgets.grow(tasks)
         elif (
             not (cluster.begun or self._interruption.why)
-            and self._clock() >= self._began + _FIRST
+            and self._times.since_begin >= _CLUSTER_START_SECONDS
             and self._bundles.divisible
         ):
             cluster.begin()
 
-    def _until_commit(self) -> float | None:
-        """How long to wait for tasks, until a commit is due or interim results may be there; None: for neither."""
-        waits = any(task.commit == self._due for task in self._running.values())
-        moment = self._due + self._interval * _PATIENCE if waits else self._due
-        seconds = [max(0.0, moment - self._clock())] if self._uncommitted else []
-        return min([*seconds, self._late] if self._live else seconds, default=None)
+    def _until_commit(self) -> float:
+        """Seconds until what has come is to be committed."""
+        awaits_task = any(task.commit_due == self._times.due for task in self._running.values())
+        return self._times.until_commit(awaits_task=awaits_task)
 
-    @property
-    def _late(self) -> float:
-        return max(0.05, self._interval * _LATE)
+    def _longest_wait(self) -> float | None:
+        """Seconds to wait for a task: until a commit, or interim results that may be there; None: for neither."""
+        seconds = [self._until_commit()] if self._uncommitted else []
+        return min([*seconds, self._times.until_interim_result] if self._live_folder else seconds, default=None)
 
     def _start(self, bundle: Bundle) -> bool:
         """Begin a task; False: it waits for what others have of a budget."""
-        reads = {piece.target for piece in bundle.slices}
-        share = self._budgets.lease(self._bundles.beginning, reads)
+        indexes = sorted({planned.stream for planned in bundle.slices})
+        share = self._budgets.lease(self._bundles.beginning_tasks, indexes)
         if share is None:
             self._bundles.put_back(bundle)
             return False
         crash_point("task_begins")
-        until_due = self._due - self._clock()
-        seconds = self._interruption.limited(max(until_due, self._interval * _SHORTEST_TASK))
-        if self._bundles.plans_more_for(bundle):
-            seconds = min(seconds, _SHORT)
-        if self._workers.cluster is not None and self._workers.cluster.starting:
-            # Soon it reads what is handed back.
-            seconds = min(seconds, _FIRST)
-        tokens = {key: token for n in sorted(reads) for key, token in self._runs[n].access_tokens(seconds).items()}
-        pieces = {piece.number: piece for piece in bundle.slices if self._runs[piece.target].active}
-        if not pieces:
+        until_due = self._times.until_due
+        seconds = self._task_seconds(bundle)
+        tokens = {key: token for n in indexes for key, token in self._streams[n].access_tokens(seconds).items()}
+        slices = {planned.number: planned for planned in bundle.slices if self._streams[planned.stream].active}
+        if not slices:
             self._bundles.discard(bundle)
             self._budgets.release(share, {}, 0)
             return True
-        targets = {n: self._target(n) for n in sorted({piece.target for piece in pieces.values()})}
-        number, live, limits = next(self._numbers), self._live, self._workers.limits
-        interim = None if live is None else InterimResults(live, number, self._late, self._key)
-        before = replace(self._bundles.concurrency.learned, level=bundle.begin)
-        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, before, interim)
-        tasks = [SliceTask(n, piece.target, piece.slice) for n, piece in pieces.items()]
-        name = job_name(self._name, [(self._runs[piece.target].stream.name, piece.slice) for piece in pieces.values()])
-        commit = self._due if seconds <= until_due else math.inf
-        self._running[number] = _Running(self._workers, bundle, pieces, targets, share, self._clock(), commit, interim)
-        self._watch(max(self._due - self._clock(), _SHORT))
-        self._pool.start(number, partial(_read, self._workers, name, job, tasks))
+        targets = {n: self._target(n) for n in sorted({planned.stream for planned in slices.values()})}
+        number, live, limits = next(self._task_numbers), self._live_folder, self._workers.limits
+        interim = None
+        if live is not None:
+            interim = InterimResults(live, number, self._times.until_interim_result, self._interim_key)
+        learned = replace(self._bundles.concurrency.learned, level=bundle.first_threads)
+        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, learned, interim)
+        tasks = [SliceTask(planned.number, planned.stream, planned.slice) for planned in slices.values()]
+        named = [(self._streams[planned.stream].stream.name, planned.slice) for planned in slices.values()]
+        due = self._times.due if seconds <= until_due else math.inf
+        self._running[number] = _RunningTask(self._workers, bundle, slices, targets, share, self._clock(), due, interim)
+        self._report()
+        self._pool.start(number, partial(_read, self._workers, job_name(self._name, named), job, tasks))
         return True
 
+    def _task_seconds(self, bundle: Bundle) -> float:
+        """How long a task of a bundle may read that begins now."""
+        seconds = self._interruption.limited(self._times.for_task)
+        if self._bundles.plans_more_for(bundle):
+            seconds = min(seconds, _SHORT_TASK_SECONDS)
+        if self._workers.cluster is not None and self._workers.cluster.starting:
+            # Soon it reads what is handed back.
+            seconds = min(seconds, _CLUSTER_START_SECONDS)
+        return seconds
+
     def _target(self, n: int) -> WriteTarget:
-        target = self._runs[n].target
+        target = self._streams[n].target
         return replace(target, stream=self._workers.copy(target.stream))
 
-    def _end(self, ended: EndedTask) -> None:
+    def _finish(self, ended: EndedTask) -> None:
         """Take over what a task has brought in the end. Raises its error, where that is not of one stream alone."""
         crash_point("task_ended")
         task = self._running.pop(ended.number)
@@ -269,120 +257,132 @@ class TaskLoop:
                 run_tokens().merge(result.tokens)
             case TaskLost() as lost:
                 if (guilty := self._bundles.suspects.accuse(task.bundle)) is not None:
-                    self._runs[guilty.target].fail(Failure.of(SliceLost(guilty.slice, lost)))
-            case TransientError() as lost if task.workers.engine and not self._own.engine:
-                self._leave(task.workers, lost)
+                    self._streams[guilty.stream].fail(Failure.of(SliceLost(guilty.slice, lost)))
+            case ClusterLost() as lost if task.workers.engine and not self._own_workers.engine:
+                self._leave_cluster(task.workers, lost)
             case error:
                 raise error
         # Of a task that died, or was tried again, what goes on is read again: all else may be there.
-        another = task.taken and result.attempt != task.attempt
-        for each in (BundleResult(),) if another else (*result.earlier, result)[task.taken :]:
+        brought = [*result.earlier, result][task.interim_count :]
+        for each in [BundleResult()] if task.ignores_attempt(result.attempt) else brought:
             task = self._take_over(task, each)
-        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+        self._report()
 
-    def _look(self, task: _Running) -> _Running:
+    def _take_over_interim_results(self, task: _RunningTask) -> _RunningTask:
         """Take over the interim results that a task has left; the task as it goes on."""
-        while task.interim is not None and (result := task.interim.find(task.taken)) is not None:
-            if task.taken and result.attempt != task.attempt:
+        while task.interim is not None and (result := task.interim.find(task.interim_count)) is not None:
+            if task.ignores_attempt(result.attempt):
                 break
             task = self._take_over(task, result)
         return task
 
-    def _take_over(self, task: _Running, result: BundleResult) -> _Running:
+    def _take_over(self, task: _RunningTask, result: BundleResult) -> _RunningTask:
         """Take over what a task has brought, at its end or before; the task as it goes on."""
-        rest = {number: piece for number, piece in task.pieces.items() if number in result.unfinished}
+        unfinished = {number: planned for number, planned in task.slices.items() if number in result.unfinished}
         started = len({*result.unfinished, *(item.number for item in result.progress)})
         self._bundles.ended(task.bundle, started, self._clock() - task.started, result.concurrency)
-        bundle = self._bundles.rest_of(task.bundle, result.unfinished, result.threads)
+        bundle = self._bundles.go_on(task.bundle, result.unfinished, result.threads)
         self.readers.add(task.workers, result.progress, ended=not result.unfinished)
         for n in task.targets:
             if result.vanished:
-                run = self._runs[n]
-                self._for(run, partial(run.miss, result.vanished))
-            if not self._add(n, task, result):
+                stream = self._streams[n]
+                _failing_alone(stream, partial(stream.miss, result.vanished))
+            if not self._take_over_stream(n, task, result):
                 # What comes next of it comes after rows that are gone.
-                rest = {number: piece for number, piece in rest.items() if piece.target != n}
-        return replace(task, bundle=bundle, pieces=rest, commit=math.inf, attempt=result.attempt, taken=task.taken + 1)
+                unfinished = {number: planned for number, planned in unfinished.items() if planned.stream != n}
+        return replace(
+            task,
+            bundle=bundle,
+            slices=unfinished,
+            commit_due=math.inf,
+            attempt=result.attempt,
+            interim_count=task.interim_count + 1,
+        )
 
-    def _leave(self, workers: Workers, lost: TransientError) -> None:
+    def _leave_cluster(self, workers: Workers, lost: ClusterLost) -> None:
         """Go on without a cluster that had joined; what its tasks were reading is read again."""
         if self._workers is workers:
-            # What to do about it is no business of who goes on.
-            logger.warning("%s; the sync goes on in its own process", lost.message.partition(";")[0])
-            self._workers = self._own
+            logger.warning("%s; the sync goes on in its own process", lost.reason)
+            self._workers = self._own_workers
 
-    def _add(self, n: int, task: _Running, result: BundleResult) -> bool:
+    def _take_over_stream(self, n: int, task: _RunningTask, result: BundleResult) -> bool:
         """Take over what a task has brought of a stream; False: nothing counts, and its slices were put back."""
-        run, files = self._runs[n], result.files.get(n, [])
-        pieces = {number: piece for number, piece in task.pieces.items() if piece.target == n}
-        if not pieces or any(piece.attempt != run.attempt for piece in pieces.values()):
+        stream, files = self._streams[n], result.files.get(n, [])
+        slices = {number: planned for number, planned in task.slices.items() if planned.stream == n}
+        if not slices or any(planned.attempt != stream.attempt for planned in slices.values()):
             # The stream was started anew meanwhile, or its commit was refused; or so it was with what came before.
-            _delete(run, files)
+            _delete(stream, files)
             return False
-        fitting = self._fitting(n, result.grown.get(n, {}), files, task.targets[n])
+        fitting = self._fit_to_table(n, result.grown.get(n, {}), files, task.targets[n])
         progress = {} if fitting is None else {item.number: item for item in result.progress}
-        for number, piece in pieces.items():
+        for number, planned in slices.items():
             unfinished = number in result.unfinished and fitting is not None
             if number in progress:
-                self._bundles.suspects.clear(piece.slice)
-                run.add_result(piece.slice, progress[number], unfinished=unfinished)
+                self._bundles.suspects.clear(planned.slice)
+                stream.add_result(planned.slice, progress[number], unfinished=unfinished)
             elif not unfinished:
-                run.untouched(piece.slice)
-        if not progress.keys().isdisjoint(pieces):
+                stream.untouched(planned.slice)
+        if not progress.keys().isdisjoint(slices):
             self._uncommitted.setdefault(n, []).extend(fitting or ())
         return fitting is not None
 
-    def _fitting(
+    def _fit_to_table(
         self, n: int, grown: Grown, files: Sequence[DataFile], target: WriteTarget
     ) -> Sequence[DataFile] | None:
-        """The files as they fit the table, which gets the columns that they need.
+        """The files as they fit the table of a stream, which gets the columns that they need.
 
         None: they do not, for another task was quicker, and are gone; or the stream has failed.
         """
-        run, before = self._runs[n], self._uncommitted.get(n, [])
-        stale = run.outgrew(target)
+        stream, before = self._streams[n], self._uncommitted.get(n, [])
+        stale = stream.outgrew(target)
         if not grown and not (stale and files):
             return files
-        fits = self._for(run, partial(run.grow, [{}, grown], [before, files], self._workers.spread, stale=stale))
-        if fits is None:
-            _delete(run, [*self._uncommitted.pop(n, []), *files])
+        fitting = _failing_alone(
+            stream, partial(stream.grow, [{}, grown], [before, files], self._workers.spread, stale=stale)
+        )
+        if fitting is None:
+            _delete(stream, [*self._uncommitted.pop(n, []), *files])
             return None
-        if fits[0] is not None and before:
+        if fitting[0] is not None and before:
             # Files of earlier tasks that have vanished are missed by their commit.
-            self._uncommitted[n] = list(fits[0])
-        return fits[1]
+            self._uncommitted[n] = list(fitting[0])
+        return fitting[1]
 
     def _commit(self) -> None:
+        """Commit what has come, of each stream of which no wave is being read."""
         began, self._overdue = self._clock(), []
-        for n, run in enumerate(self._runs):
+        for n, stream in enumerate(self._streams):
             # Half a wave would be committed before what comes before it in the read.
-            half = self._bundles.in_wave(n) and bool(self._running)
-            if half and n in self._uncommitted:
+            half_wave = self._bundles.in_wave(n) and bool(self._running)
+            if half_wave and n in self._uncommitted:
                 self._overdue.append(n)
-            if (n in self._uncommitted and not half) or run.idle:
+            if (n in self._uncommitted and not half_wave) or stream.idle:
                 with self._budgets.planning():
-                    self._for(run, partial(run.commit, self._uncommitted.pop(n, []), self._workers.spread))
-        self._interval = min(self._interval * 2, self._longest)
-        # What is read beside a commit waits for the next one.
-        beside = min(self._clock() - began, self._interval * _MOST_BESIDE) if self._running else 0.0
-        self._due = self._clock() + self._interval - beside
-        self._watch(max(self._due - self._clock(), _SHORT) if self._running else 0)
+                    _failing_alone(stream, partial(stream.commit, self._uncommitted.pop(n, []), self._workers.spread))
+        self._times.committed(began, tasks_run=bool(self._running))
+        self._report()
 
     def _commit_interrupted(self) -> None:
         """Commit what is covered, and end the streams that it does not complete."""
         self._interruption.request(self._interruption.why or MAX_REQUESTS)
-        for run in self._runs:
-            run.interrupt()
+        for stream in self._streams:
+            stream.interrupt()
         self._commit()
-        for run in self._runs:
-            run.interrupt()
+        for stream in self._streams:
+            stream.interrupt()
 
-    def _for(self, run: StreamSync, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
-            run.refused(Failure.of(error))
-            return None
+    def _report(self) -> None:
+        """Call `watch`: something has changed."""
+        self._watch(max(self._times.until_due, _SHORTEST_WATCH_SECONDS) if self._running else 0)
+
+
+def _failing_alone(stream: StreamSync, work: Callable[[], T]) -> T | None:
+    """What the work for a stream gives; None where it raises, with which this stream fails and no other."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - see above
+        stream.refused(Failure.of(error))
+        return None
 
 
 def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask]) -> BundleResult:
@@ -392,6 +392,6 @@ def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask
     return result
 
 
-def _delete(run: StreamSync, files: Iterable[DataFile]) -> None:
+def _delete(stream: StreamSync, files: Iterable[DataFile]) -> None:
     for file in files:
-        as_folder(run.target.root).delete(file.path)
+        as_folder(stream.target.root).delete(file.path)

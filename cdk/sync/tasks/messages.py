@@ -45,10 +45,12 @@ class WriteTarget:
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A slice in a task. number: larger than that of any slice before it. target: the place of its stream."""
+    """A slice in a task."""
 
     number: int
-    target: int
+    """Its place in the read: larger than that of any slice before it."""
+    stream: int
+    """The place of its stream in the sync."""
     slice: Slice
 
 
@@ -86,7 +88,7 @@ def _where(error: BaseException) -> str:
 
 @dataclass
 class SliceResult:
-    """How far a piece got.
+    """How far a slice got.
 
     The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
     """

@@ -71,7 +71,7 @@ class TaskWriter:
         return self._shared.close()
 
     def hand_over(self) -> None:
-        """Begin other files: the finished ones belong to somebody else."""
+        """Begin other files: the finished ones were handed to the driver."""
         self._shared = self.new()
 
     def discard(self) -> None:
@@ -108,17 +108,15 @@ class _Waiting:
 
 
 class SliceBuffer:
-    """One slice's share: rows wait here until the source has said where a restart would go on after them.
+    """One slice's rows, which wait here until the source has said where a restart would go on after them."""
 
-    broken: a record could not be written; what comes after it does not count. read: its pages so far, as who reads it
-    counts them. ahead: what that has sent ahead.
-    """
-
-    def __init__(self, piece: SliceTask, writer: TaskWriter) -> None:
-        self.piece, self.progress = piece, SliceResult(piece.number)
+    def __init__(self, slice_task: SliceTask, writer: TaskWriter) -> None:
+        self.slice_task, self.progress = slice_task, SliceResult(slice_task.number)
         self.broken = False
-        self.read = self._added = 0
+        """A record could not be written; what comes after it does not count."""
+        self.pages_read = self._pages_added = 0
         self.ahead: ReadAhead[object] | None = None
+        """The requests that the slice's thread has sent ahead."""
         self._writer = writer
         self._waiting = _Waiting()
         self._own: TableWriter | None = None
@@ -126,7 +124,7 @@ class SliceBuffer:
 
     def add(self, page: ReadPage) -> None:
         """Take the next page of the slice."""
-        self._added += 1
+        self._pages_added += 1
         if self.broken:
             return
         if page.restarted:
@@ -157,7 +155,7 @@ class SliceBuffer:
     @property
     def unread(self) -> bool:
         """Whether pages that were read are still to come here."""
-        return self.read != self._added
+        return self.pages_read != self._pages_added
 
     def own_files(self, *, ended: bool = True) -> list[DataFile]:
         """Finish the files of this slice alone, without the rows that still wait: those are dropped where it ended."""
@@ -190,7 +188,7 @@ class SliceBuffer:
             return
         # Rows are numbered as they are made, and of two alike the later one counts.
         self._convert()
-        self._keep(self._writer.batch(records, self.piece.number))
+        self._keep(self._writer.batch(records, self.slice_task.number))
 
     def _convert(self) -> None:
         """Make rows of the texts that wait: a stream that says no position may have any number of them."""
@@ -198,7 +196,7 @@ class SliceBuffer:
         if waiting.texts:
             waiting.bytes -= sum(text.text_size or 0 for text in waiting.texts)
             texts, waiting.texts, waiting.gathered = waiting.texts, [], 0
-            self._keep(self._writer.batch(joined(texts), self.piece.number))
+            self._keep(self._writer.batch(joined(texts), self.slice_task.number))
 
     def _keep(self, batch: pa.RecordBatch) -> None:
         waiting = self._waiting

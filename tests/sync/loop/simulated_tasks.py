@@ -56,7 +56,7 @@ class TaskTime:
         return self._now
 
     @contextmanager
-    def beside(self, call: Callable[[], None], seconds: float) -> Iterator[None]:
+    def repeating(self, call: Callable[[], None], seconds: float) -> Iterator[None]:
         del seconds
         self._calls.append(call)
         try:
@@ -123,7 +123,7 @@ class SimulatedTasks:
 
     def spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         if self.time is not None and cast("object", work) is run_bundle:
-            work = partial(work, clock=self.time, beside=self.time.beside)  # type: ignore[call-arg] # it is run_bundle
+            work = partial(work, clock=self.time, repeating=self.time.repeating)  # type: ignore[call-arg] # it is run_bundle
         if self._chances.below(3) != 1:
             return run_inline(work, items)
         return run_inline(work, [_hurried(item) for item in items])

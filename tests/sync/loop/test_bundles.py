@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from cdk import Json, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.task_map import TaskLost, run_inline
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop.bundles import Bundle, PlannedSlice, Suspects, Suspicion
+from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, Suspects, Suspicion
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
 from tests.sync.loop.simulated_tasks import Chances, SimulatedTasks
+from tests.sync.tasks.test_task_concurrency import Parts as Dealt
+from tests.sync.tasks.test_task_concurrency import dealt, syncs
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -125,3 +127,33 @@ def test_tasks_that_are_too_much_together_are_read_one_after_the_other(tmp_path:
     assert result.ok
     assert count(tmp_path, "s") == 2 * PARTS
     assert tasks.started <= 6 * PARTS
+
+
+def test_of_a_wave_that_is_dealt_nothing_is_read_that_an_earlier_attempt_planned(tmp_path: Path) -> None:
+    (stream,) = streams = syncs(tmp_path, [Dealt(200, None, stops=True, mode="append_dedup")])
+    bundles = Bundles(streams, 2, 2, lambda: 0.0)
+    bundles.plan(1)
+    first = bundles.next()
+    assert first is not None
+    assert bundles._queue_of(0).wave
+
+    stream._begin(resumed=True)
+    assert bundles.next() is None
+    bundles.ended(first, 0, 1.0)
+    bundles.plan(1)
+    again = dealt(bundles)
+
+    assert {planned.attempt for bundle in again for planned in bundle.slices} == {stream.attempt}
+    assert len(again) == 2
+
+
+def test_from_a_bundle_of_which_no_task_was_started_nothing_is_learned(tmp_path: Path) -> None:
+    bundles = Bundles(syncs(tmp_path, [Dealt(500, None, stops=True, mode="append")]), 1, 1, lambda: 0.0)
+    bundles.plan(1)
+    (first,) = dealt(bundles)
+    bundles.discard(first)
+    bundles.plan(1)
+    (second,) = dealt(bundles)
+
+    assert len(first.slices) == len(second.slices) > 1
+    assert {planned.number for planned in first.slices}.isdisjoint(planned.number for planned in second.slices)

@@ -21,7 +21,7 @@ from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, Slice, Str
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, current_lease, leasing
 from cdk.base.run import RunScope
-from cdk.base.task_map import TaskMap, run_inline
+from cdk.base.task_map import ClusterLost, TaskMap, run_inline
 from cdk.base.times.clock import system_clock
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
@@ -220,7 +220,7 @@ def test_what_tasks_have_brought_is_committed_when_their_workers_are_lost(tmp_pa
 
     clock = Clock()
     sync = LostSoon(tmp_path, Pages(clock, 40), clock, interval=1000)
-    sync.loop._bundles._queue(0).size = 2
+    sync.loop._bundles._queue_of(0).bundle_size = 2
     with pytest.raises(TransientError, match="Spark is gone"):
         sync.read_all()
 
@@ -234,7 +234,7 @@ def test_nobody_waits_for_the_slowest(tmp_path: Path) -> None:
     clock = Clock()
     # Of the tasks that run, the second ends; the first one only when it is alone.
     sync = Watched(tmp_path, Pages(clock, 12), clock, interval=1, pool=SimulatedTasks(clock, Always(1)))
-    sync.loop._bundles._queue(0).size = 2
+    sync.loop._bundles._queue_of(0).bundle_size = 2
     sync.read_all()
 
     assert sync.run.report.commits > 1
@@ -321,7 +321,7 @@ class Uneven(Ordered):
 def test_a_wave_whose_commit_was_due_in_its_middle_is_committed_before_the_next(tmp_path: Path) -> None:
     clock = Clock()
     sync = Watched(tmp_path, Versions(clock, 40), clock, interval=60, pool=Uneven(clock), mode="append_dedup")
-    sync.loop._bundles._queue(0).size = 2
+    sync.loop._bundles._queue_of(0).bundle_size = 2
     waves = len(sync.read_all()) // 2
 
     assert waves == 10
@@ -337,7 +337,7 @@ def test_what_is_read_beside_a_commit_makes_the_next_one_come_earlier(tmp_path: 
             super().commit(files, spread)
 
     sync = Watched(tmp_path, Pages(clock, 40), clock, interval=100, pool=Ordered(clock), run=SlowToCommit)
-    sync.loop._bundles._queue(0).size = 2
+    sync.loop._bundles._queue_of(0).bundle_size = 2
     seconds = [seconds for seconds, _ in sync.read_all()]
 
     # Of the 80 seconds between two commits a task reads a quarter beside the first of them.
@@ -381,7 +381,7 @@ class Late:
 def test_what_was_read_waits_for_its_commit_an_interval_and_a_page_at_most(tmp_path: Path) -> None:
     pool = Late(Clock())
     pool.sync = Watched(tmp_path, Pages(pool.clock, 120), pool.clock, pool=pool, interval=10)
-    pool.sync.loop._bundles._queue(0).size = 4
+    pool.sync.loop._bundles._queue_of(0).bundle_size = 4
     pool.sync.read_all()
 
     assert len(pool.waits) > 5
@@ -444,7 +444,7 @@ def joining(
     sync = Watched(folder, stream, clock, interval=interval)
     cluster = SimulatedCluster(sync._spread, 4, joins)
     sync.loop._workers = replace(sync.loop._workers, cluster=cluster)
-    sync.loop._bundles._queue(0).size = 2
+    sync.loop._bundles._queue_of(0).bundle_size = 2
     return sync, cluster
 
 
@@ -574,7 +574,7 @@ def test_a_sync_whose_cluster_is_lost_goes_on_in_its_own_process(tmp_path: Path)
 
     def lost(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         if next(tasks) == 2:
-            raise TransientError("Spark is gone")
+            raise ClusterLost("Spark is gone", "run again")
         return sync._spread(work, items)
 
     cluster._there = replace(cluster._there, spread=lost)

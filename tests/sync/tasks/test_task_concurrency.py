@@ -105,7 +105,7 @@ def dealt(bundles: Bundles) -> list[Bundle]:
 
 
 def what(bundle: Bundle) -> tuple[int, int]:
-    return bundle.slices[0].target, bundle.threads
+    return bundle.slices[0].stream, bundle.threads
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -174,7 +174,7 @@ def test_streams_take_turns_where_there_are_fewer_tasks(tmp_path: Path) -> None:
     for _ in range(8):
         bundles.plan(1)
         (bundle,) = dealt(bundles)
-        turns.append(bundle.slices[0].target)
+        turns.append(bundle.slices[0].stream)
         bundles.ended(bundle, len(bundle.slices), 1.0)
 
     assert turns == [0, 1, 2, 3] * 2
@@ -192,12 +192,12 @@ def test_suspects_are_read_within_the_limit_of_their_stream_and_keep_no_other_wa
     for bundle in first:
         bundles.ended(bundle, 0, 1.0)
         for planned in bundle.slices:
-            runs[planned.target].untouched(planned.slice)
+            runs[planned.stream].untouched(planned.slice)
     bundles.plan(1)
     again = dealt(bundles)
 
     assert [what(bundle) for bundle in again if bundle.suspicion] == [(0, 1), (0, 1)]
-    assert {bundle.slices[0].target for bundle in again if not bundle.suspicion} == {1}
+    assert {bundle.slices[0].stream for bundle in again if not bundle.suspicion} == {1}
 
 
 PARTS = st.builds(
@@ -237,12 +237,12 @@ def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
         bundle = running.pop(which % len(running))
         began = bundle.slices[: max(1, most)]
         for planned in began:
-            runs[planned.target].add_result(planned.slice, SliceResult(planned.number, (Done(),)))
+            runs[planned.stream].add_result(planned.slice, SliceResult(planned.number, (Done(),)))
         for planned in bundle.slices[len(began) :]:
-            runs[planned.target].untouched(planned.slice)
+            runs[planned.stream].untouched(planned.slice)
         at_once = Learned(min(settled, bundle.threads), complaints=int(complains), held_back=not complains)
         bundles.ended(bundle, len(began), 1.0, at_once)
-        read += [(planned.target, planned.slice) for planned in began]
+        read += [(planned.stream, planned.slice) for planned in began]
 
     assert len(read) == sum(stream.count for stream in made)
 
@@ -250,10 +250,10 @@ def test_no_schedule_reads_more_at_once_than_the_pipeline_and_the_streams_allow(
 def check(running: list[Bundle], runs: list[StreamSync], tasks: int, concurrency: int) -> None:
     assert len(running) <= tasks
     assert sum(bundle.threads for bundle in running) <= concurrency
-    assert all(1 <= bundle.begin <= bundle.threads for bundle in running)
+    assert all(1 <= bundle.first_threads <= bundle.threads for bundle in running)
     limited = dict[int, int]()
     for bundle in running:
-        for target in {planned.target for planned in bundle.slices}:
-            if (limit := runs[target].stream.max_concurrency) is not None:
-                limited[target] = limited.get(target, 0) + bundle.threads
-                assert limited[target] <= limit
+        for n in {planned.stream for planned in bundle.slices}:
+            if (limit := runs[n].stream.max_concurrency) is not None:
+                limited[n] = limited.get(n, 0) + bundle.threads
+                assert limited[n] <= limit
