@@ -10,8 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from cdk.base.process.concurrency import BUSY, Concurrency, complain_to
 from cdk.base.process.read_ahead import ReadAhead, reading_ahead
@@ -316,3 +317,31 @@ class Idle:
             self._share = (cpu - self._cpu) / (wall - self._wall)
             self._wall, self._cpu = wall, cpu
         return self._share
+
+
+Repeating: TypeAlias = Callable[[Callable[[], None], float], AbstractContextManager[None]]
+"""Wraps a block: while it runs, a function is called every so many seconds, whose errors the block raises."""
+
+
+@contextmanager
+def repeating_in_a_thread(function: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call a function every so many seconds in a thread of its own, until the block ends; then raise its error."""
+    over, failures = threading.Event(), list[BaseException]()
+
+    def run() -> None:
+        try:
+            while not over.wait(seconds):
+                function()
+        except BaseException as error:  # noqa: BLE001 - raised where the block ends
+            failures.append(error)
+
+    # The threads that read may be in the middle of a page for as long as that takes.
+    thread = threading.Thread(target=copy_context().run, args=[run], daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    for failure in failures:
+        raise failure

@@ -28,8 +28,8 @@ from cdk.sync.loop.runner import SyncRunner
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.tasks import task_concurrency
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from cdk.sync.tasks.messages import SliceTask, WriteTarget
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob, SliceTask, WriteTarget
 from tests.rest.api import Time, response
 from tests.rest.test_pages_ahead import Items
 from tests.spark.given_source import Given

@@ -8,8 +8,7 @@ from cdk.base.values import canonical
 from cdk.engine.read import read
 from cdk.lake.parquet.writer import DataFile
 from cdk.sync.loop.stream_sync import StreamSync
-from cdk.sync.tasks.bundle_task import BundleResult
-from cdk.sync.tasks.messages import SliceTask
+from cdk.sync.tasks.messages import BundleResult, SliceTask
 
 
 def read_bundle_of(run: StreamSync, most: int, reads: Callable[[Sequence[SliceTask]], BundleResult]) -> list[DataFile]:

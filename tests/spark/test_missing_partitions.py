@@ -38,7 +38,8 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import StreamOptions
 from cdk.sync.settings.stream_plan import plan_stream
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob
 from tests.spark.bundles_here import read_bundle_of
 
 DAY0 = datetime(2024, 1, 1, tzinfo=UTC)

@@ -32,8 +32,8 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, SyncMode, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from cdk.sync.tasks.messages import Failure
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob, Failure
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend
 from tests.docs.page import DOCS, play

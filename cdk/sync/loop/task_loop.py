@@ -32,10 +32,10 @@ from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, run_bundle
+from cdk.sync.tasks.bundle_task import run_bundle
 from cdk.sync.tasks.commit_times import FIRST_GAP_SECONDS, CommitTimes
 from cdk.sync.tasks.interim_results import InterimResults
-from cdk.sync.tasks.messages import Failure, SliceTask, WriteTarget
+from cdk.sync.tasks.messages import BundleJob, BundleResult, Failure, SliceTask, WriteTarget
 from cdk.sync.tasks.task_pool import EndedTask
 from cdk.sync.tasks.workers import Workers, job_name
 

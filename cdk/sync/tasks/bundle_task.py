@@ -9,16 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
-
-import pyarrow as pa
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
-from cdk.base.process.concurrency import BEGINNING, Learned
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.read_ahead import current_read_ahead
@@ -28,77 +24,23 @@ from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads
-from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
+from cdk.engine.thread_pool import Repeating, repeating_in_a_thread
+from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import unwritable
-from cdk.rest.auth.tokens import Findings, IssuedToken, SliceProgress, TokenEnded, holding, reading
+from cdk.rest.auth.tokens import SliceProgress, TokenEnded, holding, reading
 from cdk.rest.conditional_requests import NotModified, conditional_reads
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
-from cdk.rest.limits.task_share import BudgetUsage, TaskShare
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream, StreamCopies, full_name
-from cdk.sync.tasks.interim_results import InterimResults, Repeating, repeating_in_a_thread
-from cdk.sync.tasks.messages import Failure, SliceResult, SliceTask, WriteTarget
+from cdk.sync.tasks.interim_results import InterimResults
+from cdk.sync.tasks.messages import BundleJob, BundleResult, Failure, SliceResult, SliceTask, WriteTarget
 from cdk.sync.tasks.slice_buffer import SliceBuffer, TaskWriter
-
-
-@dataclass
-class BundleResult:
-    """What a task returns. Streams are named by their places in the sync, slices by their numbers."""
-
-    progress: list[SliceResult] = field(default_factory=list)
-    """Of the slices that it began."""
-    files: dict[int, list[DataFile]] = field(default_factory=dict)
-    """With their rows, by stream."""
-    grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
-    """Undeclared fields of a stream that got columns in those files, or wider ones, see RecordBatchBuilder."""
-    spent: Mapping[str, BudgetUsage] | None = field(default_factory=dict)
-    """Its calls, by budget; None: unknown, for it was begun before."""
-    requests: int = 0
-    """How many it sent."""
-    tokens: Findings = field(default_factory=Findings)
-    """What it learned of its access tokens."""
-    concurrency: Learned | None = field(default=None, compare=False)
-    """How many slices it came to read at once; None: unknown, or an interim result had it."""
-    vanished: str = ""
-    """The file that was removed from outside while it was written, so that the task brings nothing."""
-    unfinished: frozenset[int] = frozenset()
-    """Of an interim result: the slices that go on, which may have progress. Others that have none never begin."""
-    threads: int = 0
-    """Of an interim result: how many of the task's threads they need at most."""
-    attempt: str = ""
-    """Tells attempts at a task apart; empty without interim results."""
-    earlier: Sequence["BundleResult"] = ()
-    """Its interim results, in order: each has what came after the one before, and this what came after all of them."""
-
-
-@dataclass(frozen=True)
-class BundleJob:
-    """What a task needs to read its slices."""
-
-    targets: Mapping[int, WriteTarget]
-    """What its slices are written to, by the places of their streams."""
-    seconds: float
-    """Its time; 0 gives each slice one page."""
-    threads: int
-    """How many slices it reads at once, at most."""
-    share: TaskShare = field(default_factory=TaskShare)
-    """Its part of what the API allows."""
-    tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
-    """The access tokens that it uses, by key."""
-    live: Path | None = None
-    """The folder in which tasks note what they are doing."""
-    limits: Limits = DEFAULT_LIMITS
-    """When rows that wait are written."""
-    before: Learned = BEGINNING
-    """What earlier tasks have learned of how many slices to read at once."""
-    interim: InterimResults | None = None
-    """Where it leaves what it has read while a slice goes on for longer than the task was to take."""
 
 
 def run_bundle(
@@ -370,18 +312,18 @@ def _read_slice(
 
 
 def _read_pages(target: WriteTarget, slice: Slice, progress: SliceResult) -> Iterator[ReadPage]:
-    """The pages of a slice, less what is remembered; none where the stream is followed and its source has not changed.
+    """The pages of a slice, less what is remembered; none where its source is followed and has not changed.
 
-    progress: gets what a followed source answered, once all was read. Raises FatalError: the stream is followed, and a slice is more than one page. Raises what reading raises.
+    progress: gets what a followed source answered, once all was read. Raises FatalError: the stream is followed, and a
+    slice is more than one page. Raises what reading raises.
     """
-    if target.source is None:
-        return read_without_boundary_duplicates(target.stream, slice)
-    return _read_pages_of_followed(target.stream, slice, target.source, progress)
+    stream, known = target.stream, target.source
+    if known is None:
+        return read_without_boundary_duplicates(stream, slice)
+    return _read_changed_pages(stream, slice, known, progress)
 
 
-def _read_pages_of_followed(
-    stream: Stream, slice: Slice, known: HttpSnapshot, progress: SliceResult
-) -> Iterator[ReadPage]:
+def _read_changed_pages(stream: Stream, slice: Slice, known: HttpSnapshot, progress: SliceResult) -> Iterator[ReadPage]:
     with conditional_reads(known) as result:
         try:
             for page in read_without_boundary_duplicates(stream, slice):

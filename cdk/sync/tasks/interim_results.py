@@ -6,13 +6,10 @@ where both see the same disk. Any may be missed: the result of the task has all 
 
 import hmac
 import pickle
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import copy_context
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import uuid4
 
 
@@ -54,31 +51,3 @@ class InterimResults:
 
     def _signature(self, index: int, packed: bytes) -> bytes:
         return hmac.digest(self.key, f"{self.task}-{index}:".encode() + packed, "sha256")
-
-
-Repeating: TypeAlias = Callable[[Callable[[], None], float], AbstractContextManager[None]]
-"""Wraps a block: while it runs, a function is called every so many seconds, whose errors the block raises."""
-
-
-@contextmanager
-def repeating_in_a_thread(function: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call a function every so many seconds in a thread of its own, until the block ends; then raise its error."""
-    over, failures = threading.Event(), list[BaseException]()
-
-    def run() -> None:
-        try:
-            while not over.wait(seconds):
-                function()
-        except BaseException as error:  # noqa: BLE001 - raised where the block ends
-            failures.append(error)
-
-    # The threads that read may be in the middle of a page for as long as that takes.
-    thread = threading.Thread(target=copy_context().run, args=[run], daemon=True)  # noqa: TID251 - see above
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-    for failure in failures:
-        raise failure

@@ -1,19 +1,26 @@
 """What tasks get to know of slices, and what they return. Plain values: they travel."""
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from cdk.base.errors import CdkError, FailureType, FatalError
+from cdk.base.process.concurrency import BEGINNING, Learned
 from cdk.lake.arrow.columns import ColumnType
+from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.lake.storage.folder import Folder
+from cdk.rest.auth.tokens import Findings, IssuedToken
 from cdk.rest.conditional_requests import ConditionalResult
 from cdk.rest.http.metrics import HttpMetrics
+from cdk.rest.limits.task_share import BudgetUsage, TaskShare
 from cdk.state.position import Done, Edge, Position
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.stream import Stream
+from cdk.sync.tasks.interim_results import InterimResults
 
 _KIT = Path(__file__).parents[2]
 
@@ -133,3 +140,57 @@ class SliceResult:
     def done(self) -> bool:
         """Whether it met the end."""
         return isinstance(self.last, Done)
+
+
+@dataclass
+class BundleResult:
+    """What a task returns. Streams are named by their places in the sync, slices by their numbers."""
+
+    progress: list[SliceResult] = field(default_factory=list)
+    """Of the slices that it began."""
+    files: dict[int, list[DataFile]] = field(default_factory=dict)
+    """With their rows, by stream."""
+    grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
+    """Undeclared fields of a stream that got columns in those files, or wider ones, see RecordBatchBuilder."""
+    spent: Mapping[str, BudgetUsage] | None = field(default_factory=dict)
+    """Its calls, by budget; None: unknown, for it was begun before."""
+    requests: int = 0
+    """How many it sent."""
+    tokens: Findings = field(default_factory=Findings)
+    """What it learned of its access tokens."""
+    concurrency: Learned | None = field(default=None, compare=False)
+    """How many slices it came to read at once; None: unknown, or an interim result had it."""
+    vanished: str = ""
+    """The file that was removed from outside while it was written, so that the task brings nothing."""
+    unfinished: frozenset[int] = frozenset()
+    """Of an interim result: the slices that go on, which may have progress. Others that have none never begin."""
+    threads: int = 0
+    """Of an interim result: how many of the task's threads they need at most."""
+    attempt: str = ""
+    """Tells attempts at a task apart; empty without interim results."""
+    earlier: Sequence["BundleResult"] = ()
+    """Its interim results, in order: each has what came after the one before, and this what came after all of them."""
+
+
+@dataclass(frozen=True)
+class BundleJob:
+    """What a task needs to read its slices."""
+
+    targets: Mapping[int, WriteTarget]
+    """What its slices are written to, by the places of their streams."""
+    seconds: float
+    """Its time; 0 gives each slice one page."""
+    threads: int
+    """How many slices it reads at once, at most."""
+    share: TaskShare = field(default_factory=TaskShare)
+    """Its part of what the API allows."""
+    tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
+    """The access tokens that it uses, by key."""
+    live: Path | None = None
+    """The folder in which tasks note what they are doing."""
+    limits: Limits = DEFAULT_LIMITS
+    """When rows that wait are written."""
+    before: Learned = BEGINNING
+    """What earlier tasks have learned of how many slices to read at once."""
+    interim: InterimResults | None = None
+    """Where it leaves what it has read while a slice goes on for longer than the task was to take."""

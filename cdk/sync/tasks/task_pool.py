@@ -9,7 +9,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from cdk.sync.tasks.bundle_task import BundleResult
+from cdk.sync.tasks.messages import BundleResult
 
 Call = Callable[[], BundleResult]
 

@@ -31,7 +31,8 @@ from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob
 from cdk.sync.tasks.workers import Workers
 from tests.spark.bundles_here import read_bundle_of
 from tests.spark.given_source import Given

@@ -27,8 +27,8 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from cdk.sync.tasks.messages import SliceTask, WriteTarget
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob, SliceTask, WriteTarget
 from tests.samples import Users
 from tests.spark.object_store import object_store
 

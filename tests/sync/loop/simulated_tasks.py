@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, cast
 
 from cdk.base.task_map import TaskLost, TaskMap, attempting, run_inline
-from cdk.sync.tasks.bundle_task import BundleJob, run_bundle
+from cdk.sync.tasks.bundle_task import run_bundle
 from cdk.sync.tasks.cluster_start import ClusterStart
+from cdk.sync.tasks.messages import BundleJob
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
 from cdk.sync.tasks.workers import Workers
 

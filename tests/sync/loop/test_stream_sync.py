@@ -44,8 +44,8 @@ from cdk.state.slice import WHOLE
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from cdk.sync.tasks.messages import Failure
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob, Failure
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.bundles_here import expected, read_bundle_of

@@ -37,7 +37,7 @@ from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
-from cdk.sync.tasks.bundle_task import BundleJob, BundleResult
+from cdk.sync.tasks.messages import BundleJob, BundleResult
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks, TaskPool
 from cdk.sync.tasks.workers import Workers, beside_the_driver, job_name
 from tests.samples import Users

@@ -10,8 +10,8 @@ from cdk.lake.arrow.columns import columns
 from cdk.rest import Budget, Request
 from cdk.rest.limits.task_budgets import sharing
 from cdk.rest.limits.task_share import TaskShare
-from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle, run_bundle
-from cdk.sync.tasks.messages import SliceTask, WriteTarget
+from cdk.sync.tasks.bundle_task import read_bundle, run_bundle
+from cdk.sync.tasks.messages import BundleJob, BundleResult, SliceTask, WriteTarget
 from tests.rest.api import Time
 
 

@@ -35,9 +35,9 @@ from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.lake.storage.folder import unwritable
 from cdk.rest.limits.task_budgets import longest_wait
 from cdk.state.stream_state import StreamState
-from cdk.sync.tasks.bundle_task import BundleJob, BundleResult, read_bundle
+from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.interim_results import InterimResults
-from cdk.sync.tasks.messages import SliceResult, SliceTask, WriteTarget
+from cdk.sync.tasks.messages import BundleJob, BundleResult, SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
 from tests.streams.test_stream_copies import Restless
 

@@ -16,8 +16,8 @@ from cdk.lake.arrow.columns import RAW_ID, columns
 from cdk.lake.parquet.writer import Limits
 from cdk.state.slice import Partition
 from cdk.streams.stream import Item
-from cdk.sync.tasks.bundle_task import BundleJob, read_bundle
-from cdk.sync.tasks.messages import SliceTask, WriteTarget
+from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.messages import BundleJob, SliceTask, WriteTarget
 
 # Pages of a slice: (text or objects, whether a position follows, ids; an odd one has a value that does not fit).
 PAGES = st.lists(st.tuples(st.booleans(), st.booleans(), st.lists(st.booleans(), min_size=1, max_size=4)), max_size=6)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from cdk.base.run import RunScope, current_run
-from cdk.sync.tasks.bundle_task import BundleResult
+from cdk.sync.tasks.messages import BundleResult
 from cdk.sync.tasks.task_pool import InlineTasks, TaskPool, ThreadTasks
 
 
