@@ -1,9 +1,10 @@
 """The kit's logger. What becomes of its lines (LOG messages, a terminal) is the command line's business."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from cdk.base.run import setting
 
 logger = logging.getLogger("cdk")
 
@@ -19,16 +20,9 @@ def warn(text: str) -> None:
         texts.append(text)
 
 
-@contextmanager
-def warnings_in(texts: list[str]) -> Iterator[None]:
-    """Gather in `texts`, each once, what this block warns of with `warn` on its own thread."""
-    before = _TEXTS.get()
-    _TEXTS.set(texts)
-    try:
-        yield
-    finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        _TEXTS.set(before)
+def warnings_in(texts: list[str]) -> AbstractContextManager[list[str]]:
+    """Gather in `texts`, each once, what a block warns of with `warn` on its own thread."""
+    return setting(_TEXTS, texts)
 
 
 class FirstWarning:

@@ -1,11 +1,12 @@
 """RunScope: one sync, read or check, and what is kept for its length.
 
 A process outlives its runs: a notebook syncs again and again, and Spark's Python workers serve one sync after the
-other. What was learned of an API is as old as the run that learned it, so each run begins with nothing.
+other. What was learned of an API is as old as the run that learned it, so each run begins with nothing. `setting` lets
+any variable have a value in a block.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from threading import Lock
@@ -13,6 +14,18 @@ from typing import TypeVar, cast
 from uuid import uuid4
 
 T = TypeVar("T")
+
+
+@contextmanager
+def setting(variable: ContextVar[T] | ContextVar[T | None], value: T) -> Iterator[T]:
+    """Let a variable have a value in this block, and in threads that the executors start in it."""
+    before = variable.get()
+    variable.set(value)
+    try:
+        yield value
+    finally:
+        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        cast("ContextVar[T | None]", variable).set(before)
 
 
 class RunScope:
@@ -33,16 +46,9 @@ class RunScope:
                 self._shared[make] = make()
             return cast("T", self._shared[make])
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Let this block, and threads that the executors start in it, work for this run."""
-        before = current_run()
-        _current.set(self)
-        try:
-            yield
-        finally:
-            # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-            _current.set(before)
+    def working(self) -> AbstractContextManager["RunScope"]:
+        """Let a block, and threads that the executors start in it, work for this run."""
+        return setting(_current, self)
 
 
 # A program that reads streams by hand, outside of any run, is one.

@@ -1,11 +1,12 @@
 """TaskMap: calls a function with each item of a list, here or on a cluster, and returns the results in order."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 from cdk.base.errors import TransientError
+from cdk.base.run import setting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,14 +27,9 @@ def task_attempt() -> int:
     return _attempt.get()
 
 
-@contextmanager
-def attempting(attempt: int) -> Iterator[None]:
-    """Let this block be a further attempt of a task."""
-    token = _attempt.set(attempt)
-    try:
-        yield
-    finally:
-        _attempt.reset(token)
+def attempting(attempt: int) -> AbstractContextManager[int]:
+    """Let a block be a further attempt of a task."""
+    return setting(_attempt, attempt)
 
 
 def run_inline(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -13,8 +13,9 @@ from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import logger
+from cdk.base.run import setting
 from cdk.base.values import JsonValue, canonical
-from cdk.rest.http.conditional_transport import asker
+from cdk.rest.http.conditional_transport import Asker, asker
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.transport import Transport
 from cdk.rest.http_stream import HttpStream
@@ -104,13 +105,10 @@ def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
 
     For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
     """
-    before, own = asker.get(), _Asking(snapshot.probe())
-    asker.set(own)
-    try:
+    own = _Asking(snapshot.probe())
+    asking: Asker = own
+    with setting(asker, asking):
         yield own.result
-    finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        asker.set(before)
 
 
 @dataclass

@@ -3,14 +3,15 @@
 Whoever looks on reads in a block of `tracing`; in all other reads nothing is noted, and nothing retained.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import NamedTuple
 
 from cdk.base.errors import CdkError
+from cdk.base.run import setting
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Request, Response
 
@@ -73,16 +74,9 @@ TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
 """Where it is noted; None where nobody looks on, which is all that a read then has to find out."""
 
 
-@contextmanager
-def tracing() -> Iterator[Trace]:
-    """Note what is read in this block, and in threads that the executors start in it."""
-    before, trace = TRACE.get(), Trace()
-    TRACE.set(trace)
-    try:
-        yield trace
-    finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        TRACE.set(before)
+def tracing() -> AbstractContextManager[Trace]:
+    """Note what is read in a block, and in threads that the executors start in it."""
+    return setting(TRACE, Trace())
 
 
 def explain_next(text: str, *values: object) -> None:

@@ -1,10 +1,11 @@
 """Runs: what is kept for the length of one, and who takes part in it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 
 from cdk.base.process.concurrency import Learned
-from cdk.base.run import RunScope, current_run, one_run, part_of
+from cdk.base.run import RunScope, current_run, one_run, part_of, setting
 from cdk.engine.executors import Threads
 from cdk.streams.read_slice import ReadPage
 
@@ -72,3 +73,24 @@ def test_a_process_forgets_runs_that_ended_long_ago() -> None:
             pass
     with part_of("old"):
         assert current_run().own(Kept) is not kept
+
+
+NUMBER: ContextVar[int] = ContextVar("number", default=1)
+
+
+def test_a_variable_has_its_value_in_a_block_and_the_earlier_one_behind_it() -> None:
+    with setting(NUMBER, 2), setting(NUMBER, 3) as inner:
+        assert (inner, NUMBER.get()) == (3, 3)
+
+    assert NUMBER.get() == 1
+
+
+def test_a_generator_may_be_closed_where_another_context_runs() -> None:
+    def numbers() -> Generator[int, None, None]:
+        with setting(NUMBER, 2):
+            yield NUMBER.get()
+
+    dropped = numbers()
+    assert next(dropped) == 2
+
+    copy_context().run(dropped.close)

@@ -5,11 +5,11 @@ from that of the thread that started them.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from cdk.base.process.interruption import MAX_REQUESTS, Interrupted
+from cdk.base.run import setting
 
 _LEAST_LENT = 8
 """Requests that a task is lent at least, while there are so many."""
@@ -71,12 +71,6 @@ def current_lease() -> RequestLease:
     return _lease.get()
 
 
-@contextmanager
-def leasing(lease: RequestLease) -> Iterator[RequestLease]:
-    """Let requests of this block, and of threads that the executors start in it, keep to a lease."""
-    before = _lease.get()
-    _lease.set(lease)
-    try:
-        yield lease
-    finally:
-        _lease.set(before)
+def leasing(lease: RequestLease) -> AbstractContextManager[RequestLease]:
+    """Let requests of a block, and of threads that the executors start in it, keep to a lease."""
+    return setting(_lease, lease)

@@ -5,15 +5,15 @@ wait, the process that plans a run renews for all tasks, and a task uses what it
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from typing import Protocol
 
 from cdk.base.errors import CredentialsError
-from cdk.base.run import current_run
+from cdk.base.run import current_run, setting
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import saved_expiry
@@ -242,15 +242,9 @@ _BEARERS: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", def
 _USED_OWNERS: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owners_asked", default=None)
 
 
-@contextmanager
-def collecting() -> Iterator[list[TokenBearer]]:
-    """The authenticators that need tokens and that this block makes or takes up, whatever they become a part of."""
-    before, mine = _BEARERS.get(), list[TokenBearer]()
-    _BEARERS.set(mine)
-    try:
-        yield mine
-    finally:
-        _BEARERS.set(before)
+def collecting() -> AbstractContextManager[list[TokenBearer]]:
+    """The authenticators that need tokens and that a block makes or uses again, whatever they become a part of."""
+    return setting(_BEARERS, [])
 
 
 def report(authenticator: TokenBearer) -> None:
@@ -260,15 +254,9 @@ def report(authenticator: TokenBearer) -> None:
         bearers.append(authenticator)
 
 
-@contextmanager
-def asking() -> Iterator[Mapping[TokenOwner, str]]:
-    """The owners that are asked for a token in this block, and what they give; an empty text where they fail."""
-    before, mine = _USED_OWNERS.get(), dict[TokenOwner, str]()
-    _USED_OWNERS.set(mine)
-    try:
-        yield mine
-    finally:
-        _USED_OWNERS.set(before)
+def asking() -> AbstractContextManager[dict[TokenOwner, str]]:
+    """The owners that are asked for a token in a block, and what they give; an empty text where they fail."""
+    return setting(_USED_OWNERS, {})
 
 
 def issue_all(bearers: Sequence[TokenBearer], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:

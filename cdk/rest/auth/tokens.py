@@ -8,8 +8,8 @@ whose token has ended stops at that request (`TokenEnded`), and goes on from its
 
 import base64
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from cdk.base.errors import CredentialsError
 from cdk.base.logs import logger
 from cdk.base.process.process_lock import ProcessLock
-from cdk.base.run import RunScope, current_run
+from cdk.base.run import RunScope, current_run, setting
 from cdk.base.values import JsonValue, canonical, from_json
 from cdk.rest.http.authenticator import Learn, ignore
 
@@ -206,26 +206,14 @@ def slice_progress() -> SliceProgress | None:
     return _slice.get()
 
 
-@contextmanager
-def holding(issued: Mapping[str, IssuedToken], *, last: bool = False) -> Iterator[HeldTokens]:
-    """Let this block, and threads that the executors start in it, use these tokens. See HeldTokens."""
-    before, mine = _held.get(), HeldTokens(issued, last=last)
-    _held.set(mine)
-    try:
-        yield mine
-    finally:
-        _held.set(before)
+def holding(issued: Mapping[str, IssuedToken], *, last: bool = False) -> AbstractContextManager[HeldTokens]:
+    """Let a block, and threads that the executors start in it, use these tokens. See HeldTokens."""
+    return setting(_held, HeldTokens(issued, last=last))
 
 
-@contextmanager
-def reading(progress: SliceProgress) -> Iterator[None]:
-    """Let authenticators in this block know how the slice stands that they work for."""
-    before = _slice.get()
-    _slice.set(progress)
-    try:
-        yield
-    finally:
-        _slice.set(before)
+def reading(progress: SliceProgress) -> AbstractContextManager[SliceProgress]:
+    """Let authenticators in a block know how the slice stands that they work for."""
+    return setting(_slice, progress)
 
 
 @runtime_checkable

@@ -8,13 +8,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from cdk.base.run import current_run
+from cdk.base.run import current_run, setting
 from cdk.base.values import Stored, from_json, to_json
 
 _NOTED_EVERY = 0.5
@@ -105,14 +105,12 @@ class Activities:
         """Let this block be a task. folder: where its activity is noted, unless the run itself is in this process."""
         file = None if folder is None or self.folder is not None else folder / f"{uuid4().hex}.json"
         activity = Activity(file)
-        before = _task.get()
-        _task.set(activity)
         with self._lock:
             self._tasks.add(activity)
         try:
-            yield
+            with setting(_task, activity):
+                yield
         finally:
-            _task.set(before)
             with self._lock:
                 self._tasks.discard(activity)
             activity.end()
@@ -158,12 +156,6 @@ def note_wait(seconds: float, why: str) -> None:
         current[0].wait(current[1], seconds, why)
 
 
-@contextmanager
-def working_for(stream: str, activity: Activity) -> Iterator[None]:
-    """Let what this block does count for a stream."""
-    before = _current.get()
-    _current.set((activity, stream))
-    try:
-        yield
-    finally:
-        _current.set(before)
+def working_for(stream: str, activity: Activity) -> AbstractContextManager[tuple[Activity, str]]:
+    """Let what a block does count for a stream."""
+    return setting(_current, (activity, stream))

@@ -4,11 +4,12 @@ Threads that the executors start count where the one that started them does. Cou
 """
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from cdk.base.run import setting
 from cdk.base.values import JsonValue
 
 _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
@@ -105,13 +106,6 @@ def current_metrics() -> HttpMetrics:
     return _current.get()
 
 
-@contextmanager
-def counting(into: HttpMetrics) -> Iterator[HttpMetrics]:
-    """Count what this block asks for in `into`."""
-    before = _current.get()
-    _current.set(into)
-    try:
-        yield into
-    finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        _current.set(before)
+def counting(into: HttpMetrics) -> AbstractContextManager[HttpMetrics]:
+    """Count the requests of a block in `into`."""
+    return setting(_current, into)

@@ -2,11 +2,12 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from cdk.base.run import setting
 from cdk.rest.limits.budget_slice import BudgetSlice, TermEnded
 from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, TaskShare
 
@@ -84,23 +85,11 @@ def called() -> None:
         term.resumable = False
 
 
-@contextmanager
-def sharing(share: TaskShare | TaskBudgets, *, copied: bool = False) -> Iterator[TaskBudgets]:
-    """Let budgets in this block, and in threads that the executors start in it, keep to a share, or go on with it."""
-    before, mine = _current.get(), TaskBudgets(share, copied=copied) if isinstance(share, TaskShare) else share
-    _current.set(mine)
-    try:
-        yield mine
-    finally:
-        _current.set(before)
+def sharing(share: TaskShare | TaskBudgets, *, copied: bool = False) -> AbstractContextManager[TaskBudgets]:
+    """Let budgets in a block, and in threads that the executors start in it, keep to a share, or go on with it."""
+    return setting(_current, TaskBudgets(share, copied=copied) if isinstance(share, TaskShare) else share)
 
 
-@contextmanager
-def waiting(term: SliceTerm) -> Iterator[None]:
-    """Let calls in this block wait no longer than a slice may."""
-    before = _term.get()
-    _term.set(term)
-    try:
-        yield
-    finally:
-        _term.set(before)
+def waiting(term: SliceTerm) -> AbstractContextManager[SliceTerm]:
+    """Let calls in a block wait no longer than a slice may."""
+    return setting(_term, term)

@@ -6,11 +6,12 @@ where an author looks on: in `preview`, `prove` and `ConnectorSuite`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from cdk.base.errors import FatalError
+from cdk.base.run import setting
 from cdk.rest.http.messages import Response
 from cdk.rest.tracing import explain_next
 
@@ -39,16 +40,9 @@ _LOOKED: ContextVar[dict[int, int] | None] = ContextVar("looked_behind", default
 """Records of the fullest last page that was looked behind, by its reader; None where nobody looks."""
 
 
-@contextmanager
-def looking_behind() -> Iterator[None]:
-    """Have paginators that count ask, in this block, for the page after the one that they take for the last."""
-    before = _LOOKED.get()
-    _LOOKED.set({})
-    try:
-        yield
-    finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
-        _LOOKED.set(before)
+def looking_behind() -> AbstractContextManager[dict[int, int]]:
+    """Have paginators that count ask, in a block, for the page after the one that they take for the last."""
+    return setting(_LOOKED, {})
 
 
 def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
