@@ -11,6 +11,9 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 HERE := $(CURDIR)
 comma := ,
 
+# Without compiled modules, each of the hundreds of programs that the tests start would compile the kit anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark oracle peer-tables test-peers test-spark-versions clean
 

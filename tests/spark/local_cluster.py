@@ -143,5 +143,6 @@ def waited(look: Callable[[], T | None], otherwise: Callable[[], str], patience:
     while not (found := look()):
         if time.monotonic() > end:
             raise TimeoutError(otherwise())
-        threading.Event().wait(0.05)
+        # Some look through all processes of the machine, which takes longer than what they wait for may leave over.
+        threading.Event().wait(0.25)
     return found

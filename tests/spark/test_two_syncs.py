@@ -6,13 +6,9 @@ import subprocess
 import threading
 from pathlib import Path
 
-import pytest
-
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from tests.spark.kill import LATENCY, Trial
-
-pytestmark = pytest.mark.spark
 
 
 def wait_for_rows(trial: Trial, process: subprocess.Popen[bytes]) -> None:
@@ -23,12 +19,15 @@ def wait_for_rows(trial: Trial, process: subprocess.Popen[bytes]) -> None:
 
 def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tmp_path: Path) -> None:
     backend = Backend(Sizes(products=1000, orders=1000, customers=10, visits=60))
-    with serving(backend, latency=LATENCY) as address:
-        trial = Trial(tmp_path, backend, address)
+    # The first has most to read yet when it is paused.
+    latencies = [8 * LATENCY]
+    with serving(backend, latency=lambda: latencies[-1]) as address:
+        trial = Trial(tmp_path, backend, address, start="never")
         with trial.process() as first:
             wait_for_rows(trial, first)
             # A paused machine, where the sync holds its lock all the same.
             os.killpg(first.pid, signal.SIGSTOP)
+            latencies.append(LATENCY)
             refused = subprocess.run(trial.command(), check=False, capture_output=True, text=True)
             assert refused.returncode == 75
             assert "another sync of the pipeline 'kill' is running" in refused.stderr
