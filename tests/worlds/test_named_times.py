@@ -6,7 +6,7 @@ import pytest
 
 from cdk import Json
 from cdk.lake.parquet.writer import DEFAULT_LIMITS
-from tests.worlds.test_times import OPEN, SECOND, THIRD, Times
+from tests.worlds.test_times import FIRST, OPEN, SECOND, THIRD, Times
 
 Records = Sequence[tuple[Json, int, int, Json]]
 MERGED, APPENDED = ("Counted", "append_dedup"), ("Counted", "append")
@@ -223,7 +223,8 @@ def three_pipelines_bring_the_same_new_key(world: Times) -> None:
 
 def the_key_is_another_than_that_of_the_rows(world: Times) -> None:
     begin(world, MERGED, THREE)
-    world.sync_with_another_key()
+    for name in (FIRST, SECOND):
+        world.sync_with_another_key(name)
     world.sync(5)
 
 

@@ -271,13 +271,13 @@ class Times(RuleBasedStateMachine):
         self.server.page_size = size
         self._sync(name)
 
-    # Where all is read again, each key has its rows.
-    @precondition(lambda self: not self.whole and self.model.readings[FIRST].read and self._exists())
-    @rule()
-    def sync_with_another_key(self) -> None:
-        if self.mode == "append_dedup" and self._refusal(FIRST) is None:
+    @precondition(lambda self: self.mode == "append_dedup" and self.model.readings[FIRST].read and not self.removal)
+    @rule(name=st.sampled_from(PIPELINES))
+    def sync_with_another_key(self, name: str) -> None:
+        # Where a pipeline reads all again, its new key has its rows.
+        if self._exists() and self._refusal(name) is None and not (self.whole and name == FIRST):
             self.key = "n"
-            self._refused(FIRST, "primary_key")
+            self._refused(name, "primary_key")
             self.key = "id"
 
     @rule(size=st.integers(1, 5), request=st.integers(0, 6))

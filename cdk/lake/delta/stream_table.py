@@ -377,6 +377,16 @@ class StreamTable(PinnedTable):
         """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         return self._states.load(version)
 
+    def keys_of_others(self) -> dict[str, tuple[str, ...]]:
+        """The columns by which other pipelines merged rows of the table, by name; none of one whose state is lost."""
+        keys: dict[str, tuple[str, ...]] = {}
+        for name in self.other_pipelines:
+            marker = self._handle.transaction_version(f"spark-cdk/{name}/{self.stream}")
+            assert marker is not None
+            with suppress(StateError):
+                keys[name] = StateBlobs(self.root.join("_cdk_state", name), self.stream).load(marker).keys
+        return keys
+
     def packed(self, texts: LayeredMap) -> Sequence[PackedLayer]:
         """The layers in which the entries of the table's state lie; none where they are few."""
         return self._states.packed(texts)

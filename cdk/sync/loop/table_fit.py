@@ -46,7 +46,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
     check_guards(stream_plan, declared, planned, table.guard, history)
-    check_key(stream_plan, table.saved, identity(stream_plan, planned.schema, planned.columns))
+    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns))
     return table
 
 
@@ -264,20 +264,32 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
     return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
 
 
-def check_key(stream_plan: StreamPlan, saved: TableState | None, key: Identity | None) -> None:
+def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None) -> None:
     """Raise ConfigError: the table has a row for each of another key, and this sync does not read them all again.
 
     A row would replace all those that share the new key with it, which nobody reads again.
     """
-    if saved is None or saved.state is None or key is None or set(saved.keys) <= set(key.keys):
+    if key is None or not stream_plan.traits.merges:
         return
-    if stream_plan.sync_mode == "incremental" and stream_plan.traits.merges and not is_refreshed(stream_plan, saved):
-        before, now = ", ".join(saved.keys), ", ".join(key.keys)
-        raise ConfigError(
-            f"streams.{stream_plan.name}.primary_key: found {now}, and the table has one row for each {before}: a row "
-            f"would replace all others with its {now}. Change it back, or have all read again into a new table: move "
-            "this one away"
-        )
+    known = {f"the pipeline {name!r} has": keys for name, keys in table.keys_of_others().items()}
+    if table.saved is not None and table.saved.state is not None and not _begins_anew(stream_plan, table.saved):
+        known["the table has"] = table.saved.keys
+    for who, keys in known.items():
+        if not set(keys) <= set(key.keys):
+            before, now = ", ".join(keys), ", ".join(key.keys)
+            raise ConfigError(
+                f"streams.{stream_plan.name}.primary_key: found {now}, and {who} one row for each {before}: a row "
+                f"would replace all others with its {now}. Change it back, or have all read again into a new table: "
+                "move this one away"
+            )
+
+
+def _begins_anew(stream_plan: StreamPlan, saved: TableState) -> bool:
+    """Whether the sync reads all from its start, and does not resume one that did."""
+    newer = stream_plan.generation is not None and stream_plan.generation > saved.generation
+    if stream_plan.sync_mode == "incremental":
+        return newer and is_refreshed(stream_plan, saved)
+    return newer or saved.complete or saved.sync_mode != stream_plan.sync_mode
 
 
 def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:

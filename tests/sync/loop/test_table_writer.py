@@ -76,9 +76,11 @@ class OnReading(Things):
             self.work.pop()()
 
 
-def sync(folder: Path, stream: Stream, work: Callable[[], object] = list, /, **options: Any) -> StreamReport:
+def sync(
+    folder: Path, stream: Stream, work: Callable[[], object] = list, /, name: str = "shop", **options: Any
+) -> StreamReport:
     pipeline = Pipeline(
-        name="shop",
+        name=name,
         source=SourceOptions(connector="things"),
         target=TargetOptions(path=str(folder)),
         streams={"things": StreamOptions(**options)},
@@ -718,6 +720,42 @@ def test_a_key_that_is_another_is_refused_before_a_row_replaces_all_that_share_i
     assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4}
     ok(tmp_path, more, **MERGED, primary_key="id")
     assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4, 9}
+
+
+def test_a_key_that_is_another_than_that_of_another_pipeline_is_refused(tmp_path: Path) -> None:
+    ok(tmp_path, Things(SHELVED, **SHELVES), **MERGED)
+
+    report = sync(tmp_path, Things(SHELVED, **SHELVES), name="market", **MERGED, primary_key="shelf")
+
+    assert report.failure is not None
+    assert "found shelf, and the pipeline 'shop' has one row for each id" in report.failure.message
+    ok(tmp_path, Things(SHELVED, **SHELVES), name="market", **MERGED)
+    assert {row["id"] for row in rows(tmp_path)} == {1, 2, 3, 4}
+
+
+def test_a_full_refresh_that_was_interrupted_is_resumed_by_the_same_key(tmp_path: Path) -> None:
+    class Down(Things):
+        cursor = None  # type: ignore[assignment] # all is read
+        fails = True
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            if slice.start.cursor is None:
+                yield Page(self.records[:2], {"page": 2})
+            if self.fails:
+                raise TransientError("down")
+            yield Page(self.records[2:], None)
+
+    stream = Down([of(1, 1), of(2, 1), of(3, 3)])
+    sync(tmp_path, stream, **MERGED)
+    stream.fails = False
+
+    report = sync(tmp_path, stream, **MERGED, primary_key="n")
+
+    assert report.failure is not None
+    assert "found n, and the table has one row for each id" in report.failure.message
+    ok(tmp_path, stream, **MERGED)
+    ok(tmp_path, stream, **MERGED, primary_key="n")
+    assert [row["n"] for row in rows(tmp_path)] == [1, 2, 3]
 
 
 def test_a_key_may_gain_a_column(tmp_path: Path) -> None:
