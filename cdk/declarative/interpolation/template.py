@@ -11,7 +11,7 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.evaluation import Column, Evaluation, Run, Scope, one_by_one
 from cdk.declarative.interpolation.explain import why
-from cdk.declarative.interpolation.literals import STARTS, literal, typed
+from cdk.declarative.interpolation.literals import STARTS, all_typed, literal, typed
 
 _EXPRESSION = re.compile(r"\{[{%#]")
 
@@ -79,8 +79,7 @@ class Template:
             values = self._column(scope, records)
             if types:
                 return [self._meaning(value, types) for value in values]
-            # Most values are texts that are no literals: these cost a look at the first letter.
-            return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in values]
+            return all_typed(values)
         except Exception:  # noqa: BLE001 - evaluated once more, for the record that it fails on
             return one_by_one(lambda names: self.value(names, types))(scope, records)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.values import Json
-from cdk.declarative.interpolation.literals import literal, typed
+from cdk.declarative.interpolation.literals import all_typed, literal, typed
 
 LITERALS: list[tuple[str, Json]] = [
     ("10", 10),
@@ -123,6 +123,11 @@ JSON = st.recursive(
 @given(JSON)
 def test_a_value_is_typed_as_its_text_would_be(value: Json) -> None:
     assert repr(literal(str(value))) == repr(typed(value))
+
+
+@given(st.lists(st.floats()) | st.lists(st.none() | st.integers() | st.booleans()) | st.lists(JSON, max_size=4))
+def test_a_column_is_typed_as_each_of_its_values(values: list[Json]) -> None:
+    assert repr([typed(value) for value in values]) == repr(all_typed(values))
 
 
 def test_a_typed_list_is_a_copy() -> None:

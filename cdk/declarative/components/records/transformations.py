@@ -55,7 +55,7 @@ class AddedFieldDefinition(Component):
         value = ctx.expression(self, "value")
         template, parameters = value.template, self.parameters
         if template is None:
-            return Addition(path, lambda _: value.constant)
+            return _same(path, value.constant)
         if "parameters" in template.names:
             # A field may have more parameters than the component around it, whose names these are.
             return Addition(path, lambda scope: template.value({**scope, "parameters": parameters}, types))
@@ -65,11 +65,7 @@ class AddedFieldDefinition(Component):
                 lambda scope: template.value(scope, types),
                 lambda scope, records: template.values(scope, records, types),
             )
-        constant = template.value({}, types)
-        # Each record needs a list or an object of its own, as it may be changed later.
-        return Addition(
-            path, (lambda _: deepcopy(constant)) if isinstance(constant, dict | list) else lambda _: constant
-        )
+        return _same(path, template.value({}, types))
 
 
 class Addition:
@@ -88,6 +84,14 @@ class Addition:
     ) -> None:
         self.path, self.value_in, self.put = path, value_in, edits.setter(path)
         self.values_in = values_in or one_by_one(value_in)
+
+
+def _same(path: list[str], value: JsonValue) -> Addition:
+    """The same value in all records."""
+    if isinstance(value, dict | list):
+        # Each record needs one of its own, as it may be changed later.
+        return Addition(path, lambda _: deepcopy(value))
+    return Addition(path, lambda _: value, lambda _, records: [value] * len(records))
 
 
 class _Spelled:
