@@ -14,7 +14,7 @@ from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, ro
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
 from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, print_json, translate_errors
-from cdk.lake.admin.diff import moves, shown, values
+from cdk.lake.admin.diff import Move, moves, shown, values
 from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
@@ -72,10 +72,10 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
         click.echo(name)
         for entry in entries:
             click.echo(f"  {_entry_line(entry)}")
-            for move in entry.moves[:_MOVES]:
+            for move in islice(entry.moves, _MOVES):
                 click.echo(f"      {move}")
-            if (more := len(entry.moves) - _MOVES) > 0:
-                click.echo(f"      and {more} more")
+            if more := sum(1 for _ in entry.moves):
+                click.echo(f"      and {more:,} more")
     return 0
 
 
@@ -150,11 +150,11 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
 
 
 class Entry(NamedTuple):
-    """A commit, its state if that is kept, and what moved since the one before."""
+    """A commit, its state if that is kept, and what moved since the one before, which is looked for as it is asked."""
 
     commit: Commit
     saved: TableState | None
-    moves: Sequence[str]
+    moves: Iterator[Move]
 
 
 def entries_of(admin: Admin, table: StreamLocation, before: int | None = None) -> Iterator[Entry]:
@@ -165,14 +165,14 @@ def entries_of(admin: Admin, table: StreamLocation, before: int | None = None) -
             continue
         if newer is not None:
             known = newer[1] is not None and saved is not None
-            yield Entry(*newer, [str(m) for m in moves(saved.state, newer[1].state)] if known else [])  # type: ignore[union-attr]  # both are there where they are known
+            yield Entry(*newer, moves(saved.state, newer[1].state) if known else iter(()))  # type: ignore[union-attr]  # both are there where they are known
         newer = commit, saved
     if newer is not None:
-        yield Entry(*newer, [] if newer[1] is None else [str(m) for m in moves(None, newer[1].state)])
+        yield Entry(*newer, iter(()) if newer[1] is None else moves(None, newer[1].state))
 
 
-def entry_json(entry: Entry) -> Mapping[str, object]:
-    """What `state log --json` prints of a commit."""
+def entry_json(entry: Entry, most: int | None = None) -> Mapping[str, object]:
+    """What `state log --json` prints of a commit, with all that moved, or the first of it."""
     commit, saved, moved = entry
     return {
         "version": commit.version,
@@ -184,7 +184,7 @@ def entry_json(entry: Entry) -> Mapping[str, object]:
         "sync": None if saved is None else saved.sync or None,
         "note": commit.note or None,
         "kept": saved is not None,
-        "moves": moved,
+        "moves": [*map(str, islice(moved, most))],
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from heapq import merge
 from itertools import repeat
 from pathlib import Path
@@ -75,15 +76,24 @@ def folder_files(root: Path) -> FolderFiles:
             if not path.is_file() or path.stat().st_size > _LARGEST:
                 continue
             if path.suffix == ".json":
-                with path.open("rb") as file:
-                    head = file.read(_HEAD).decode(errors="replace")
-                if FORMAT in head:
-                    sync = _SYNC.search(head)
-                    reports.append(ReportFile(inside, sync[1] if sync else "", path.stat().st_mtime))
+                stat = path.stat()
+                if (sync := _sync(path, stat.st_mtime_ns, stat.st_size)) is not None:
+                    reports.append(ReportFile(inside, sync, stat.st_mtime))
             elif (kind := _kind(path)) in kinds:
                 kinds[kind].append(inside)
     reports.sort(key=lambda report: report.modified, reverse=True)
     return FolderFiles(kinds["pipeline"], kinds["manifest"], reports)
+
+
+@lru_cache(2**16)
+def _sync(path: Path, modified: int, size: int) -> str | None:  # noqa: ARG001 - another file of the name has others
+    """The run of a report, empty where it was none; None: the file is no report. Most stay as they are for ever."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD).decode(errors="replace")
+    if FORMAT not in head:
+        return None
+    sync = _SYNC.search(head)
+    return sync[1] if sync else ""
 
 
 def _files(root: Path) -> Iterator[Path]:

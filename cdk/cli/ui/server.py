@@ -43,6 +43,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _COMMITS, _RUNS, _REPORTS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 50, 20, 1000, 20, 20, 2000, 20
+_COUNTED = 1000
+"""Moves that are counted besides those that are shown."""
 
 
 def application(root: Path, token: str, *, trusted: bool) -> Starlette:
@@ -189,9 +191,10 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
 
 
 def _commit(entry: Entry) -> Mapping[str, object]:
-    """A commit, what a person did by it, and what moved, of which the first."""
-    moves = entry.moves
-    return {**entry_json(entry), "what": what(entry), "moves": moves[:_MOVES], "further": max(0, len(moves) - _MOVES)}
+    """A commit, what a person did by it, and the first of what moved; of very much, no more than that it is more."""
+    shown = entry_json(entry, _MOVES)
+    further = sum(1 for _ in islice(entry.moves, _COUNTED + 1))
+    return {**shown, "what": what(entry), "further": min(further, _COUNTED), "uncounted": further > _COUNTED}
 
 
 def _required(request: Request, name: str) -> str:

@@ -21,20 +21,30 @@ class Move:
         return f"{self.where}: {shown(self.before)} → {shown(self.after)}"
 
 
-def moves(before: Stored, after: Stored) -> list[Move]:
-    """What differs between two wire states, in the order in which they say it."""
+def moves(before: Stored, after: Stored) -> Iterator[Move]:
+    """What differs between two wire states, in the order in which they say it; of many partitions as it is asked for.
+
+    Where only one of them has many, its order counts.
+    """
     match before, after:
         case {"states": PartitionEntries() as olds, **old_rest}, {"states": PartitionEntries() as news, **new_rest}:
             before_moving, moved = news.moved(olds)
-            return moves({**old_rest, "states": before_moving}, {**new_rest, "states": moved})
+            yield from moves({**old_rest, "states": before_moving}, {**new_rest, "states": moved})
+        case _, {"states": PartitionEntries()}:
+            rest = dict(values(before))
+            yield from _moved((where, rest.pop(where, None), value) for where, value in values(after))
+            yield from _moved((where, value, None) for where, value in rest.items())
+        case {"states": PartitionEntries()}, _:
+            rest = dict(values(after))
+            yield from _moved((where, value, rest.pop(where, None)) for where, value in values(before))
+            yield from _moved((where, None, value) for where, value in rest.items())
         case _:
-            pass
-    old, new = dict(values(before)), dict(values(after))
-    return [
-        Move(where, old.get(where), new.get(where))
-        for where in dict.fromkeys([*old, *new])
-        if canonical(old.get(where)) != canonical(new.get(where))
-    ]
+            old, new = dict(values(before)), dict(values(after))
+            yield from _moved((where, old.get(where), new.get(where)) for where in dict.fromkeys([*old, *new]))
+
+
+def _moved(pairs: Iterable[tuple[str, JsonValue, JsonValue]]) -> Iterator[Move]:
+    return (Move(where, old, new) for where, old, new in pairs if canonical(old) != canonical(new))
 
 
 def values(blob: JsonValue, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:

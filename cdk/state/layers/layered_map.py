@@ -97,7 +97,10 @@ class LayeredMap(Mapping[str, str]):
     @property
     def texts(self) -> Mapping[str, str]:
         """All texts as one dict. Loads what is not loaded."""
-        return {key: text for key, text in joined(self.layers).items() if text is not None}
+        texts = joined(self.layers)
+        # A copy of a million entries is 100 MB.
+        removed = None in texts.values()
+        return {key: text for key, text in texts.items() if text is not None} if removed else texts  # type: ignore[return-value] # no value is None
 
     def updated(self, changes: Texts) -> "LayeredMap":
         """This map with some texts set or removed."""

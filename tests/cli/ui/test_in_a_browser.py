@@ -68,6 +68,8 @@ def test_each_view_opens_by_keyboard_without_an_error_of_the_console(browser: Ch
     _press(browser, "orders")
     _see(browser, "Stream orders")
     assert len(browser.find_elements(By.CSS_SELECTOR, "svg rect")) == 1000
+    assert len(browser.find_elements(By.CSS_SELECTOR, "*")) < 5000
+    assert "and over 1,000 more" in browser.find_element(By.ID, "main").text
     _press(browser, "the next ones")
     WebDriverWait(browser, _SECONDS, ignored_exceptions=_MEANWHILE).until(
         lambda _: "from number 1,001 on" in browser.find_element(By.ID, "main").text

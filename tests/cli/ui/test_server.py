@@ -1,5 +1,6 @@
 """`spark-cdk ui`: what its pages show, and to whom."""
 
+import json
 import os
 import re
 import sys
@@ -140,6 +141,12 @@ def test_a_report_that_was_cut_is_shown_as_that_beside_the_others(page: TestClie
     assert answer.status_code == 200
     assert "cut.json is not JSON: " in answer.text
     assert "(failed.json)" in answer.text
+
+
+def test_a_report_that_is_written_again_is_that_of_another_run(tmp_path: Path) -> None:
+    for sync in ("a1", "b2b2"):
+        (tmp_path / "report.json").write_text(json.dumps({"format": "spark-cdk-report/1", "sync_id": sync}))
+        assert [report.sync for report in folder_files(tmp_path).reports] == [sync]
 
 
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ for _ in range(9):
 def _entry(version: int, sync: str, seconds: float, *, complete: bool | None, rows: int | None = 10) -> Entry:
     """complete: None where the state is not retained."""
     commit = Commit(version, _BEGIN + timedelta(seconds=seconds), "WRITE", state=_STATES[version], rows=rows, sync=sync)
-    return Entry(commit, None if complete is None else TableState("incremental", "append", complete=complete), [])
+    return Entry(commit, None if complete is None else TableState("incremental", "append", complete=complete), iter(()))
 
 
 def _drawn(*entries: Entry, reports: dict[str, Json] | None = None) -> Timeline:
@@ -83,11 +83,11 @@ def test_where_states_are_not_retained_reports_say_how_runs_ended() -> None:
 
 
 def test_commits_without_a_time_cannot_be_drawn() -> None:
-    assert timeline([Entry(Commit(1, None, "WRITE"), None, [])], {}, "orders") is None
+    assert timeline([Entry(Commit(1, None, "WRITE"), None, iter(()))], {}, "orders") is None
 
 
 def test_fifty_runs_of_one_commit_fit_into_the_picture() -> None:
-    runs = [Entry(Commit(n, _BEGIN + timedelta(days=n), "WRITE", sync=f"s{n}"), None, []) for n in range(50)]
+    runs = [Entry(Commit(n, _BEGIN + timedelta(days=n), "WRITE", sync=f"s{n}"), None, iter(())) for n in range(50)]
 
     xs = [lane.end for lane in _drawn(*runs).lanes]
 
