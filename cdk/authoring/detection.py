@@ -7,13 +7,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, Parameter
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import plain
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
+from cdk.base.values import JsonObject, JsonValue, as_object, canonical, json_kind
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
@@ -84,8 +84,8 @@ class _Trials:
     def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
         self._source, self._config, self._name = source, config, name
         self._manifest = source.resolved
-        streams = [mapping(each) for each in sequence(self._manifest.get("streams"))]
-        self._retriever = next((mapping(each.get("retriever")) for each in streams if each.get("name") == name), {})
+        streams = [as_object(each) for each in sequence(self._manifest.get("streams"))]
+        self._retriever = next((as_object(each.get("retriever")) for each in streams if each.get("name") == name), {})
         if self._retriever.get("type") != "SimpleRetriever":
             names = did_you_mean(name, [string(each.get("name")) for each in streams])
             raise ConfigError(f"the list `streams` of the manifest has no {name!r} with a SimpleRetriever{names}")
@@ -99,7 +99,7 @@ class _Trials:
         retriever |= {"record_selector": selector, **changes}
         streams: list[JsonValue] = [
             {**each, "retriever": retriever} if each.get("name") == self._name else each
-            for each in map(mapping, sequence(self._manifest.get("streams")))
+            for each in map(as_object, sequence(self._manifest.get("streams")))
         ]
         source = self._source.revised({**self._manifest, "streams": streams})
         stream: Stream = next(each for each in source.open(self._config) if each.name == self._name)
@@ -115,8 +115,8 @@ class _Trials:
         assert guess.component is not None
         assert guess.guess is not None
         changes: JsonObject = {"paginator": guess.component}
-        requester = mapping(self._retriever.get("requester"))
-        sent = mapping(requester.get("request_parameters"))
+        requester = as_object(self._retriever.get("requester"))
+        sent = as_object(requester.get("request_parameters"))
         fixed = {**{key: value for key, value in sent.items() if key not in guess.handled}, **guess.always}
         if fixed != sent:
             changes["requester"] = {**requester, "request_parameters": fixed}
@@ -162,7 +162,7 @@ def _guesses(
         {"page": _parameter("page", 1)},
         {"offset": _parameter("offset", 0), "limit": _parameter("limit", len(records))},
     )
-    key = next(iter(key_candidates([dict(mapping(record)) for record in records])), None)
+    key = next(iter(key_candidates([dict(as_object(record)) for record in records])), None)
     headers = tuple(response.headers) if isinstance(response, Response) else ()
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
     tried: set[str] = set()
@@ -207,10 +207,10 @@ def _records_path(body: JsonValue) -> tuple[str, ...] | None:
     """Where the records lie: the list of objects that is the least deep, of several the longest."""
     level: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
     for _ in range(_DEEPEST):
-        lists = [(keys, value) for keys, value in level if isinstance(value, list) and value and mapping(value[0])]
+        lists = [(keys, value) for keys, value in level if isinstance(value, list) and value and as_object(value[0])]
         if lists:
             return max(lists, key=lambda each: len(sequence(each[1])))[0]
-        level = [((*keys, name), inner) for keys, value in level for name, inner in mapping(value).items()]
+        level = [((*keys, name), inner) for keys, value in level for name, inner in as_object(value).items()]
     return None
 
 

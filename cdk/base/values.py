@@ -155,12 +155,12 @@ def undotted(path: str) -> list[str | int]:
     return [int(part[1:-1]) if part.startswith("[") else part for part in path.replace("[", ".[").split(".") if part]
 
 
-def as_object(value: FieldValue) -> Mapping[str, FieldValue]:
+def as_object(value: JsonValue) -> Mapping[str, JsonValue]:
     """A value that is to be an object of JSON; an empty one where it is something else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def properties_of(schema: FieldValue) -> Mapping[str, FieldValue]:
+def properties_of(schema: JsonValue) -> Mapping[str, JsonValue]:
     """The properties that a schema declares; one of another shape, such as `true`, declares none."""
     return as_object(as_object(schema).get("properties"))
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdk.authoring.drafts.draft import ConfigFields, Example, Guess
-from cdk.authoring.drafts.loose_json import mapping, string
+from cdk.authoring.drafts.loose_json import string
 from cdk.authoring.drafts.names import snake
-from cdk.base.values import JsonObject, JsonValue, canonical, from_json
+from cdk.base.values import JsonObject, JsonValue, as_object, canonical, from_json
 
 _FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
@@ -39,7 +39,7 @@ def login(
     Adds the secrets to `config`.
     """
     first = Counter(canonical(each[0]) for each in requirements if each)
-    chosen = list(mapping(from_json(first.most_common(1)[0][0]))) if first else list(schemes)[:1]
+    chosen = list(as_object(from_json(first.most_common(1)[0][0]))) if first else list(schemes)[:1]
     names = [name for name in chosen if name in schemes]
     if not names:
         return Login({"authenticator": {"type": "NoAuth"}})
@@ -60,7 +60,7 @@ def login(
             own = string(scheme.get("name")) or name
             key = config.add(snake(name), _secret(f"key ({own})"))
             sent = {"Cookie": f"{own}={key}"} if scheme.get("in") == "cookie" else {own: key}
-            requester[part] = {**mapping(requester.get(part)), **sent}
+            requester[part] = {**as_object(requester.get(part)), **sent}
     return Login(requester, guesses, examples)
 
 
@@ -139,11 +139,11 @@ def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tu
 def _oauth(
     scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
 ) -> tuple[JsonObject, str, Sequence[Example]]:
-    flows = mapping(scheme.get("flows")) or {string(scheme.get("flow")): scheme}
-    flow = next((name for name in _FLOWS if string(mapping(flows.get(name)).get("tokenUrl"))), None)
+    flows = as_object(scheme.get("flows")) or {string(scheme.get("flow")): scheme}
+    flow = next((name for name in _FLOWS if string(as_object(flows.get(name)).get("tokenUrl"))), None)
     if flow is None:
         return bearer(config), f"an access token of OAuth 2.0: {', '.join(flows)} gives none without a browser", ()
-    url = absolute(string(mapping(flows[flow]).get("tokenUrl")))
+    url = absolute(string(as_object(flows[flow]).get("tokenUrl")))
     client = flow in _FLOWS[:2]
     component: JsonObject = {
         "type": "OAuthAuthenticator",

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdk.authoring.drafts.examples import example_of
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
-from cdk.base.values import JsonObject, JsonValue
+from cdk.authoring.drafts.loose_json import sequence, string
+from cdk.base.values import JsonObject, JsonValue, as_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +114,4 @@ def quoted(name: str) -> str:
 
 
 def _kind(schema: JsonValue) -> tuple[JsonValue, ...]:
-    return tuple(mapping(schema).get(name) for name in ("airbyte_secret", "format", "pattern"))
+    return tuple(as_object(schema).get(name) for name in ("airbyte_secret", "format", "pattern"))

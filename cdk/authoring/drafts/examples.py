@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from cdk.authoring.drafts.loose_json import mapping, sequence
-from cdk.base.values import JsonValue
+from cdk.authoring.drafts.loose_json import sequence
+from cdk.base.values import JsonValue, as_object
 
 _OF_FORMAT = {"date-time": "2024-03-01T00:00:00Z", "date": "2024-03-01"}
 _OF_TYPE: Mapping[str, JsonValue] = {"integer": 1, "number": 1.5, "boolean": True}
@@ -17,9 +17,9 @@ def example_of(schema: Mapping[str, JsonValue], text: str = "1") -> JsonValue:
     kind = next((str(each) for each in (sequence(kinds) or [kinds]) if each != "null"), "")
     match kind:
         case "object":
-            return {name: example_of(mapping(part)) for name, part in mapping(schema.get("properties")).items()}
+            return {name: example_of(as_object(part)) for name, part in as_object(schema.get("properties")).items()}
         case "array":
-            return [example_of(mapping(schema["items"]))] if "items" in schema else []
+            return [example_of(as_object(schema["items"]))] if "items" in schema else []
         case _:
             return _OF_TYPE.get(kind, _OF_FORMAT.get(str(schema.get("format")), text))
 

@@ -1,13 +1,8 @@
-"""JSON of other authors: what is not of the expected type counts as missing."""
+"""JSON of other authors: what is not of the expected type counts as missing. For objects there is `as_object`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cdk.base.values import JsonValue
-
-
-def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    """A value that is to be an object; an empty one where it is something else."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def sequence(value: JsonValue) -> Sequence[JsonValue]:

@@ -12,9 +12,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import yaml
 
-from cdk.authoring.drafts.loose_json import mapping, string
+from cdk.authoring.drafts.loose_json import string
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, canonical, from_json, to_json
+from cdk.base.values import JsonValue, as_object, canonical, from_json, to_json
 
 LOCK = Path("drafted.lock.json")
 _FORMAT = "spark-cdk-draft/1"
@@ -133,7 +133,7 @@ def _last(folder: Path) -> Mapping[Path, str]:
     if text is None:
         return {}
     try:
-        document = mapping(from_json(text))
+        document = as_object(from_json(text))
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"is not JSON: {error}; restore it, or draft into another folder", path=str(folder / LOCK)
@@ -141,7 +141,7 @@ def _last(folder: Path) -> Mapping[Path, str]:
     if (form := document.get("format")) != _FORMAT:
         why = f"found the format {str(form)[:50]!r}, expected {_FORMAT!r}; restore it, or draft into another folder"
         raise ConfigError(why, path=str(folder / LOCK))
-    return {Path(path): string(text) for path, text in mapping(document.get("files")).items()}
+    return {Path(path): string(text) for path, text in as_object(document.get("files")).items()}
 
 
 def _text(path: Path) -> str | None:
@@ -164,8 +164,8 @@ def _json(base: str, mine: str, new: str, _: list[str]) -> str:
 
 def _keyed(document: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(document, list):
-        return dict(mapping(document))
-    return {canonical([mapping(each).get(name) for name in ("method", "path", "params")]): each for each in document}
+        return dict(as_object(document))
+    return {canonical([as_object(each).get(name) for name in ("method", "path", "params")]): each for each in document}
 
 
 def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:

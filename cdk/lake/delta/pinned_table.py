@@ -5,7 +5,8 @@ the log refuses a commit through a handle that another run has overtaken (`cdk.l
 needs no state: opening and creating, columns and features, files and rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote
@@ -325,6 +326,16 @@ class PinnedTable:
         with self.root.explaining(self.stream):
             for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
                 yield without_encoding(batch).select(list(names))
+
+    @contextmanager
+    def removing_if_changed(self, files: Iterable[DataFile]) -> Iterator[None]:
+        """Remove the files that were written for this block's commit where another writer has changed the table."""
+        try:
+            yield
+        except TableChanged:
+            for file in files:
+                self.root.delete(file.path)
+            raise
 
     def compact(self) -> int:
         """Join small files where they are many, in each partition of a partitioned table; returns how many they were.

@@ -8,7 +8,7 @@ row's id.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from urllib.parse import unquote
@@ -22,7 +22,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
-from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
@@ -132,18 +132,8 @@ class RowHistory:
         exact = replace(layout, schema=target).unfit(self.table.files(), spread)
         layout = replace(layout, schema=self._target(self.table.schema, exact))
         files = layout.rewrite(self.table.files(), spread)
-        with self._removed_if_changed(files):
+        with self.table.removing_if_changed(files):
             self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
-
-    @contextmanager
-    def _removed_if_changed(self, files: Sequence[DataFile]) -> Iterator[None]:
-        """Remove files that were written for a commit which the table's change has refused."""
-        try:
-            yield
-        except TableChanged:
-            for file in files:
-                self.table.root.delete(file.path)
-            raise
 
     def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
         fields = {field.name: field for field in current}
@@ -222,7 +212,7 @@ class RowHistory:
         self.table.guard.check([Use.HISTORY])
         saved = replace(self._saved, state=self.main.state_version or 0, records=self._saved.records + row_count(files))
         fitting = self._fitting(files)
-        with self._removed_if_changed([file for file in fitting if file not in files]):
+        with self.table.removing_if_changed([file for file in fitting if file not in files]):
             self.table.commit(saved, fitting)
 
 

@@ -24,7 +24,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.arrow.cast import cast_batch
 from cdk.lake.delta.engine_merge import engine_comparison
 from cdk.lake.delta.engine_writes import inserted, merged
-from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import CommitRows, Receipt, row_count
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
@@ -303,16 +303,11 @@ class AppendDedup(WriteMode):
         saved, receipt = replace(saved, records=records), _merge_receipt(rows, result)
         if staged_in is not None:
             source.check_files(files)
-        try:
+        with table.removing_if_changed([file for file in result.add if file not in files]):
             # Alone, though no file may leave: a neighbour may have brought the same new key.
             table.commit(
                 saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
             )
-        except TableChanged:
-            for file in result.add:
-                if file not in files:
-                    table.root.delete(file.path)
-            raise
         return saved, result, receipt
 
     def _logged(self, files: Sequence[DataFile]) -> Sequence[DataFile]:

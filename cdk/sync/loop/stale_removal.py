@@ -15,7 +15,7 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.delta.engine_writes import deleted, flagged
-from cdk.lake.delta.pinned_table import TableChanged, repeat_if_changed
+from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use, Way
@@ -149,13 +149,9 @@ class StaleRemoval:
         removed = count.removed if hard else 0
         complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
         receipt = Receipt(removed=removed)
-        try:
+        with self._table.removing_if_changed(rewritten):
             # Alone: what was counted is what leaves.
             self._table.commit(complete, rewritten, remove=touched, alone=True, receipt=receipt)
-        except TableChanged:
-            for file in rewritten:
-                self._table.root.delete(file.path)
-            raise
         self._log(count)
         return complete, count, receipt
 

@@ -164,13 +164,12 @@ class TableWriting:
         layout = replace(layout, schema=self._planned(exact).schema)
         files = layout.rewrite(table.files(), spread)
         before = table.saved or replace(saved, state=None)
-        try:
-            table.commit(before, files, overwrite=True, schema=layout.schema, receipt=Receipt())
-        except (TableChanged, FilesGone) as error:
-            for file in files:
-                table.root.delete(file.path)
-            # VACUUM has removed what no version named yet; the rows are in the files that are there.
-            raise TableChanged(error.message, detail=error.detail, path=error.path) from error
+        with table.removing_if_changed(files):
+            try:
+                table.commit(before, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+            except FilesGone as error:
+                # VACUUM has removed what no version named yet; the rows are in the files that are there.
+                raise TableChanged(error.message, detail=error.detail, path=error.path) from error
 
     def grow(
         self,

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess
-from cdk.authoring.drafts.loose_json import mapping
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 
 _ISO = "%Y-%m-%dT%H:%M:%SZ"
 _FORMS = {
@@ -56,5 +55,5 @@ def cursor_of(
 
 def example_of(cursor: Mapping[str, JsonValue], config: ConfigFields, stream: str) -> JsonValue:
     """A value of a component's cursor field, of a record that a first read brings."""
-    start = mapping(config.properties.get(f"start_of_{stream}")).get("default", cursor.get("start_value"))
+    start = as_object(config.properties.get(f"start_of_{stream}")).get("default", cursor.get("start_value"))
     return int(str(start)) if cursor.get("datetime_format") == "%s" else start

@@ -3,9 +3,8 @@
 import ast
 from pathlib import Path
 
-from cdk.authoring.drafts.loose_json import mapping
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.base.yaml_file import YamlFile
 
 CODE, SECRET, SETTING = "$code", "$secret", "$setting"
@@ -28,7 +27,7 @@ def _in_python(path: Path) -> JsonValue:
     except (OSError, ValueError, SyntaxError) as error:
         raise ConfigError(f"cannot be read as Python: {error}", path=str(path)) from None
     values = (_value(node) for node in ast.walk(tree) if isinstance(node, ast.Dict))
-    return next((value for value in values if {"client", "resources"} <= mapping(value).keys()), None)
+    return next((value for value in values if {"client", "resources"} <= as_object(value).keys()), None)
 
 
 def _value(node: ast.expr) -> JsonValue:

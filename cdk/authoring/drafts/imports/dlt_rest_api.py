@@ -21,11 +21,11 @@ from cdk.authoring.drafts.examples import inside
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import PARAMETER, snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.rest.http.redact import looks_secret
 
 _CLIENT = {"base_url", "headers", "auth", "paginator"}
@@ -69,7 +69,7 @@ class _Import:
 
     def __init__(self, document: Mapping[str, JsonValue]) -> None:
         self._config, self._guesses, self._left_out = ConfigFields(), list[Guess](), list[LeftOut]()
-        self._client, self._defaults = mapping(document["client"]), mapping(document.get("resource_defaults"))
+        self._client, self._defaults = as_object(document["client"]), as_object(document.get("resource_defaults"))
         self._resources = sequence(document["resources"])
         self._base, self._needed = "", list[_Parent]()
         self._logins: Sequence[Example] = ()
@@ -89,15 +89,15 @@ class _Import:
     def _named(self) -> Iterator[Mapping[str, JsonValue]]:
         """The resources with what all have by default."""
         for each in self._resources:
-            own = {"name": each} if isinstance(each, str) else mapping(each)
+            own = {"name": each} if isinstance(each, str) else as_object(each)
             if not string(own.get("name")):
                 self._leave("resources", "found one without a name, such as a function of Python: write it as a stream")
                 continue
             endpoints = [
-                {"path": e} if isinstance(e := each.get("endpoint"), str) else mapping(e)
+                {"path": e} if isinstance(e := each.get("endpoint"), str) else as_object(e)
                 for each in (self._defaults, own)
             ]
-            params = {**mapping(endpoints[0].get("params")), **mapping(endpoints[1].get("params"))}
+            params = {**as_object(endpoints[0].get("params")), **as_object(endpoints[1].get("params"))}
             yield {**self._defaults, **own, "endpoint": {**endpoints[0], **endpoints[1], "params": params}}
 
     def _requester(self) -> JsonObject:
@@ -107,10 +107,10 @@ class _Import:
         self._base = urlsplit(url).path.rstrip("/") if isinstance(url, str) else ""
         base = url if isinstance(url, str) else self._text("base_url", url, "https://api.example.com")
         requester: JsonObject = {"type": "HttpRequester", "url_base": base.rstrip("/")}
-        if headers := mapping(self._client.get("headers")):
+        if headers := as_object(self._client.get("headers")):
             requester["request_headers"] = {key: self._text(key, value) for key, value in headers.items()}
         auth = self._client.get("auth")
-        settings = {"type": auth} if isinstance(auth, str) else mapping(auth)
+        settings = {"type": auth} if isinstance(auth, str) else as_object(auth)
         match settings.get("type") or ("bearer" if "token" in settings else ""):
             case "bearer":
                 scheme: JsonObject = {"type": "http", "scheme": "bearer"}
@@ -132,13 +132,13 @@ class _Import:
     def _stream(self, resource: Mapping[str, JsonValue]) -> StreamDraft:
         """A resource as a stream."""
         name, where = snake(string(resource["name"])), f"resources.{resource['name']}"
-        endpoint, at = mapping(resource["endpoint"]), f"{where}.endpoint"
+        endpoint, at = as_object(resource["endpoint"]), f"{where}.endpoint"
         guesses = [Guess("no schema", "dlt infers it", "`spark-cdk discover --infer` shows it")]
         self._leave_others(where, resource, _RESOURCE)
         self._leave_others(at, endpoint, _ENDPOINT)
         path, params = _path_of(resource)
         parents = _parents(path, params)
-        params = {key: value for key, value in params.items() if mapping(value).get("type") != "resolve"}
+        params = {key: value for key, value in params.items() if as_object(value).get("type") != "resolve"}
         cursor = self._cursor(at, name, endpoint, params, guesses)
         pages = self._paging(at, name, endpoint, params, guesses)
         selector = self._selector(at, name, endpoint.get("data_selector"), guesses)
@@ -218,9 +218,9 @@ class _Import:
         self, where: str, name: str, endpoint: Mapping[str, JsonValue], params: JsonObject, guesses: list[Guess]
     ) -> JsonObject | None:
         """The incremental sync; the parameters that it sends leave `params`."""
-        cursor = dict(mapping(endpoint.get("incremental")))
+        cursor = dict(as_object(endpoint.get("incremental")))
         for key, value in [*params.items()]:
-            bound = mapping(value) if mapping(value).get("type") == "incremental" else None
+            bound = as_object(value) if as_object(value).get("type") == "incremental" else None
             match = _BOUND.search(value) if isinstance(value, str) else None
             if bound is None and match is None:
                 continue
@@ -249,7 +249,7 @@ class _Import:
         self, where: str, name: str, endpoint: Mapping[str, JsonValue], params: JsonObject, guesses: list[Guess]
     ) -> PaginatorGuess:
         named = endpoint.get("paginator", self._client.get("paginator")) or "auto"
-        settings = {"type": named} if isinstance(named, str) else mapping(named)
+        settings = {"type": named} if isinstance(named, str) else as_object(named)
         if self._is_code(f"{where}.paginator", named) or settings.get("type") == "auto":
             known = {
                 key: Parameter(key, "query", required=False, schema=_kind(value), text="")
@@ -280,7 +280,7 @@ class _Import:
 
     def _filters(self, where: str, endpoint: Mapping[str, JsonValue]) -> Iterator[JsonObject]:
         for number, each in enumerate(sequence(endpoint.get("response_actions"))):
-            action = mapping(each)
+            action = as_object(each)
             code, content = action.get("status_code"), string(action.get("content"))
             if action.get("action") != "ignore" or not (isinstance(code, int) or content):
                 self._leave(f"{where}.response_actions[{number}]", "of actions only `ignore` has a component")
@@ -291,7 +291,7 @@ class _Import:
 
     def _text(self, name: str, value: JsonValue, example: JsonValue = None) -> str:
         """A value of a request. What may be secret, and what dlt looks up, becomes config, and is written nowhere."""
-        own = mapping(value)
+        own = as_object(value)
         label = string(own.get(SECRET)) or string(own.get(SETTING)) or name
         if self._is_code(name, value) or own or looks_secret(name):
             schema: JsonObject = {"type": "string", "title": label}
@@ -313,7 +313,7 @@ class _Import:
 
     def _is_code(self, where: str, value: JsonValue) -> bool:
         """Whether a value is code, which is left out then."""
-        code = mapping(value).get(CODE)
+        code = as_object(value).get(CODE)
         if code is not None:
             self._leave(where, f"found `{code}`, which {_CODE}")
         return code is not None
@@ -329,15 +329,15 @@ class _Import:
 
 def _path_of(resource: Mapping[str, JsonValue]) -> tuple[str, JsonObject]:
     """The path of a resource, and its parameters."""
-    endpoint = mapping(resource["endpoint"])
-    return string(endpoint.get("path")) or string(resource["name"]), dict(mapping(endpoint.get("params")))
+    endpoint = as_object(resource["endpoint"])
+    return string(endpoint.get("path")) or string(resource["name"]), dict(as_object(endpoint.get("params")))
 
 
 def _parents(path: str, params: Mapping[str, JsonValue]) -> list[_Parent]:
     """The fields of parents in a path."""
     parents: list[_Parent] = []
     for placeholder in PARAMETER.findall(path):
-        bound = mapping(params.get(placeholder))
+        bound = as_object(params.get(placeholder))
         if match := _PARENT.fullmatch(placeholder):
             parents.append(_Parent(placeholder, snake(match[1]), match[2]))
         elif bound.get("type") == "resolve":

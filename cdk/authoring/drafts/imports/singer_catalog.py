@@ -6,10 +6,10 @@ from cdk.authoring.drafts.auth import bearer
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, StreamDraft
 from cdk.authoring.drafts.examples import example_of as example_json
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.rest.http.redact import looks_secret
 
 _TAP = "the tap's code says how; a catalog does not"
@@ -21,7 +21,7 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
 
     name: of the catalog's file. Raises ConfigError: it is none.
     """
-    streams = [each for each in map(mapping, sequence(mapping(catalog).get("streams"))) if _name(each)]
+    streams = [each for each in map(as_object, sequence(as_object(catalog).get("streams"))) if _name(each)]
     if not streams:
         raise ConfigError("found no stream, expected a catalog of Singer, an object with `streams`", path=name)
     config, left_out = ConfigFields(), list[LeftOut]()
@@ -31,12 +31,12 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
     guesses = [
         Guess("requests: a GET of each stream's name below `base_url`, and no pagination", "a catalog has none", _TAP)
     ]
-    secrets = [key for key in mapping(settings) if looks_secret(key)]
+    secrets = [key for key in as_object(settings) if looks_secret(key)]
     token = next((key for key in secrets if words(key)[-1:] in (["token"], ["key"])), None)
     if token is not None:
         requester["authenticator"] = bearer(config)
         guesses.append(Guess(f"log-in: `{token}` in the header `Authorization`, as `Bearer`", "its name", _TAP))
-    for key, value in mapping(settings).items():
+    for key, value in as_object(settings).items():
         if key not in {token, "base_url", "start_date"}:
             left_out.append(LeftOut(f"config.{key}", "the spec has it, and no request uses it yet"))
             schema: JsonObject = {"type": _KINDS.get(type(value), "string"), "title": key}
@@ -51,8 +51,8 @@ def _name(stream: Mapping[str, JsonValue]) -> str:
 
 def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: list[LeftOut]) -> StreamDraft:
     name, facts = snake(_name(stream)), _metadata(stream)
-    schema: JsonObject = {"type": "object", **mapping(stream.get("schema"))}
-    properties = {key: mapping(value) for key, value in mapping(schema.get("properties")).items()}
+    schema: JsonObject = {"type": "object", **as_object(stream.get("schema"))}
+    properties = {key: as_object(value) for key, value in as_object(schema.get("properties")).items()}
     requester: JsonObject = {"$ref": "#/definitions/requester", "path": f"/{_name(stream)}"}
     extractor: JsonObject = {"type": "DpathExtractor", "field_path": []}
     component: JsonObject = {"type": "DeclarativeStream", "name": name}
@@ -60,13 +60,13 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
     keys = [*map(string, sequence(stream.get("key_properties")) or sequence(facts.get("table-key-properties")))]
     if keys:
         component["primary_key"] = keys[0] if len(keys) == 1 else [*keys]
-    record = dict(mapping(example_json(schema)))
+    record = dict(as_object(example_json(schema)))
     valid = [*map(string, sequence(facts.get("valid-replication-keys")))]
     chosen = string(stream.get("replication_key")) or string(facts.get("replication-key"))
     if field := chosen or (valid or [""])[0]:
         numeric = {"integer", "number"} & {*_types(properties.get(field, {}))}
         component["incremental_sync"], guess = cursor_of(field, 0 if numeric else None, {}, config, name)
-        record = {**record, field: example_of(mapping(component["incremental_sync"]), config, name)}
+        record = {**record, field: example_of(as_object(component["incremental_sync"]), config, name)}
         guesses.append(guess)
     method = string(stream.get("replication_method")) or string(facts.get("forced-replication-method"))
     if method == "LOG_BASED":
@@ -89,18 +89,18 @@ def _types(schema: Mapping[str, JsonValue]) -> Iterator[str]:
     kinds = schema.get("type")
     yield from map(string, sequence(kinds) or [kinds])
     for each in sequence(schema.get("anyOf")):
-        yield from _types(mapping(each))
+        yield from _types(as_object(each))
 
 
 def _metadata(stream: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """What the catalog says of a stream besides its schema."""
-    entries = map(mapping, sequence(stream.get("metadata")))
-    return mapping(next((each.get("metadata") for each in entries if not sequence(each.get("breadcrumb"))), None))
+    entries = map(as_object, sequence(stream.get("metadata")))
+    return as_object(next((each.get("metadata") for each in entries if not sequence(each.get("breadcrumb"))), None))
 
 
 def _deselected(stream: Mapping[str, JsonValue]) -> Iterator[str]:
     """The properties that a person has left out."""
-    for entry in map(mapping, sequence(stream.get("metadata"))):
+    for entry in map(as_object, sequence(stream.get("metadata"))):
         path = [*map(string, sequence(entry.get("breadcrumb")))]
-        if len(path) > 1 and mapping(entry.get("metadata")).get("selected") is False:
+        if len(path) > 1 and as_object(entry.get("metadata")).get("selected") is False:
             yield ".".join(path[1::2])

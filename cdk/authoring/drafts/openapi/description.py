@@ -12,9 +12,9 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
 from cdk.authoring.drafts.draft import Parameter
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, canonical, json_kind
+from cdk.base.values import JsonObject, JsonValue, as_object, canonical, json_kind
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
@@ -49,9 +49,9 @@ class Description:
     """
 
     def __init__(self, document: JsonValue, name: str = "", origin: str = "") -> None:
-        self._document, self.name, self._origin = mapping(document), name, origin
+        self._document, self.name, self._origin = as_object(document), name, origin
         version = self._document.get("openapi") or self._document.get("swagger")
-        if not str(version).startswith(("3.", "2.")) or not mapping(self._document.get("paths")):
+        if not str(version).startswith(("3.", "2.")) or not as_object(self._document.get("paths")):
             keys = f"the keys {', '.join(list(self._document)[:5])}" if self._document else json_kind(document)
             raise ConfigError(
                 f"is no OpenAPI description: found {keys}, expected `openapi: 3.x` or `swagger: 2.0`, and `paths`",
@@ -60,7 +60,7 @@ class Description:
         contents = dict(self._document)
         self._resolver = Registry[JsonObject]().with_resource("", Resource.opaque(contents)).resolver()
         self.unresolved: set[str] = set()
-        info = mapping(self._document.get("info"))
+        info = as_object(self._document.get("info"))
         self.title, self.version = string(info.get("title")) or "the API", str(info.get("version") or "")
 
     def mentions(self, words: str) -> bool:
@@ -70,7 +70,7 @@ class Description:
     def resolved(self, value: JsonValue) -> Mapping[str, JsonValue]:
         """The object that a value is or refers to; an empty one where there is none in this document."""
         for _ in range(_MOST_REFERENCES):
-            value = mapping(value)
+            value = as_object(value)
             if not (reference := string(value.get("$ref"))):
                 return value
             try:
@@ -82,9 +82,9 @@ class Description:
 
     def operations(self) -> Iterator[Operation]:
         """Each GET."""
-        for path, value in mapping(self._document.get("paths")).items():
+        for path, value in as_object(self._document.get("paths")).items():
             item = self.resolved(value)
-            get = mapping(item.get("get"))
+            get = as_object(item.get("get"))
             if get:
                 yield self._operation(path, item, get)
 
@@ -103,9 +103,9 @@ class Description:
 
     def security_schemes(self) -> Mapping[str, Mapping[str, JsonValue]]:
         """The ways to log in, by name."""
-        components = mapping(self._document.get("components"))
+        components = as_object(self._document.get("components"))
         schemes = components.get("securitySchemes") or self._document.get("securityDefinitions")
-        return {name: self.resolved(scheme) for name, scheme in mapping(schemes).items()}
+        return {name: self.resolved(scheme) for name, scheme in as_object(schemes).items()}
 
     def _operation(self, path: str, item: Mapping[str, JsonValue], get: Mapping[str, JsonValue]) -> Operation:
         parameters = {
@@ -113,13 +113,13 @@ class Description:
             for value in [*sequence(item.get("parameters")), *sequence(get.get("parameters"))]
             if (each := self._parameter(self.resolved(value))).name
         }
-        responses = mapping(get.get("responses"))
+        responses = as_object(get.get("responses"))
         response = next((self.resolved(responses[code]) for code in _SUCCESS if code in responses), {})
         return Operation(
             path,
             list(parameters.values()),
             _body(self.resolved(response)),
-            list(mapping(response.get("headers"))),
+            list(as_object(response.get("headers"))),
             sequence(get.get("servers")) or sequence(item.get("servers")),
             sequence(get["security"] if "security" in get else self._document.get("security")),
             get.get("deprecated") is True,
@@ -127,7 +127,7 @@ class Description:
         )
 
     def _parameter(self, value: Mapping[str, JsonValue]) -> Parameter:
-        content = [mapping(media).get("schema") for media in mapping(value.get("content")).values()]
+        content = [as_object(media).get("schema") for media in as_object(value.get("content")).values()]
         schema = self.resolved(value.get("schema") or next(iter(content), None))
         own = {key: value[key] for key in _IN_PARAMETERS if key in value}
         return Parameter(
@@ -143,6 +143,6 @@ def _body(response: Mapping[str, JsonValue]) -> JsonValue:
     """The schema of a response's JSON."""
     if "schema" in response:
         return response["schema"]
-    media = mapping(response.get("content"))
+    media = as_object(response.get("content"))
     chosen = next((name for name in media if "json" in name.lower() or name == "*/*"), None)
-    return None if chosen is None else mapping(media[chosen]).get("schema")
+    return None if chosen is None else as_object(media[chosen]).get("schema")

@@ -10,7 +10,7 @@ from cdk.authoring.drafts.cursors import guess_cursor
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft
 from cdk.authoring.drafts.examples import example_of, inside
 from cdk.authoring.drafts.keys import primary_key
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
@@ -18,7 +18,7 @@ from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 
 _DOCS = "look in the API's documentation"
 _ANY: JsonObject = {"id": "1"}
@@ -78,7 +78,7 @@ def _why_not(operation: Operation) -> str:
 
 
 def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, JsonValue]]:
-    return {name: schemas.flat(part) for name, part in mapping(schemas.flat(items).get("properties")).items()}
+    return {name: schemas.flat(part) for name, part in as_object(schemas.flat(items).get("properties")).items()}
 
 
 def _names(paths: Sequence[str]) -> dict[str, str]:
@@ -147,13 +147,13 @@ class _Drafting:
 
     def _base(self, operation: Operation) -> tuple[str, str]:
         """Where an operation's paths begin, with expressions for variables, and with their defaults."""
-        server = mapping(next(iter(self._description.servers(operation)), None))
+        server = as_object(next(iter(self._description.servers(operation)), None))
         written = actual = self._description.absolute(string(server.get("url")) or "/").rstrip("/")
-        for name, value in mapping(server.get("variables")).items():
-            raw = mapping(value).get("default")
+        for name, value in as_object(server.get("variables")).items():
+            raw = as_object(value).get("default")
             default = "" if raw is None else str(raw)
             schema: JsonObject = {"type": "string", "title": f"{name} of the server", "default": default}
-            if choices := sequence(mapping(value).get("enum")):
+            if choices := sequence(as_object(value).get("enum")):
                 schema["enum"] = [str(each) for each in choices]
             written = written.replace(f"{{{name}}}", self._config.add(snake(name), schema))
             actual = actual.replace(f"{{{name}}}", default)
@@ -173,9 +173,9 @@ class _Drafting:
         guesses = [*self._guesses(candidate, key), *bound.guesses]
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
         used = {*pages.handled, *([cursor.parameter] if cursor is not None else [])}
-        parameters: JsonObject = {**mapping(login_.requester.get("request_parameters")), **pages.always}
+        parameters: JsonObject = {**as_object(login_.requester.get("request_parameters")), **pages.always}
         parameters |= self._required(query, used)
-        headers: JsonObject = {**mapping(login_.requester.get("request_headers"))}
+        headers: JsonObject = {**as_object(login_.requester.get("request_headers"))}
         headers |= self._required(operation.located("header"), set())
         requester: JsonObject = {"$ref": "#/definitions/requester", "path": bound.path}
         if (own := self._base(operation)[0]) != base:

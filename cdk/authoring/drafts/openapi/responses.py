@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdk.authoring.drafts.loose_json import mapping
 from cdk.authoring.drafts.names import plain, segments, shape, singular
 from cdk.authoring.drafts.openapi.description import Operation
 from cdk.authoring.drafts.openapi.schemas import Schemas
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, as_object
 
 _ENVELOPES = (
     *("data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources"),
@@ -70,7 +69,7 @@ def _of_items(array: Mapping[str, JsonValue], path: tuple[str, ...], schemas: Sc
 
 
 def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path: tuple[str, ...]) -> Collection | str:
-    properties = {key: schemas.flat(part) for key, part in mapping(body.get("properties")).items()}
+    properties = {key: schemas.flat(part) for key, part in as_object(body.get("properties")).items()}
     lists = [key for key, part in properties.items() if part.get("type") == "array"]
     of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
     named = [key for key in of_objects if singular(key) == singular(name)]

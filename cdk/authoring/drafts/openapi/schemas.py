@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from cdk.authoring.drafts.loose_json import mapping, sequence, string
+from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.openapi.description import Description
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 
 _DEEPEST = 5
 """Levels of a record's schema; what is deeper is any object."""
@@ -40,7 +40,7 @@ class Schemas:
         properties: JsonObject = {}
         for part in (*parts, schema):
             merged.update(part)
-            properties.update(mapping(part.get("properties")))
+            properties.update(as_object(part.get("properties")))
         if properties:
             merged["properties"] = properties
         kind = _kind(merged)
@@ -53,7 +53,7 @@ class Schemas:
 
     def leaves(self, value: JsonValue, depth: int = 3) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
         """The properties of a body that are neither objects nor lists, with the names that lead to them."""
-        for name, part in mapping(self.flat(value).get("properties")).items():
+        for name, part in as_object(self.flat(value).get("properties")).items():
             schema = self.flat(part)
             match schema.get("type"):
                 case "object" if depth > 1:
@@ -65,15 +65,15 @@ class Schemas:
                     yield (name,), schema
 
     def _written(self, value: JsonValue, depth: int, above: tuple[str, ...]) -> JsonObject:
-        reference = string(mapping(value).get("$ref"))
+        reference = string(as_object(value).get("$ref"))
         schema = {} if reference and reference in above else self.flat(value)
         above = (*above, reference)
         match schema.get("type"):
-            case "object" if depth > 0 < self._remaining and (properties := mapping(schema.get("properties"))):
+            case "object" if depth > 0 < self._remaining and (properties := as_object(schema.get("properties"))):
                 self._remaining -= len(properties)
                 fields = {name: self._written(part, depth - 1, above) for name, part in properties.items()}
                 return {"type": ["null", "object"], "properties": fields}
-            case "array" if items := mapping(schema.get("items")):
+            case "array" if items := as_object(schema.get("items")):
                 return {"type": ["null", "array"], "items": self._written(items, depth - 1, above)}
             case "object" | "array" as kind:
                 return {"type": ["null", kind]}
