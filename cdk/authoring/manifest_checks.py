@@ -38,7 +38,7 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
         manifest = Manifest.load(path)
         value = manifest.resolved()
     except ManifestError:
-        # Whoever builds the source says so.
+        # The builder of the source says so.
         return
     reported: set[tuple[str, str]] = set()
     for keys, text, certain in (*_expressions(manifest, value, schema), *_missing_streams(value)):

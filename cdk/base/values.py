@@ -55,7 +55,7 @@ _decode = msgspec.json.Decoder().decode
 def from_json(text: bytes | str) -> JsonValue:
     r"""The value of a JSON text; a whole number keeps every digit. A byte order mark before it is skipped.
 
-    Half a character, as in an emoji that somebody cut (`\ud83d`), becomes the lone surrogate that `json.loads` makes of
+    Half a character, as in an emoji that was cut (`\ud83d`), becomes the lone surrogate that `json.loads` makes of
     it: JSON's grammar has it, so one such record is no reason to refuse the rest.
     orjson makes a float of a whole number of more than 64 bits, so it only says where a text is no JSON. Raises
     json.JSONDecodeError, with the position.

@@ -20,7 +20,7 @@ from cdk.declarative.model.plug_points import AnySchemaLoader
 from cdk.rest.http.origin import CredentialScope, Origin, named_origins, origin
 
 _LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
-# What is left of a host behind the last wildcard must be a domain of somebody's own: `*.com` names nobody.
+# What is left of a host behind the last wildcard must be a domain that has one owner: `*.com` names no host.
 _DOMAIN = re.compile(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
 
 

@@ -2,7 +2,7 @@
 
 An executor takes pieces of work (slices, as a rule) from an iterator on the caller's thread, has each read, and gives
 the pages back on that thread, each with the piece it belongs to. Contract (tests/contract/test_executors.py): pages of
-one piece come in order; a piece is taken only when somebody can read it, but for one that waits while all are at work;
+one piece come in order; a piece is taken only when a thread can read it, but for one that waits while all are at work;
 an error in any is raised to the caller; closing the generator stops all work at the next page.
 """
 

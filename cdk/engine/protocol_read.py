@@ -59,7 +59,7 @@ class StreamsFailed(CdkError):
 
 
 class Watch(Protocol):
-    """Somebody who wants to see how a read goes."""
+    """A caller that watches how a read goes."""
 
     def started(self, stream: StreamDescriptor) -> None:
         """The first record or state of a stream is about to be read."""
@@ -75,7 +75,7 @@ class Watch(Protocol):
 
 
 class Unwatched:
-    """The watch of a read that nobody follows."""
+    """The watch of a read that no caller follows."""
 
     def started(self, stream: StreamDescriptor) -> None: ...
     def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
@@ -210,7 +210,7 @@ class _StreamRun:
         self._say(end)
 
     def _due(self) -> bool:
-        # To make a state that nobody writes costs as much as its partitions, after each of them.
+        # To make a state that is not written costs as much as its partitions, after each of them.
         return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._pace.due())
 
     def _records(self, page: Sequence[Record]) -> None:

@@ -1,7 +1,7 @@
 """The read loop. There is one, whatever is read and however.
 
 The promise: a state comes after every record it covers, and covers every record it comes after that a restart would
-not read again. Whoever stores both keeps that order: state is durable no earlier than the records it covers.
+not read again. The destination keeps that order: state is durable no earlier than the records it covers.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

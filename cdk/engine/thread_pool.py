@@ -71,7 +71,7 @@ class AdaptiveThreadPool(Generic[W]):
             reading.close()
 
     def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
-        """Hand out work while somebody may read it, and pass on what comes back."""
+        """Hand out work while a thread may read it, and pass on what comes back."""
         idle = Idle()
         while True:
             if self._busy == 0 and self._concurrency.level == 1:
@@ -103,7 +103,7 @@ class AdaptiveThreadPool(Generic[W]):
         return None
 
     def _hand_out(self, work: Iterator[W]) -> None:
-        """Give every worker something to read; and, when all are at work, one piece for whoever is ready first.
+        """Give every worker something to read; and, when all are at work, one piece for the thread that is ready first.
 
         Where each waits 50 ms for a response, that one piece is 3 % of the time: the caller may have a page in hand.
         """
@@ -218,7 +218,7 @@ class _TimedPage(NamedTuple, Generic[W]):
 
 
 class _Reading(Generic[W]):
-    """A piece being read, in a context of its own: whoever goes on with it finds there what was set before."""
+    """A piece being read, in a context of its own: the thread that goes on with it finds there what was set before."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class StreamDescriptor(WireModel):
 class AirbyteStream(WireModel):
     """A stream as a source offers it.
 
-    json_schema: empty only in catalogs written by hand, where nobody reads it.
+    json_schema: empty only in catalogs written by hand, where it is not read.
     source_defined_primary_key: a list of paths, each a list of fields. is_resumable: a cut full refresh can go on.
     """
 

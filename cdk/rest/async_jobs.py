@@ -68,7 +68,7 @@ class JobApi(Protocol):
         """The records of a target; pages where there is a token to go on from, and the last. page: such a token."""
 
     def abort(self, job: Job) -> None:
-        """Stop a job that nobody waits for any more."""
+        """Stop a job whose result is not needed any more."""
 
     def delete(self, job: Job) -> None:
         """Remove a job whose records were read."""
@@ -122,7 +122,7 @@ class JobReader:
         try:
             job = yield from self._completed(slice)
         finally:
-            # Downloads run beside other jobs: whoever reads them may itself need a job to go on.
+            # Downloads run beside other jobs: the stream that reads them may itself need a job to go on.
             if taken:
                 self._budget.release()
         if job is not None:

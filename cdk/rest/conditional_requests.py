@@ -51,7 +51,7 @@ class ConditionalTransport:
         """The response to `request`, if there is anything new in it.
 
         Raises NotModified: the server says so (304), or the body is the one of the last time, or a response that cannot
-        be validated was read not long ago. Raises FatalError: a 304 that nobody asked for.
+        be validated was read not long ago. Raises FatalError: a 304 to a request that had no validator.
         """
         if not _conditional(request):
             return self._transport.send(request)

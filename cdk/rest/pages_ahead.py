@@ -22,7 +22,7 @@ def send_with_later(
 ) -> Response:
     """Send the request of a page, unless it was sent ahead; send those of further pages ahead. Returns the response.
 
-    token: of the page. later: the token and the request of the page behind that of a token; None: nobody knows.
+    token: of the page. later: the token and the request of the page behind that of a token; None: unknown.
     Raises what the client raises.
     """
     ahead = cast("ReadAhead[Response] | None", current_read_ahead())

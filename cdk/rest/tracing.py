@@ -1,6 +1,6 @@
 """Trace: requests, what came of each, and what was made of the responses, for an author who looks on.
 
-Whoever looks on reads in a block of `tracing`; in all other reads nothing is noted, and nothing retained.
+The author's tool reads in a block of `tracing`; in all other reads nothing is noted, and nothing retained.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ class Trace:
     def note(
         self, path: Sequence[str] | None, extracted: int, selected: int, following: JsonValue, why: str = ""
     ) -> None:
-        """Note what was made of a response, see `PageNote`. why: where nobody has explained the next page."""
+        """Note what was made of a response, see `PageNote`. why: where `explain_next` was not called."""
         self.page = PageNote(path, extracted, selected, following, self.why or why)
 
     def drain(self) -> "Trace":
@@ -71,7 +71,7 @@ class Trace:
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""Where it is noted; None where nobody looks on, which is all that a read then has to find out."""
+"""Where it is noted; None where no tool looks on, which is all that a read then has to find out."""
 
 
 def tracing() -> AbstractContextManager[Trace]:
@@ -80,6 +80,6 @@ def tracing() -> AbstractContextManager[Trace]:
 
 
 def explain_next(text: str, *values: object) -> None:
-    """Say what tells that there is a next page, or none, as `text % values`; called by who looks for it."""
+    """Say what tells that there is a next page, or none, as `text % values`; called by paginators."""
     if (trace := TRACE.get()) is not None:
         trace.why = text % values if values else text

@@ -21,7 +21,7 @@ _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
 _LONGEST_COMMAND = 60
-"""Seconds until a command that prints a secret is given up, such as one that waits for somebody."""
+"""Seconds until a command that prints a secret is given up, such as one that waits for an input."""
 
 
 def environment(folder: Path, *, refused: str = "") -> Mapping[str, str]:

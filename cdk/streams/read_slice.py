@@ -32,7 +32,7 @@ class ReadPage:
     skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), or for they belong to
         another window.
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
-    warning, doubt: what a person should know of these records, in words; whoever runs the read has `PageWarnings` say
+    warning, doubt: what a person should know of these records, in words; the runner of the read has `PageWarnings` say
     it once for a stream. followed: the page names a next one.
     """
 

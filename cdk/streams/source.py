@@ -21,7 +21,7 @@ class Source:
     config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
     stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
     documentation_url: where a person reads how to fill in the config.
-    events: called with what happens while it is read, such as a token that changed; whoever runs it sets its own.
+    events: called with what happens while it is read, such as a token that changed; the runner sets its own.
 
     A config goes through `prepare`, the defaults of `config_schema`, `transform` and the check against that schema,
     in this order, before `open` or `check` sees it.
@@ -65,7 +65,7 @@ class Source:
         """
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding
-        """How many slices to read at once, at most, where nobody says otherwise; 1 for one after the other.
+        """How many slices to read at once, at most, where the pipeline does not say; 1 for one after the other.
 
         A read begins with one, and reads as many as bring more.
         """

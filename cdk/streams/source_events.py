@@ -1,4 +1,4 @@
-"""Events: what a source tells whoever runs it, besides records and states."""
+"""Events: what a source tells its runner, besides records and states."""
 
 from collections.abc import Mapping
 

@@ -315,7 +315,7 @@ _READING = {"read_records", "read_page", "request", "parse"}
 def _check_names(cls: type[Stream]) -> None:
     """Raise ConfigError: the class has a public name that is nearly that of something it inherits, and does not define.
 
-    An error, since nobody would ever call it and the stream would read as if it were not there, with no key or none of
+    An error, since it would never be called and the stream would read as if it were not there, with no key or none of
     its parameters; and since the way out is a letter: names that begin with `_` are the author's own. Where one
     begins with the other both are words (`schemas`, `header`, `parsed`): only methods with the same parameters are
     slips then. What other kits call a method is one, too, unless the class reads by itself and may call what it likes.

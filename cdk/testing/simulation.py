@@ -1,4 +1,4 @@
-"""simulated: a block of a test in which the network is an API of its own, and time passes only where somebody waits."""
+"""simulated: a block of a test in which the network is an API of its own, and time passes only where a thread waits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

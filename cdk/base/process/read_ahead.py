@@ -75,7 +75,7 @@ class ReadAhead(Generic[T]):
 
     @property
     def pending(self) -> bool:
-        """Whether a request was sent for a page that nobody has read; for any thread."""
+        """Whether a request was sent for a page that was not read; for any thread."""
         return bool(self._later)
 
     def last(self, token: Stored) -> Stored:

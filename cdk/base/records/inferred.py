@@ -2,7 +2,7 @@
 
 A text stays a text, whatever it looks like: a zip code is no number, and an ISO 8601 text keeps its zone, its digits
 and its `Z` only as a text; a schema may declare more. The type does not depend on the order of the values, so
-whoever sees them in other pages gets the same.
+a reader that sees them in other pages gets the same.
 """
 
 from collections.abc import Iterable, Sequence

@@ -89,7 +89,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     moved = {name: position for name, position in moved.items() if position != positions[name]}
     if not moved:
         return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
-    # Whoever moves cursors back, also to an earlier start than before, knows what is read.
+    # A user who moves cursors back, also to an earlier start than before, knows what is read.
     saved = replace(saved, start=None)
     return _moved(f"rewind to {to}", saved, replace(state, positions=positions.updated(moved), parents={}), stream)
 

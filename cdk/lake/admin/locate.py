@@ -64,7 +64,7 @@ class StreamLocation:
 
 
 class OpenTables:
-    """The tables of one run of a pipeline: each is opened once, and again only where somebody else has committed.
+    """The tables of one run of a pipeline: each is opened once, and again only where another writer has committed.
 
     So a run has one pinned handle of a table from its first look at the state to its last commit. Belongs to one
     thread.

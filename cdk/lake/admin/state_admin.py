@@ -77,7 +77,7 @@ class Admin:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep syncs of the pipeline out. Raises StateConflict: one is running. A dry run keeps nobody out."""
+        """Keep syncs of the pipeline out. Raises StateConflict: one is running. A dry run keeps none out."""
         if self.dry:
             yield
             return

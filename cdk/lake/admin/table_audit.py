@@ -1,7 +1,7 @@
 """Audit: the receipts of a table's commits, added up over its log and compared with the files that are there.
 
-A commit of the kit has a receipt, and whoever else adds, deletes or restores rows leaves a commit without one. So what
-became of each row is in the log, as far back as it reaches.
+A commit of the kit has a receipt, and another program that adds, deletes or restores rows leaves a commit without one.
+So what became of each row is in the log, as far back as it reaches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

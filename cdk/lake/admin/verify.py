@@ -146,7 +146,7 @@ def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age:
 
     Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
     alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
-    Raises StateError: a state cannot be read, so nobody knows which files it names.
+    Raises StateError: a state cannot be read, so it is unknown which files it names.
     """
     states, table = location.states(pipeline), location.open(pipeline)
     versions = _versions(table)

@@ -35,7 +35,7 @@ def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
     Raises StateError: the table refused the commit, as it does when another commit came first; nothing has changed.
     ReceiptError: the new files have other rows than the old ones. And what a store raises.
     """
-    # Files with deletion vectors stay, for whoever writes these. delta-rs could join them, and tries its commit again
+    # Files with deletion vectors stay, for the writer of these. delta-rs could join them, and tries its commit again
     # whatever the properties say (measured, 1.6), also over an OPTIMIZE that has removed the same files: the rows of
     # both are there then.
     if guard_of(handle, str(root), "").refusals([Use.JOIN]):
@@ -45,7 +45,7 @@ def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
 
 
 def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]], now: datetime) -> int:
-    """Write each group as one file, and name these in a commit that counts only if nobody else has committed."""
+    """Write each group as one file, and name these in a commit that counts only if no other writer has committed."""
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
     files = TableLayout(root, schema, bounded_columns(handle), tuple(partition_by)).join(groups, run_inline)

@@ -203,7 +203,7 @@ class PinnedTable:
 
     @property
     def is_newest(self) -> bool:
-        """Whether nobody has committed since the version that the handle is pinned to."""
+        """Whether no writer has committed since the version that the handle is pinned to."""
         with self.root.explaining(self.stream):
             return not self.root.join("_delta_log").has([f"{self.version + 1:020}.json"])
 

@@ -89,7 +89,7 @@ def check_not_restored(
 def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Schema) -> None:
     """Raise StateError: columns for which files were written are gone, or cannot hold the values of those files.
 
-    A RESTORE to rows of the same state does that, as does an overwrite of somebody else's with another schema.
+    A RESTORE to rows of the same state does that, as does another program's overwrite with another schema.
     """
     kinds = {column.name: column.type for column in now}
     changes = [f"{column.name} is gone" for column in before if column.name not in kinds]
@@ -113,15 +113,15 @@ def check_rows(
 ) -> None:
     """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
 
-    RESTORE takes the files of that commit away. So may whoever joins files, but then the rows are as many, and some
-    file is not older. number: of the state. others: the other pipelines that fill the table.
+    RESTORE takes the files of that commit away. So may a program that joins files, but then the rows are as many, and
+    some file is not older. number: of the state. others: the other pipelines that fill the table.
     """
     with root.explaining(stream):
         version, files = oldest(root, handle)
     rows = rows_of(files)
     if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
         return
-    # Whoever joins files writes the rows of that commit anew; the clocks of two machines may differ.
+    # A program that joins files writes the rows of that commit anew; the clocks of two machines may differ.
     joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
     if (rows == saved.rows and joined) or (rows > saved.rows and others):
         return

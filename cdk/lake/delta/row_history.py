@@ -110,7 +110,7 @@ class RowHistory:
     def _align(self, spread: TaskMap) -> None:
         """Bring columns and files to the table's types, which this run or another pipeline has changed.
 
-        Whoever did may have been interrupted between the two tables.
+        That one may have been interrupted between the two tables.
         """
         if not self._is_aligned:
             repeat_if_changed(self.table, partial(self._aligned, spread))

@@ -82,7 +82,7 @@ class StreamTable(PinnedTable):
         self.newest: TableState | None = None
         """The state of the marker: `saved`, unless a RESTORE has undone it; None: there is none, or none readable."""
         self._looked_at = self.version
-        """The version up to which it is known that nobody has restored the table under this run."""
+        """The version up to which it is known that the table was not restored under this run."""
         self.lost_state: StateError | None = None
         """Why the state cannot be found or read."""
         # Versions go up, also where the marker was lost.
@@ -206,16 +206,16 @@ class StreamTable(PinnedTable):
         """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
 
         schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
-        table, as `files` gives them, that leave it. alone: the commit counts only if nobody else has committed since
-        the table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
+        table, as `files` gives them, that leave it. alone: the commit counts only if no writer has committed since the
+        table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
         delta-rs is to do in the place of naming files; it is alone, too. logged: see `TableState`; what `saved` says of
         it does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
         None: those of `files` come and those of other files leave.
 
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
-        TableChanged: somebody else has committed; the table has been opened anew, and `files` tells what is there now.
-        StateError: somebody has restored the table to rows of an older state.
+        TableChanged: another writer has committed; the table has been opened anew, and `files` tells what is there now.
+        StateError: the table was restored to rows of an older state.
         """
         alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
@@ -262,7 +262,7 @@ class StreamTable(PinnedTable):
         repeat_if_changed(self, partial(self.commit, saved, note=note, receipt=receipt))
 
     def _check_not_restored(self) -> None:
-        """Raise StateError: somebody restored the table since this run looked at it, to the rows of an older state."""
+        """Raise StateError: the table was restored since this run looked at it, to the rows of an older state."""
         version = self.version
         if self.state_version is not None:
             check_not_restored(
@@ -352,7 +352,7 @@ class StreamTable(PinnedTable):
     ) -> tuple[Receipt, int | None]:
         """The receipt of a commit, compared with the files that come to the table and leave it, and the rows it leaves.
 
-        leaving: None: all files. change: what delta-rs does instead; its rows are counted by whoever asks for it.
+        leaving: None: all files. change: what delta-rs does instead; its rows are counted by the caller.
         """
         if change is not None and receipt is not None:
             return receipt, None

@@ -54,7 +54,7 @@ class TableState:
     known: int | None = None
     """Rows that were visible when the read of this generation began, if stale rows are to leave.
 
-    None: nobody counted them.
+    None: they were not counted.
     """
     source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
@@ -62,9 +62,9 @@ class TableState:
     None: the sync did not ask for them.
     """
     start: JsonValue = field(default=None, compare=False)
-    """Where the stream's cursor begins, as the sync had it that saved this; None: nobody knows."""
+    """Where the stream's cursor begins, as the sync had it that saved this; None: unknown."""
     keys: tuple[str, ...] = field(default=(), compare=False)
-    """The columns by which rows were merged, one for each key; none: they were not, or nobody knows."""
+    """The columns by which rows were merged, one for each key; none: they were not, or it is unknown."""
     rows: int | None = field(default=None, compare=False)
     """Rows of the table after this commit, by its log; None: the log does not count them."""
     newest: tuple[str, ...] = field(default=(), compare=False)

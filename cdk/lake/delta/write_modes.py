@@ -1,7 +1,7 @@
 """How rows get into a table: one class for each write mode, and its name in `MODES`.
 
 Each makes rows and state one commit, and leaves both as they were when it cannot. What others have to know of a mode
-are its `Traits`: nobody else goes by names, so a mode that is added is added here alone.
+are its `Traits`: no other module goes by names, so a mode that is added is added here alone.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ _LONGEST_MERGE = timedelta(days=1)
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 INCREMENTAL_DEFAULT: WriteModeName = "append"
-"""How incremental syncs write where nobody says how."""
+"""How incremental syncs write where the pipeline does not say."""
 FULL_REFRESH_DEFAULT: WriteModeName = "overwrite"
 """The same of full refreshes, and of streams that are read again in place of rows without a key."""
 
@@ -220,7 +220,7 @@ class Overwrite(WriteMode):
         return receipt
 
     def _final_schema(self) -> pa.Schema:
-        """The generation's columns, and those that somebody has given the table since: it never loses one."""
+        """The generation's columns, and those that the table was given since: it never loses one."""
         others = [field for field in self.table.schema if field.name not in self._schema.names]
         return pa.schema([*self._schema, *others])
 

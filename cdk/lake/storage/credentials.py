@@ -28,7 +28,7 @@ SCHEMES: Mapping[str, Kind] = MappingProxyType(
     {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 )
 
-# A store that does not answer must become an error while somebody waits for it, and one that is busy for a moment
+# A store that does not answer must become an error while a user waits for it, and one that is busy for a moment
 # must not. pyarrow's attempts wait up to 1, 2, 4 seconds between them.
 _CONNECT_SECONDS = 5
 _REQUEST_SECONDS = 60
@@ -45,7 +45,7 @@ _DELTA: Mapping[str, str] = MappingProxyType(
     }
 )
 _DELTA_OF: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
-    # The log's next version is put only if nobody has: without it, the later of two runs would win.
+    # The log's next version is put only if no other writer has: without it, the later of two runs would win.
     {"s3": {"aws_conditional_put": "etag"}, "gs": {}, "az": {}}
 )
 

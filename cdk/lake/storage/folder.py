@@ -173,7 +173,7 @@ class LocalFolder(Folder):
         try:
             return _DISK.open_output_stream(str(self.path / name))
         except FileNotFoundError as error:
-            # Whoever catches it learns from its name that a file that was to be written is missed, and no other.
+            # The caller learns from its name that a file that was to be written is missed, and no other.
             raise FileNotFoundError(error.errno, "the folder is gone", str(self.path / name)) from None
 
     def make_durable(self, name: str) -> FileInfo:

@@ -1,7 +1,7 @@
 """A folder in an object store, through pyarrow's file systems, and what its refusals mean.
 
 An object is put as a whole or not at all, and is durable when the store has said so. A Parquet file that is cut in the
-middle is an upload that nobody completes. Measured with pyarrow 26: to remove the last object of a folder leaves an
+middle is an upload that is never completed. Measured with pyarrow 26: to remove the last object of a folder leaves an
 empty object named like the folder, which no reader of a table looks at.
 """
 

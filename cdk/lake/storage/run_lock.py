@@ -2,7 +2,7 @@
 
 The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
 does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the
-sync that runs, and is removed when that sync ends, with failed streams or without. A name that nobody holds means: it
+sync that runs, and is removed when that sync ends, with failed streams or without. A name that no sync holds means: it
 was cut, and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that
 it has.
 

@@ -1,8 +1,8 @@
 """TokenFiles: where a sync keeps refresh tokens that work once, beside its tables.
 
 They lie in `_cdk/tokens` of the target, a file for each, named after a digest of the credentials in the config. So all
-pipelines of a target that share credentials share them. What a file holds is sealed (`cdk.rest.auth.tokens`): only
-who has the config can open it, and who may read the tables cannot.
+pipelines of a target that share credentials share them. What a file holds is sealed (`cdk.rest.auth.tokens`):
+only a user who has the config can open it, and one who may only read the tables cannot.
 """
 
 from collections.abc import Iterator

@@ -117,7 +117,7 @@ class OAuth2(TokenOwner):
     def _login(self) -> Sequence[JsonValue]:
         parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._first]
         if self.stored is None:
-            # Whoever owns a refresh token that works once owns it alone, whatever else is asked for with it.
+            # The owner of a refresh token that works once owns it alone, whatever else is asked for with it.
             extra = self.extra() if callable(self.extra) else self.extra
             grant = None if self.grant_type is None else text_of(self.grant_type)
             parts += [text_of(self.client_secret), grant, list(self.scopes), dict(extra)]

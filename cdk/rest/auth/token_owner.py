@@ -1,6 +1,6 @@
 """TokenOwner: an authenticator that obtains access tokens itself, and the rules of when it may.
 
-Whoever knows how to get a token, OAuth2 or the code of a connector, owns it alone: one thread renews and the others
+What knows how to get a token, OAuth2 or the code of a connector, owns it alone: one thread renews and the others
 wait, the process that plans a run renews for all tasks, and a task uses what it was given.
 """
 
@@ -181,7 +181,7 @@ class TokenOwner(ABC):
         slice = slice_progress()
         if not held.last and (not ended or slice is None or not slice.stuck()):
             raise TokenEnded
-        # With the next token the slice would begin again, and get no further, or nobody comes with the next.
+        # With the next token the slice would begin again, and get no further, or no task comes with the next.
         if not issued.rotates:
             return None
         if held.last or slice is None:

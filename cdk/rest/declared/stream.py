@@ -41,7 +41,7 @@ class ResourceStream(HttpStream):
         family = api.family
         parent, self._links = family.parent(declared), family.links(declared)
         self._parent = None if parent is None else ResourceStream(parent, api, config)
-        # Its children read it, each for itself, and perhaps somebody reads it for its own sake.
+        # Its children read it, each for itself, and perhaps a user reads it for its own sake.
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())
         self.name, self.primary_key, self.schema = declared.name, declared.primary_key, declared.schema
         self.http_method = "GET" if declared.body_json is None else "POST"

@@ -11,7 +11,7 @@ from cdk.rest.http.messages import Response
 class Action(Enum):
     """What becomes of an attempt.
 
-    RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW end the request, and ask whoever reads pages to ask
+    RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW end the request, and tell the reader of pages to ask
     differently. REFRESH_TOKEN_THEN_RETRY is RETRY with new credentials, where the authenticator can renew them.
     """
 

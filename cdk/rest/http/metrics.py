@@ -1,4 +1,4 @@
-"""HttpMetrics: what reading over HTTP took. Whoever runs a piece of work says which count; transports add to them.
+"""HttpMetrics: what reading over HTTP took. The runner of a piece of work sets which count; transports add to them.
 
 Threads that the executors start count where the one that started them does. Counting takes about 0.3 us a request.
 """

@@ -1,6 +1,6 @@
 """Whether the page that was taken for the last one is: what a response says against it, and what comes after it.
 
-Nobody can be certain of the first: sources leave the field that names the next page out of a last one. So it is a doubt
+The first is never certain: sources leave the field that names the next page out of a last one. So it is a doubt
 (`Page.doubt`), which any other page of the stream dispels. The second is certain and costs a request, so it is sent
 where an author looks on: in `preview`, `prove` and `ConnectorSuite`.
 """
@@ -37,7 +37,7 @@ class RowsBehindEnd(FatalError):
 
 
 _LOOKED: ContextVar[dict[int, int] | None] = ContextVar("looked_behind", default=None)
-"""Records of the fullest last page that was looked behind, by its reader; None where nobody looks."""
+"""Records of the fullest last page that was looked behind, by its reader; None where no paginator looks."""
 
 
 def looking_behind() -> AbstractContextManager[dict[int, int]]:

@@ -20,7 +20,7 @@ class CursorToken(DoubtsEnd):
     path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
     brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
     there is more, for sources that name a next page even on the last one. optional: the source leaves the name out of a
-    last page, so nobody need be warned where the only page of a read lacks it.
+    last page, so there is no warning where the only page of a read lacks it.
 
     The last page is the one that names no other: null, an empty text, or nothing at all. Raises, from `next`,
     DecodeError: `more` says that there is more, and nothing names it.

@@ -43,7 +43,7 @@ class Extractor(Protocol):
 
     @property
     def text_path(self) -> tuple[str, ...] | None:
-        """Where the records lie, if they may stay text until somebody looks at them; None: they must be decoded."""
+        """Where the records lie, if they may stay text until one of them is looked at; None: they must be decoded."""
         return None
 
 

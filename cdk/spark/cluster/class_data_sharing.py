@@ -1,9 +1,9 @@
 """A file of Spark's classes as Java loads them fastest (JEP 310, JEP 350), in the user's cache folder.
 
 A JVM that starts Spark reads ten thousand classes from its jars and verifies each; from an archive it maps them. Java
-writes one when it ends, after the process that started it: nobody waits for it. It takes 120 to 150 MB, so a machine's
-second sync has it written, and not the first, which may be the only one of a container. Java itself checks that an
-archive fits, and reads the jars as ever where it does not.
+writes one when it ends, after the process that started it: no process waits for it. It takes 120 to 150 MB, so a
+machine's second sync has it written, and not the first, which may be the only one of a container. Java itself checks
+that an archive fits, and reads the jars as ever where it does not.
 """
 
 import hashlib

@@ -168,9 +168,9 @@ class JvmDriver:
 def finding_the_kit(session: SparkSession) -> Iterator[None]:
     """Let Python workers of what is wrapped in this block run this program's Python, and find the kit where it does.
 
-    A session that somebody else made starts `python3`, whatever that is, unless PYSPARK_PYTHON says otherwise. That can
-    be mended on this machine only, so nothing changes where the workers are elsewhere. Blocks of several threads
-    overlap: the last one puts back what the first one changed.
+    A session that the user's program made starts `python3`, whatever that is, unless PYSPARK_PYTHON says otherwise.
+    That can be mended on this machine only, so nothing changes where the workers are elsewhere. Blocks of several
+    threads overlap: the last one puts back what the first one changed.
     """
     context = session.sparkContext
     if _PYTHON in os.environ or not str(context.master).startswith("local"):
@@ -224,7 +224,7 @@ class ConnectDriver:
 
     @property
     def task_count(self) -> int:
-        # The last of the partitions that Spark makes where nobody says how many: their number is its parallelism.
+        # The last of the partitions that Spark makes where no number is set: their number is its parallelism.
         (row,) = self._session.range(1).select(f.spark_partition_id()).collect()
         return int(row[0]) + 1
 
@@ -234,7 +234,7 @@ class ConnectDriver:
 
     @property
     def sent(self) -> list[str]:
-        # The server tells nobody which files it has; what is set here lives as long as they do.
+        # The server does not tell which files it has; what is set here lives as long as they do.
         return str(self._session.conf.get(_SENT, "")).split()
 
     def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:

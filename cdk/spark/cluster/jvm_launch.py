@@ -1,6 +1,6 @@
 """JvmLaunch: starts the JVM of a session, so that another thread can end it while it starts.
 
-The processor time of a start that nobody needs any more is not spent, and no process stays behind.
+The processor time of a start that is not needed any more is not spent, and no process stays behind.
 """
 
 import os

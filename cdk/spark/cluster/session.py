@@ -120,7 +120,7 @@ def _escaped(letter: str) -> str:
 
 
 def _own_settings(master: str | None) -> dict[str, str]:
-    """What a session is started with where nobody else has decided."""
+    """What a session is started with where the user has not decided."""
     home = java_home(os.environ)
     os.environ["JAVA_HOME"] = str(home)
     # `local[N]` gives a task a single attempt; a worker that dies would end the sync.

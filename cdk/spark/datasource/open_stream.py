@@ -83,7 +83,7 @@ def _source(options: DataSourceOptions) -> Source:
     assert options.connector is not None
     source = find_source(options.connector)
     if options.connector.endswith(".py"):
-        # Nobody else can import a file that was named by its path: it travels inside the job.
+        # No other process can import a file that was named by its path: it travels inside the job.
         register_pickle_by_value(sys.modules[_module(source)])  # type: ignore[no-untyped-call]
     return source
 

@@ -21,7 +21,7 @@ class CdkDataSource(DataSource):
     """A stream of a connector as a DataFrame.
 
     folder: what relative paths are relative to. path: where else than in its own places Python finds modules.
-    tasks: how many tasks of the cluster run at once: Spark plans a read where nobody can ask it.
+    tasks: how many tasks of the cluster run at once: Spark plans a read in a process where it cannot be asked.
     """
 
     folder: ClassVar[str] = "."

@@ -76,7 +76,7 @@ class TaskReader:
         if not slices:
             # Spark would make a partition of its own of none, and a reader gets another one in each version.
             return [InputPartition(Hand())]
-        # Nobody knows how long the read takes: the tokens have at least half of their lives before them.
+        # It is unknown how long the read takes: the tokens have at least half of their lives before them.
         tokens = access_tokens(self.stream, inf)
         most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
         hands = min(most, self.tasks, len(slices))

@@ -6,7 +6,7 @@ It is committed with the rows, so a sync that is cut before remembers nothing an
     {"kind": ..., "version": ..., "value": ..., "after": ..., "selection": ..., "earlier": ...}
 
 kind, version and value are those of `cdk/http-validators`, of the answers that the rows came from. It counts only where
-the newest state before its own is `after`: whoever else commits a state, such as a person or a sync that does not
+the newest state before its own is `after`: another writer of a state, such as a person or a sync that does not
 follow, carries the value along, and it says nothing of the rows any more. selection: a digest of what else decides
 about the rows. earlier: of a read of several slices that was cut, what those had said that are still to be asked.
 """

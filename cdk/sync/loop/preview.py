@@ -124,7 +124,7 @@ class PlannedRead(StreamLook):
     sent: int = 0
     """Requests that planning took."""
     least_requests: int | None = None
-    """Those that reading takes at least; None where nobody can tell."""
+    """Those that reading takes at least; None where that is unknown."""
     afterwards: JsonValue = None
     """The state when all of that is read, and each window had a record at its very end."""
 

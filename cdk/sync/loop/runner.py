@@ -107,7 +107,7 @@ class SyncRunner:
         self._interruption = Interruption()
 
     def workers_of(self, pipeline: Pipeline) -> WorkerSource:  # noqa: ARG002 - where a pipeline says more, others need it
-        """Where the tasks of a pipeline run unless somebody says otherwise: in this process."""
+        """Where the tasks of a pipeline run unless the caller says otherwise: in this process."""
         return IN_PROCESS
 
     @property

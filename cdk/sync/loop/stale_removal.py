@@ -48,7 +48,7 @@ class RemovalRequest:
 
 
 AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
-"""Rows of earlier generations are to leave: whoever numbers them has asked for it, and no guard is to keep them."""
+"""Rows of earlier generations are to leave: the platform that numbers them asks for that, no guard is to keep them."""
 
 
 def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:

@@ -106,7 +106,7 @@ class StreamCommit:
         return self.source.described(saved, self._writing.table.state_version, finished=finished)
 
     def _empties(self, saved: TableState) -> RemovalRefused | None:
-        """The error of an overwrite that would leave a table without rows that has some, and nobody said it may."""
+        """The error of an overwrite that would leave a table without its rows, which the user has not allowed."""
         plan = self._plan
         if not plan.traits.hidden_until_complete or saved.records:
             return None

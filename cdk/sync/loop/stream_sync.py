@@ -122,7 +122,7 @@ class StreamSync:
         plan, saved = self._plan, self.saved
         if (why := unusable or self._writing.unusable(saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", self.stream.name, why)
-            # A generation that a platform numbers keeps its number: nobody has seen a row of it.
+            # A generation that a platform numbers keeps its number: no row of it was ever shown.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
             saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
         self.attempt += 1
@@ -186,7 +186,7 @@ class StreamSync:
             with self._planning():
                 return planning()
         except RequestsSpent:
-            # What it was planning is lost with it: nobody may take it for the end.
+            # What it was planning is lost with it: this is not the end of the plan.
             self.report = replace(self.report, status=Status.INTERRUPTED)
             return None
         except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other

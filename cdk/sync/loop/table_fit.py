@@ -216,7 +216,7 @@ def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
 
 def _check_owned(table: StreamTable, stream: str) -> None:
     """Raise ConfigError: a pipeline fills the table with something else than the stream, or its history."""
-    # It has a marker once it was found to be nobody else's.
+    # It has a marker once it was found to be no other pipeline's.
     if table.state_version is None and (owner := table.other_owner):
         raise ConfigError(
             f"the table is {owner}, and the rows of {table.stream!r} would be among its rows. Rename one of the "
@@ -267,7 +267,7 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
 def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None) -> None:
     """Raise ConfigError: the table has a row for each of another key, and this sync does not read them all again.
 
-    A row would replace all those that share the new key with it, which nobody reads again.
+    A row would replace all those that share the new key with it, which are not read again.
     """
     if key is None or not stream_plan.traits.merges:
         return

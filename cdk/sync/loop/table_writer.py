@@ -319,7 +319,7 @@ def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *,
     """Have a stream begin at a state that another program, or another pipeline, has left; its table is made if need be.
 
     replaces: the state may take the place of one that is there.
-    Raises StateError: there is a state already, and nobody said that it is to be replaced. BadState: it is none.
+    Raises StateError: there is a state already, and `replaces` is not set. BadState: it is none.
     """
     location = stream_plan.location
     table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None

@@ -106,10 +106,9 @@ class ReadBy:
 
 @dataclass
 class Readers:
-    """Who read what. Belongs to the driver's thread."""
+    """What this process and Spark have read. Belongs to the driver's thread."""
 
     concurrency: ConcurrencyCount = field(default_factory=ConcurrencyCount)
-
     process: ReadBy = field(default_factory=ReadBy)
     spark: ReadBy = field(default_factory=ReadBy)
     version: str = ""

@@ -80,7 +80,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
 
 
 def write_report(path: Path, report: JsonValue) -> None:
-    """Write a report so that nobody ever sees half of it. Raises OSError."""
+    """Write a report so that no reader ever sees half of it. Raises OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         draft.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

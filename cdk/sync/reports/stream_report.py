@@ -66,7 +66,7 @@ class StreamReport:
     by_commit: CommitCounts = field(default_factory=CommitCounts)
     """The rows and files of each commit."""
     stale: StaleCount | None = None
-    """What became of rows that the source has no more; None before a complete read, and where nobody asked."""
+    """What became of rows that the source has no more; None before a complete read, and without `remove_stale`."""
     window: str = ""
     """What was read before, of a stream that is redundant."""
     unchanged: bool = False

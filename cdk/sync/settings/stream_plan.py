@@ -72,7 +72,7 @@ def chosen_streams(
     """The streams that a pipeline chooses, all without a choice, in the source's order, with what it says of each.
 
     A namespace may be left out where one stream has the name.
-    Raises ConfigError: two streams have one name, or a name is nobody's, or that of several.
+    Raises ConfigError: two streams have one name, or a name is that of no stream, or of several.
     """
     known: dict[str, Stream] = {}
     for stream in streams:

@@ -34,7 +34,7 @@ class ClusterStart(Generic[W]):
     def begin(self) -> None:
         """Start the workers in a thread of their own; returns at once."""
         self.begun = self.starting = True
-        # No process waits for a start that nobody needs any more.
+        # No process waits for a cluster that is not needed any more.
         run = partial(copy_context().run, self._run)
         threading.Thread(target=run, name="cluster-start", daemon=True).start()  # noqa: TID251 - see above
 

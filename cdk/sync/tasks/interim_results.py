@@ -18,7 +18,7 @@ class InterimResults:
     """Those of one task: it leaves them, and the driver finds them. Picklable.
 
     folder: seen by both, if at all. task: its number. after: seconds between two looks whether the task is late. key:
-    known to both and nobody else, for what is found is unpickled.
+    known to these two alone, for what is found is unpickled.
     """
 
     folder: Path

@@ -60,7 +60,7 @@ class ThreadTasks:
     def start(self, number: int, call: Call, /) -> None:
         # A thread begins without the run, the metrics and the budgets that work here.
         context = copy_context()
-        # No process waits for a task whose result nobody wants any more.
+        # No process waits for a task whose result is not needed any more.
         target = partial(self._run, context, number, call)
         threading.Thread(target=target, name=f"task-{number}", daemon=True).start()  # noqa: TID251 - see above
 

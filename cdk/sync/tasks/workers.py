@@ -36,7 +36,7 @@ class Workers:
     limits: Limits = DEFAULT_LIMITS
     """When a task writes rows that wait."""
     cancel: Callable[[], None] = lambda: None
-    """Ends the tasks that run, whose results nobody wants any more."""
+    """Ends the tasks that run, whose results are not needed any more."""
     pool: Callable[[], TaskPool] = InlineTasks
     """Runs the tasks that read: each is a call of `spread` with one item."""
     engine: str = ""

@@ -44,7 +44,7 @@ class Kill:
 class Proof:
     """What became of a connector that was killed.
 
-    rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that nobody killed.
+    rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that were not killed.
     warnings: of the first of them, such as of records that all of them may lack.
     """
 
@@ -72,7 +72,7 @@ def prove(
 
     at_commits: at how many places around commits; of more, so many at equal distances. at_random: at how many moments
     of chance, as `seed` has it. watch: called with each kill.
-    Raises FatalError: a sync that nobody kills fails.
+    Raises FatalError: a sync that is not killed fails.
     """
     trials = Trials(subject)
     with TemporaryDirectory(prefix="spark-cdk-prove-") as home:

@@ -144,7 +144,7 @@ class _Upload:
             raise FatalError(f"the file {str(path)!r} would lie outside of {folder}; check `filename_extractor`")
         part = target.with_name(f".{unique}.part")
         try:
-            # The folder shared with the destination exists, and both may read it. One of our own is nobody else's.
+            # The folder shared with the destination exists, and both may read it. One of our own is this process's.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
