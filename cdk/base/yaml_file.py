@@ -15,7 +15,7 @@ from cdk.base.values import JsonValue, dotted
 try:
     from yaml import CSafeLoader as _SafeLoader  # five times faster, where libyaml is there
 except ImportError:  # depends on how PyYAML was built
-    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment] # the slower one, for machines without libyaml
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"

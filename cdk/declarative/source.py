@@ -72,7 +72,7 @@ class ManifestSource(Source):
         return NO_CONFIG if self._spec is None else self._spec.connection_specification
 
     @property
-    def documentation_url(self) -> str | None:  # type: ignore[override]
+    def documentation_url(self) -> str | None:  # type: ignore[override] # read-only here
         return None if self._spec is None else self._spec.documentation_url
 
     @property

@@ -1,12 +1,11 @@
 """Spec files: `spec.yaml` or `spec.json` beside a manifest that has no `spec` of its own."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, as_object
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components.streams.source import Spec
 
@@ -32,7 +31,7 @@ def _spec(file: Path) -> Spec:
         raise ManifestError(error.message, path=error.path) from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
-    fields = value if isinstance(value, Mapping) else {}
+    fields = as_object(value)
     schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
     url = fields.get("documentationUrl")
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
 """From a text with `{{ }}` to what evaluates it. Imports Jinja; import this module lazily."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from jinja2 import meta, nodes
@@ -17,7 +17,6 @@ from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.interpolation.evaluation import Evaluation, one_by_one
 from cdk.declarative.interpolation.limits import EvaluationBudget, join_texts, sized
 from cdk.declarative.interpolation.macros import IMPURE
-from cdk.declarative.interpolation.paths import paths_in
 
 _STEPS = "steps_of_loops"
 _JOIN = "texts_joined"
@@ -51,7 +50,7 @@ def build(text: str, where: str) -> Evaluation:
     env = environment()
     try:
         template = env.parse(text)
-        paths = tuple(paths_in(template))
+        paths = tuple(_paths_in(template))
         try:
             evaluation = compile_nodes(env, template)
         except Unsupported:
@@ -119,3 +118,29 @@ def _mistake(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -
         near = nearest(unknown[2], known)
         message = f"unknown {unknown[1]} {unknown[2]!r}" + (f"; did you mean {near!r}?" if near else "")
     return f"line {error.lineno}: {message}" if "\n" in text else message
+
+
+def _paths_in(node: nodes.Node) -> Iterator[tuple[str, ...]]:
+    """The paths that a parsed text reads, as far as they are written there; the first name is a variable's.
+
+    `{{ response.meta.next or response['token'] }}` reads two of `response`.
+    """
+    if names := _path(node):
+        yield names
+        return
+    for part in node.iter_child_nodes():
+        yield from _paths_in(part)
+
+
+def _path(node: nodes.Node) -> tuple[str, ...]:
+    """The path that a node is, if it is one: `a.b`, `a['b']` or `a.get('b')`."""
+    match node:
+        case nodes.Name(name=str(name)):
+            return (name,)
+        case (
+            nodes.Getattr(node=inner, attr=str(name))
+            | nodes.Getitem(node=inner, arg=nodes.Const(value=str(name)))
+            | nodes.Call(node=nodes.Getattr(node=inner, attr="get"), args=[nodes.Const(value=str(name)), *_])
+        ) if above := _path(inner):
+            return (*above, name)
+    return ()

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from cdk.base.suggestions import nearest
 from cdk.base.validation_messages import expected, shown
-from cdk.base.values import JsonValue, Keys, dotted
+from cdk.base.values import JsonValue, Keys, as_object, dotted
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     AnyOf,
@@ -233,8 +233,7 @@ def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bo
     Parameters become fields, so they are none. What another component knows is often left over from it: below the root
     it counts only where it is near a required field.
     """
-    fields, parameters = fields_of(model), value.get("$parameters")
-    parameters = parameters if isinstance(parameters, Mapping) else {}
+    fields, parameters = fields_of(model), as_object(value.get("$parameters"))
     odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
     if not odd or open_to_more(model):
         return {}

@@ -14,6 +14,9 @@ from pyspark.sql import datasource  # its filters are named where they are used:
 
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import MOMENT, ColumnType
+from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.open_stream import OpenStream
+from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
 from cdk.streams.cursor import Cursor
@@ -149,3 +152,23 @@ def _may_equal(partition_value: FieldValue, filter_value: FieldValue) -> bool:
     if type(partition_value) is int and type(filter_value) is int:
         return partition_value == filter_value
     return True
+
+
+class PushdownReader(BatchReader):
+    """Leaves out slices that hold no row the query wants.
+
+    Spark plans a DataFrame with the filters of the first query on it, and keeps the plan for all others (4.1 and 4.3).
+    So this reader is used only where a person asks for it, who then runs one query on each DataFrame.
+    """
+
+    def __init__(self, opened: OpenStream, reading: TaskReader, *, partition_columns: tuple[str, ...]) -> None:
+        super().__init__(opened, reading)
+        self._pushdown = FilterPushdown(reading.stream, reading.declared, partition_columns)
+
+    def pushFilters(self, filters: "list[datasource.Filter]") -> "Iterable[datasource.Filter]":  # noqa: N802 - Spark's name
+        """Learn what the query wants. All filters are returned: Spark applies them to what is read."""
+        self._pushdown.add_filters(filters)
+        return filters
+
+    def planned(self) -> Iterator[Slice]:
+        return self._pushdown.apply(self._reading.stream, super().planned())

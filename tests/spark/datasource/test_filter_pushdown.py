@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 from cdk import CountCursor, DatetimeCursor, Item, Json, Partition, Slice, Stream, StreamState
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import parse_timestamp, write_timestamp
+from cdk.spark.datasource.filter_pushdown import PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
-from cdk.spark.datasource.pushdown_reader import PushdownReader
 from cdk.spark.datasource.source import CdkDataSource
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.streams.cursor import Cursor

@@ -5,7 +5,7 @@ from cdk.rest.records.decoders.csv_rows import CsvRows
 from cdk.rest.records.decoders.gzipped import GzipFile
 from cdk.rest.records.decoders.json_items import JsonItems
 from cdk.rest.records.decoders.json_lines import Jsonl
-from cdk.rest.records.decoders.text_lines import TextLines
+from cdk.rest.records.decoders.lines import TextLines
 from cdk.rest.records.decoders.xml_document import XmlDocument
 from cdk.rest.records.decoders.zipped import ZipArchive
 

@@ -1,11 +1,14 @@
-"""Lines of a body, as bytes or as text, read as they arrive: in C, and never more than one line at once."""
+"""Lines of a body, as bytes, as text or as records, read as they arrive: in C, and never more than one line at once."""
 
 import io
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 from cdk.base.errors import ConfigError, DecodeError
+from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
 MAX_LINE = 64 * 2**20
@@ -77,3 +80,17 @@ def not_encoded(response: Response, encoding: str, error: UnicodeError) -> Decod
 def _too_long(response: Response) -> DecodeError:
     limit = MAX_LINE // 2**20
     return DecodeError(f"{response.request}: the body has a line of more than {limit} MiB; check that it has line ends")
+
+
+@dataclass(frozen=True, slots=True)
+class TextLines:
+    """Bodies of text lines: each becomes `{"record": line}`, an empty one, too."""
+
+    streams: ClassVar[bool] = True
+
+    def decode(self, response: Response) -> JsonValue:
+        return list(self.items(response))
+
+    def items(self, response: Response) -> Iterator[JsonValue]:
+        for line in text_lines(response, "utf-8"):
+            yield {"record": line.removesuffix("\n")}
