@@ -96,7 +96,8 @@ def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[P
         return paging
     what = "" if other.guess is None else other.guess.what
     guess = Guess(what, "most other streams have it", _PREVIEW.format(pages.stream))
-    return replace(other, component=component, guess=guess)
+    always = {name: value for name, value in other.always.items() if name in pages.parameters}
+    return replace(other, component=component, guess=guess, always=always)
 
 
 def _by_url(pages: PageFacts) -> PaginatorGuess | None:

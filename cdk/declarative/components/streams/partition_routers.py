@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from cdk.base.errors import ManifestError
-from cdk.base.logs import warn
+from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption
 from cdk.declarative.model.component import ONE_OR_MANY, Component
@@ -202,7 +202,26 @@ class GroupingPartitionRouter(AnyPartitionRouter):
     deduplicate: bool = Field(True, description="Whether a value that comes again is left out.")
 
     def build(self, ctx: BuildContext) -> Router:
-        return _Grouped(self.underlying_partition_router.build(ctx), self.group_size, deduplicate=self.deduplicate)
+        inner = self.underlying_partition_router
+        unsent = "" if not _sends(inner) else _UNSENT.format(ctx.where(self, "underlying_partition_router"))
+        return _Grouped(inner.build(ctx), self.group_size, deduplicate=self.deduplicate, unsent=unsent)
+
+
+_UNSENT = (
+    "{}: its `request_option` is not sent, for a group has a list of values and Airbyte sends none; write them into "
+    "the request, such as `request_parameters: {{id: \"{{{{ stream_partition['id'] | join(',') }}}}\"}}`"
+)
+
+
+def _sends(router: AnyPartitionRouter) -> bool:
+    """Whether a router puts the values of its partitions into requests."""
+    match router:
+        case ListPartitionRouter():
+            return router.request_option is not None
+        case SubstreamPartitionRouter():
+            return any(config.request_option is not None for config in router.parent_stream_configs)
+        case _:
+            return False
 
 
 class _Grouped(Router):
@@ -211,11 +230,13 @@ class _Grouped(Router):
     # One partition more shifts the others into other groups.
     shares_cursor = True
 
-    def __init__(self, inner: Router, size: int, *, deduplicate: bool) -> None:
+    def __init__(self, inner: Router, size: int, *, deduplicate: bool, unsent: str) -> None:
+        self._unsent, self._warn = unsent, FirstWarning()
         self._inner, self._size, self._deduplicate = inner, size, deduplicate
         self.parents, self.follows = inner.parents, inner.follows
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
+        self._warn(self._unsent)
         group: list[Partition] = []
         keys: set[str] = set()
         states: dict[str, ParentState] = {}

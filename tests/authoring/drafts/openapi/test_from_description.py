@@ -313,6 +313,18 @@ def test_pages_that_a_response_does_not_describe_are_those_of_other_streams() ->
     }
 
 
+def test_parameters_of_another_stream_are_not_sent_with_its_pages() -> None:
+    draft = with_paths(
+        a=get({"properties": {"data": records()}}, query("page", type="integer"), query("limit", type="integer")),
+        b=get({"properties": {"data": records()}}, query("page", type="string"), query("take", type="string")),
+    )
+
+    one, two = map(retriever, draft.streams)
+    assert one["requester"]["request_parameters"] == {"limit": "100"}
+    assert two["paginator"] == one["paginator"]
+    assert "limit" not in str(two)
+
+
 def test_a_key_in_the_header_authorization_is_a_bearer_token_where_the_description_says_so() -> None:
     schemes = {"key": {"type": "apiKey", "in": "header", "name": "Authorization"}}
 

@@ -163,6 +163,18 @@ def test_groups_become_lists_and_say_nothing_by_themselves() -> None:
     assert asked(api(), grouped(listed("q", "a", "b", "c")), requester=shown) == [{"q": "a,b"}, {"q": "c"}]
 
 
+def test_what_a_group_does_not_send_is_named_with_what_does() -> None:
+    parts: dict[str, Any] = {"requester": {"request_parameters": {"q": "{{ stream_partition.q | join(',') }}"}}}
+
+    made = run(api(), partition_router=grouped(listed("q", "a", "b")), **parts)
+    good = run(api(), partition_router=grouped(listed("q", "a", "b", asks=False)), **parts)
+
+    (text,) = [line for line in made.warnings if "GroupingPartitionRouter" in line]
+    assert "its `request_option` is not sent" in text
+    assert """`request_parameters: {id: "{{ stream_partition['id'] | join(',') }}"}`""" in text
+    assert good.warnings == []
+
+
 @pytest.mark.parametrize(("deduplicate", "groups"), [(True, ["a,b", "c"]), (False, ["a,b", "a,c"])])
 def test_a_value_of_an_earlier_group_is_left_out(deduplicate: bool, groups: list[str]) -> None:  # noqa: FBT001
     shown = {"request_parameters": {"q": "{{ stream_partition.q | join(',') }}"}}
