@@ -165,6 +165,12 @@ BUGS = [
         "tests/rest/test_pages_ahead.py",
     ),
     Bug(
+        "partitions that share a cursor remember what comes again",
+        "declarative/reading/manifest_stream",
+        "StoredPositions.of(state.positions).updated({WHOLE: None})",
+        "{}",
+    ),
+    Bug(
         "requests that are few are of pages that are read",
         "base/process/request_lease",
         "self.unsent > _LEAST_SPARE",

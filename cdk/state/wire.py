@@ -8,7 +8,8 @@
     cursor, as date ranges         {"slices": [...], "state_type": "date-range"}
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
-    shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}
+    shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}.
+                                   Tables have `states` beside it: what the edge of each partition remembers
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
 and `upto` where its plan ends. On the protocol it is there only while a slice was cut in the middle. Beside the token
@@ -49,10 +50,10 @@ def encode(
     leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
     Of many partitions `states` are `PartitionEntries`: the text of each was made when it moved.
     """
-    positions = state.positions
+    positions, shares = state.positions, bool(state.extra.get("use_global_cursor"))
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
-    if not state.parents and len(positions) == (WHOLE in positions):
+    if not (shares or state.parents) and len(positions) == (WHOLE in positions):
         position = positions.get(WHOLE, Start())
         match position:
             case Checkpoint() if state.ranges_from is not None and cursor_field is not None:
@@ -61,10 +62,11 @@ def encode(
                 return {NO_CURSOR: True}
             case _:
                 return {**state.extra, **position_json(position, exact=exact)}
-    blob: JsonObject = {"use_global_cursor": False} if incremental else {}
-    entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
-    states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
-    blob["states"] = states
+    blob: JsonObject = {"use_global_cursor": shares} if incremental else {}
+    if exact or not shares:
+        entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
+        states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
+        blob["states"] = states
     if state.parents:
         blob["parent_state"] = {
             name: encode(parent, incremental=True, exact=exact) for name, parent in state.parents.items()
@@ -113,7 +115,8 @@ def _without_partitions(position: Position) -> dict[Partition, Position]:
 def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
     positions: Mapping[Partition, Position] = _partitions(blob.get("states") or [], f"{path}.states")
     if blob.get("use_global_cursor") and "state" in blob:
-        positions = _without_partitions(position_of(blob["state"], f"{path}.state"))
+        shared = _without_partitions(position_of(blob["state"], f"{path}.state"))
+        positions = StoredPositions.of(positions).updated(shared)
     parents = blob.get("parent_state") or {}
     if not isinstance(parents, Mapping):
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")

@@ -44,7 +44,7 @@ def test_a_connector_is_tested_beside_test_files(tmp_path: Path) -> None:
 
     assert bad[0] == 1
     assert "code: found 5, expected type 'string'" in bad[1]
-    assert "1 failed, 16 passed" in bad[1]
+    assert "1 failed, 17 passed" in bad[1]
 
 
 def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
+from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import encode
 from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.partitions import without_states
@@ -167,8 +167,8 @@ class _AirbyteStateReader(PassingReader):
         if self._greatest is not None:
             extra["state"] = {self._incremental.cursor.field: self._greatest}
             if self._incremental.shared:
+                # A message has this cursor alone; a table has each partition's beside it, to know what comes again.
                 extra["use_global_cursor"] = True
-                if state.parents:
-                    extra["parent_state"] = {name: encode(at, incremental=True) for name, at in state.parents.items()}
-                return StreamState({}, {}, extra)
+                positions = StoredPositions.of(state.positions).updated({WHOLE: None})
+                return replace(state, positions=positions, extra=extra)
         return replace(state, extra=extra)

@@ -139,8 +139,8 @@ class PartitionCheckpointReader(CheckpointReader):
         self._goes_on = self._goes_on or bool(partition and position is not None)
         if partition and position is None and WHOLE in self._positions and len(self._opened_keys) == 1:
             logger.warning(
-                "the state keeps one cursor for all partitions (%s): each partition starts from it; "
-                "reset the stream's state to read the whole history of every partition",
+                "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
+                "what is older of those is not read",
                 _words(self._positions.get(WHOLE) or Start()),
             )
         may_differ = position is None and self._state.positions and not self.mismatch

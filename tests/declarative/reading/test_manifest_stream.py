@@ -4,22 +4,29 @@ import itertools
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from deltalake import DeltaTable
 
 from cdk.base.errors import TransientError
 from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.task_map import run_inline
 from cdk.base.values import Json
 from cdk.declarative.model.context import Runtime
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
+from cdk.spark.sync_runner import SyncRunner
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.state.wire import decode
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Page
+from cdk.sync.reports.stream_report import Status
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
 from cdk.testing import MockApi, ReadResult, read
 from tests.declarative.manifests import CURSOR, ids, option, paginator, queries, run, source
 
@@ -373,6 +380,44 @@ def test_what_came_while_others_were_read_is_found_by_the_next_read() -> None:
     assert [query["since"] for query in queries(api)] == ["2024-01-18", "2024-01-18"]
     assert made.states[-1]["use_global_cursor"] is True
     assert made.states[-1]["state"] == {"on": "2024-01-20"}
+
+
+GROUPS = {"type": "GroupingPartitionRouter", "group_size": 1, "underlying_partition_router": LIST}
+
+
+@pytest.mark.parametrize(("router", "cursor"), [(LIST, SHARED), (GROUPS, CURSOR)])
+def test_a_table_of_partitions_that_share_a_cursor_has_each_record_once(
+    tmp_path: Path, router: Json, cursor: Json
+) -> None:
+    days = {"eu": ["03", "04"], "us": ["05"]}
+
+    def answer(asked: dict[str, Any]) -> Json:
+        (region,) = (asked["region"],) if isinstance(asked["region"], str) else asked["region"]
+        return dated(*(day for day in days[region] if f"2024-01-{day}" >= asked["since"]))
+
+    shown = {"request_parameters": {"region": "{{ stream_partition.region }}"}} if router is GROUPS else {}
+    made = source(
+        answering(answer),
+        partition_router=router,
+        requester=shown,
+        stream={"incremental_sync": cursor},
+        runtime=still(),
+    )
+    pipeline = Pipeline(
+        name="p",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(tmp_path)),
+        streams={"items": StreamOptions(write_mode="append")},
+    )
+    counts = []
+    for more in ([], [], ["06"]):
+        days["eu"] += more
+        (report,) = SyncRunner(pipeline, made, workers=Workers(run_inline, 1)).run().streams
+        table = DeltaTable(str(tmp_path / "items")).to_pyarrow_table()
+        counts.append((report.status, sorted(table["id"].to_pylist())))
+
+    first = ["03", "04", "05"]
+    assert counts == [(Status.DONE, first), (Status.DONE, first), (Status.DONE, [*first, "06"])]
 
 
 def test_a_shared_cursor_that_was_cut_loses_nothing() -> None:
