@@ -165,8 +165,10 @@ class Server:
         self.records.append(record if id is MISSING else {**record, "id": id})
 
     def settle(self, late: timedelta = timedelta()) -> None:
-        """Let no later record be older than those that are there, by more than `late`."""
-        self._floor = max(DIALECTS[self.dialect].begin, self.last - late)
+        """Let no later record be older than those that are there and not in the future, by more than `late`."""
+        past = max([self.last, *(time for time in self.times if time <= self.now)])
+        self._floor = max(DIALECTS[self.dialect].begin, past - late)
+        self._last = max(self._last, self._floor)
 
     def version(self, n: int) -> int:
         """The version of a record, whether it says it or not."""
@@ -181,6 +183,11 @@ class Server:
     def last(self) -> datetime:
         """The greatest time of a record that does not lie in the future."""
         return max([self._floor, *(time for n, time in enumerate(self.times) if n not in self.future)])
+
+    @property
+    def now(self) -> datetime:
+        """The day after the last record, so that runs do not depend on the clock."""
+        return self.last + timedelta(days=1)
 
     def arrive(self) -> None:
         """A request has come. Raises what happens at it, and AssertionError where requests do not end."""
@@ -219,7 +226,7 @@ def running(address: int) -> Server:
 
 
 class _Read(PagedStream):
-    """A stream of the server's records. now: the day after the last record, so that runs do not depend on the clock."""
+    """A stream of the server's records, by the server's clock."""
 
     primary_key = "id"
 
@@ -228,7 +235,7 @@ class _Read(PagedStream):
         self.name, self.server, self.schema = "things", server, schema
 
     def now(self) -> datetime:
-        return self.server.last + timedelta(days=1)
+        return self.server.now
 
     def chosen(self, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
         return self.server.present

@@ -41,6 +41,7 @@ from tests.worlds.server import (
     NumberedDays,
     Ordered,
     Server,
+    Unfiltered,
 )
 from tests.worlds.table import as_read, key_of, problems, rows
 
@@ -171,7 +172,7 @@ class World:
 KINDS: Sequence[Callable[[Server, Mapping[str, Json]], Stream]] = (*WHOLE, *INCREMENTAL, *NUMBERED)
 STREAMS = {stream.__name__: stream for stream in KINDS}
 INCREASING = frozenset([*(stream.__name__ for stream in INCREMENTAL), NumberedDays.__name__])
-DAYS = frozenset(stream.__name__ for stream in (Dated, DatedParts, NumberedDays))
+DAYS = frozenset(stream.__name__ for stream in (Dated, DatedParts, NumberedDays, Unfiltered))
 """Those that read windows of a day, and do not look back."""
 MOST_REQUESTS = 1_000
 """More than any sync has reason for."""

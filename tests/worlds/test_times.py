@@ -237,6 +237,8 @@ class Times(RuleBasedStateMachine):
     def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
         # The rest of a cut sync does not ask for a window again that was over and read to its end.
         past = 24 if self.stream in {"Dated", "DatedParts", "Unfiltered"} and not self._uncut else 0
+        if self.stream == "Unfiltered":
+            self.server.settle()
         if self.stream == "Late":
             self.server.settle(LATE)
             records = [(id, hours if form else -hours, form, fields) for id, hours, form, fields in records]
