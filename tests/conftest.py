@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
 
 from cdk.spark.cluster.session import open_session
@@ -46,10 +46,12 @@ def pytest_configure() -> None:
     # A shell that runs the tests in its background has them ignore Ctrl-C, and the commands that they start would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Hypothesis would fail an example that takes 200 ms, which any may on a machine that is busy.
-    settings.register_profile("untimed", deadline=None)
+    # So it would where one is slow to draw.
+    untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("untimed", untimed)
     settings.load_profile("untimed")
     # For `--hypothesis-profile=unshrunk`, which the plugin of Hypothesis loads after this.
-    settings.register_profile("unshrunk", deadline=None, phases=[Phase.explicit, Phase.generate], database=None)
+    settings.register_profile("unshrunk", untimed, phases=[Phase.explicit, Phase.generate], database=None)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
