@@ -155,7 +155,7 @@ def test_states_that_nobody_needs_are_removed(lake: Folder, monkeypatch: pytest.
     for n in range(5):
         run.commit(saved(n))
 
-    assert len(root.join("_cdk_state", "shop").names()) == 3
+    assert len(root.join("_cdk_state", "shop").names()) == 2
     assert state(root) == 4
 
 

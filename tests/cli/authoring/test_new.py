@@ -48,7 +48,7 @@ def test_its_tests_pass_at_once(cli: CommandLine) -> None:
     )
 
     assert tests.returncode == 0, tests.stdout
-    assert "34 passed" in tests.stdout
+    assert "36 passed" in tests.stdout
 
 
 @pytest.mark.parametrize("language", ["python", "yaml"])

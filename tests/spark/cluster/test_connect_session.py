@@ -251,12 +251,12 @@ def test_a_report_names_the_server_and_none_of_the_parameters(said: Mapping[str,
 def test_a_task_that_fails_is_a_transient_error(said: Mapping[str, Any]) -> None:
     kind, message, detail = said["of a task"]
 
-    assert (kind, "(PythonException)" in message) == ("TransientError", True)
+    assert (kind, "(PythonException)" in message) == ("ClusterLost", True)
     assert "ZeroDivisionError" in detail
 
 
 def test_a_session_that_is_gone_is_a_transient_error(said: Mapping[str, Any]) -> None:
-    assert said["of a session that was stopped"][0] == "TransientError"
+    assert said["of a session that was stopped"][0] == "ClusterLost"
 
 
 def test_changed_code_is_refused_in_a_session_whose_workers_have_the_older(said: Mapping[str, Any]) -> None:
