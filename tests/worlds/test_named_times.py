@@ -239,6 +239,15 @@ def a_record_of_the_future_comes_with_each_window_until_its_time_has_come(world:
         world.put([(6, 24, 0, {})])
 
 
+def somebody_drops_a_constraint_after_it_has_refused_rows(world: Times) -> None:
+    mode = ("Divided", "append_dedup")
+    world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=True, records=list(THREE), first=1)
+    world.somebody("constrain", 0)
+    world.put(list(THREE))
+    # The stream beside goes on meanwhile.
+    world.sync_while_somebody(3, ("tasks", 3), "constrain", 1)
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -267,6 +276,7 @@ WORLDS = [
     three_pipelines_bring_the_same_new_key,
     the_key_is_another_than_that_of_the_rows,
     a_record_of_the_future_comes_with_each_window_until_its_time_has_come,
+    somebody_drops_a_constraint_after_it_has_refused_rows,
 ]
 
 
