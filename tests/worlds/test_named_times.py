@@ -248,6 +248,22 @@ def somebody_drops_a_constraint_after_it_has_refused_rows(world: Times) -> None:
     world.sync_while_somebody(3, ("tasks", 3), "constrain", 1)
 
 
+def a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows(world: Times) -> None:
+    records = [(0, 0, 0, {}), (0, 1, 0, {}), (2, 24, 1, {}), (0, 24, 2, {}), (3, 24, 0, {})]
+    mode = ("DatedParts", "append")
+    world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=records, first=0)
+    # The last window of a part is read, and some before it are not.
+    world.sync_while_neighbours_append_all_the_while(5)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.sync(2)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(id, 1, 0, {}) for id in range(5)])
+    world.restore(0)
+    for _ in range(2):
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -277,6 +293,7 @@ WORLDS = [
     the_key_is_another_than_that_of_the_rows,
     a_record_of_the_future_comes_with_each_window_until_its_time_has_come,
     somebody_drops_a_constraint_after_it_has_refused_rows,
+    a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows,
 ]
 
 

@@ -46,6 +46,8 @@ MODES = [
     *((stream.__name__, mode) for stream in WHOLE for mode in ("append_dedup", "overwrite")),
 ]
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
+ONCE = {"Divided", "Dated", "DatedParts", "Unfiltered"}
+"""Streams of parts, each of which a sync reads once, though it is cut and goes on later."""
 TYPES: tuple[Mapping[str, Json], ...] = ({"type": "integer"}, {"type": "number"}, {"type": "string"})
 HELD = {"long": ("integer",), "double": ("integer", "number"), "string": ("integer", "number", "string")}
 """What columns hold as they are."""
@@ -91,12 +93,15 @@ OTHERS = st.sampled_from([(SECOND,), (SECOND, THIRD)])
 class Reading:
     """How far a pipeline has read. read: records, as of its last sync that got to its end. busy: it syncs now.
 
-    cut: its last sync did not get to its end. unsure: serial numbers of rows that were deleted while it was cut or
-    busy, or that others added while it was busy with several streams: its commit may have come before or after that.
+    cut: its last sync did not get to its end. since: the first record that came after its cut sync, to which the table
+    was restored; the rest of that sync leaves such records to the one after it. unsure: serial numbers of these, of
+    rows that were deleted while it was cut or busy, and of those that others added while it was busy with several
+    streams: its commit may have come before or after that.
     """
 
     read: int = 0
     cut: bool = False
+    since: int | None = None
     busy: bool = False
     unsure: set[int] = field(default_factory=set)
 
@@ -236,7 +241,7 @@ class Times(RuleBasedStateMachine):
 
     def _put(self, records: list[tuple[Json, int, int, Json]]) -> None:
         # The rest of a cut sync does not ask for a window again that was over and read to its end.
-        past = 24 if self.stream in {"Dated", "DatedParts", "Unfiltered"} and not self._uncut else 0
+        past = 24 if self.stream in ONCE and not self._uncut else 0
         if self.stream == "Unfiltered":
             self.server.settle()
         if self.stream == "Late":
@@ -383,10 +388,11 @@ class Times(RuleBasedStateMachine):
         DeltaTable(str(self.table)).restore(version)
         busy = [name for name, reading in self.model.readings.items() if reading.busy]
         self.model.there, self.model.readings, count = deepcopy(self.past[version])
-        if self.stream == "Divided":
-            # The rest of a cut sync asks no partition again that was read to its end; the sync after it does.
+        if self.stream in ONCE:
+            # The rest of a cut sync asks for nothing again that was read to its end; the sync after it does.
             for reading in self.model.readings.values():
                 if reading.cut:
+                    reading.since = count
                     reading.unsure |= set(range(count, len(self.server.records)))
         for name in busy:
             self.model.readings[name].busy = self.columns_changed = True
@@ -559,7 +565,8 @@ class Times(RuleBasedStateMachine):
         records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]
         removes = self.removal in {"soft", "hard"}
         self.model.complete(name, records, mode=self.mode, whole=self.whole, removes=removes)
-        reading.read, self.settled = len(self.server.records), True
+        since, reading.since = reading.since, None
+        reading.read, self.settled = len(self.server.records) if since is None else since, True
 
     def _refused(self, name: str, why: str) -> None:
         """A sync that is refused before the first request, with the reason, and changes nothing."""
