@@ -1,4 +1,4 @@
-"""The text of a draft's manifest: YAML in parts, one below the other, each of which people may edit."""
+"""The text of a manifest, or of a part of one: YAML that people may edit."""
 
 from collections.abc import Iterator
 from textwrap import indent
@@ -49,30 +49,29 @@ def manifest_text(draft: Draft) -> str:
     return "".join(_parts(draft))
 
 
+def manifest_part(name: str, value: JsonValue, depth: int = 0) -> str:
+    """A key and its value, indented by `depth` spaces; what is short is in one line."""
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_NEVER, allow_unicode=True)
+    text = f"{name}: {text}" if text.startswith(("{", "[")) else f"{name}:\n{indent(text, '  ')}"
+    return indent(text, " " * depth)
+
+
 def _parts(draft: Draft) -> Iterator[str]:
     yield "# yaml-language-server: $schema=schemas/manifest.schema.json\n"
     yield f"# Drafted from {' '.join(draft.title.split())}: README.md lists what was guessed.\n"
     yield "version: 6.0.0\ntype: DeclarativeSource\n\n"
-    yield _part("check", {"type": "CheckStream", "stream_names": [draft.streams[0].name]})
+    yield manifest_part("check", {"type": "CheckStream", "stream_names": [draft.streams[0].name]})
     yield "\ndefinitions:\n"
     if draft.requester:
-        yield _part("requester", draft.requester, 2) + "\n"
+        yield manifest_part("requester", draft.requester, 2) + "\n"
     yield "  streams:\n"
     for stream in draft.streams:
-        yield _part(stream.name, stream.component, 4)
+        yield manifest_part(stream.name, stream.component, 4)
     yield "\nstreams:\n"
     for stream in draft.streams:
         yield f'  - "#/definitions/streams/{stream.name}"\n'
     yield "\nspec:\n  type: Spec\n  connection_specification:\n    type: object\n"
-    required = [indent(yaml.safe_dump([name]), " " * 6) for name in draft.config.required]
-    yield f"    required:{'' if required else ' []'}\n{''.join(required)}"
+    yield manifest_part("required", list(draft.config.required), 4)
     yield f"    properties:{'' if draft.config.properties else ' {}'}\n"
     for name, schema in draft.config.properties.items():
-        yield _part(name, schema, 6)
-
-
-def _part(name: str, value: JsonValue, depth: int = 0) -> str:
-    """A key and its value. What is on top is never in one line: people add to it."""
-    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_NEVER, allow_unicode=True)
-    text = f"{name}: {text}" if text.startswith(("{", "[")) else f"{name}:\n{indent(text, '  ')}"
-    return indent(text, " " * depth)
+        yield manifest_part(name, schema, 6)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import yaml
 
 from cdk.authoring.detection import Detection, Trial, detect_pages
+from cdk.authoring.drafts.manifest_text import manifest_part
 from cdk.authoring.exchanges import learn_secrets
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
@@ -72,9 +72,7 @@ def _lines(stream: str, detection: Detection) -> Iterator[str]:
         yield "no paginator was found: the API may have one page, or a way that its documentation says"
         return
     yield "the stream in the manifest then has:"
-    text = yaml.safe_dump({"retriever": _retriever(detection, detection.best)}, sort_keys=False, width=10**6)
-    for line in text.splitlines():
-        yield f"  {line}"
+    yield from manifest_part("retriever", _retriever(detection, detection.best), 2).splitlines()
 
 
 def _retriever(detection: Detection, trial: Trial) -> dict[str, JsonValue]:
