@@ -12,11 +12,13 @@ from cdk import (
     DatetimeCursor,
     Item,
     Json,
+    JsonSchema,
     Page,
     PagedStream,
     ParentState,
     Partition,
     Record,
+    ServerError,
     Slice,
     StateMixin,
     Stream,
@@ -68,6 +70,14 @@ class Users(PagedStream):
         return Page([{"id": n * 10 + i} for i in range(PAGE)], {"page": n + 1} if n < 4 else None)
 
 
+class Broken(Stream):
+    """Ends at once, with a secret in its error."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        raise ServerError("the source refused the key hunter2")
+        yield {}
+
+
 class Notes(StateMixin):
     """Resumable full refresh in the manner of `self.state = ...`."""
 
@@ -108,6 +118,16 @@ class Orders(Fixed):
         low, high = slice.window.start, slice.window.end
         rows: list[Record] = [r for r in self.rows(slice.partition) if low <= r["updated_at"] <= high]
         yield from pages(rows, slice)
+
+
+class TypedOrders(Orders):
+    """Orders with a schema: their fields become columns."""
+
+    name = "orders"
+    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "updated_at": {"type": "string"}},
+    }
 
 
 class Sparse(Orders):

@@ -344,15 +344,18 @@ def test_a_new_parent_brings_its_whole_history(seed: int, cut: int) -> None:
     assert table.rows == whole(Growing())
 
 
+class Moving(Future):
+    """Its time is `planned` hours after the first day."""
+
+    planned = 108
+
+    def now(self) -> datetime:
+        return DAY0 + timedelta(hours=self.planned)
+
+
 @given(st.integers(0, 2**32), st.integers(0, 14))
 @settings(deadline=None, max_examples=60)
 def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: int) -> None:
-    class Moving(Future):
-        planned = 108
-
-        def now(self) -> datetime:
-            return DAY0 + timedelta(hours=self.planned)
-
     stream = Moving()
     table = Table(stream)
     table.sync(seed, cut)
@@ -365,17 +368,11 @@ def test_what_is_newer_than_the_plan_of_a_cut_sync_lands_once(seed: int, cut: in
 
 @pytest.mark.parametrize("execute", [serial, Threads(4, Learned(4))], ids=["serial", "threads"])
 def test_the_rest_of_a_cut_read_brings_what_is_newer_however_it_is_read(execute: Executor) -> None:
-    class Moving(Future):
-        planned = 108
-
-        def now(self) -> datetime:
-            return DAY0 + timedelta(hours=self.planned)
-
     stream = Moving()
     items = list(read(stream, StreamState()))
     cut = next(s for s in reversed(states(items)) if (wire(stream, s).get("_cdk") or {}).get("slices"))
     stream.planned = 200
-    Moving.hours = (*Future.hours, 150, 190)
+    stream.hours = (*Future.hours, 150, 190)
 
     assert set(records(list(read(stream, through_the_wire(stream, cut), execute)))) >= {
         canonical(row) for row in stream.rows(Partition())[-2:]
@@ -443,13 +440,9 @@ def test_a_record_dated_in_the_future_does_not_stop_the_stream() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_record_dated_in_the_future_leaves_the_cursor_at_the_greatest_before_it(ordered: bool) -> None:  # noqa: FBT001
-    class Booked(Future):
+    class Booked(Moving):
         cursor = DatetimeCursor("updated_at", start=DAY0, ordered=ordered)
         hours: tuple[int, ...] = (9000, 9500)
-        planned = 108
-
-        def now(self) -> datetime:
-            return DAY0 + timedelta(hours=self.planned)
 
         def rows(self, partition: Partition) -> list[dict[str, Json]]:
             return [{**row, "id": hour} for row, hour in zip(super().rows(partition), self.hours, strict=True)]

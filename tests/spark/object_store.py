@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 BUCKET = "lake"
 SECRET = "not-to-be-shown"
+DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
 
 
 @dataclass(frozen=True)

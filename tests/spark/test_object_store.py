@@ -3,7 +3,7 @@
 import logging
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.runner import SyncResult
@@ -40,26 +39,10 @@ from tests.docs.page import DOCS, play
 from tests.samples import Orders, Users, told
 from tests.spark.bundles_here import expected, read_bundle_of
 from tests.spark.given_source import Given
-from tests.spark.object_store import SECRET, ObjectStore, Trouble, object_store
+from tests.spark.object_store import DENIED, SECRET, ObjectStore, Trouble
 
 ID = pa.schema([("id", pa.int64())])
 COMMIT = r"PUT /lake/.*/_delta_log/0*[1-9]\d*\.json"
-DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
-
-
-@pytest.fixture
-def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    """An empty target in the store, which is well when a test begins."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server.misbehave()
-    yield folder_at(f"s3://lake/{tmp_path.name}", server.storage)
-    server.misbehave()
 
 
 def opened(root: Folder) -> StreamTable:

@@ -1,7 +1,6 @@
 """What a complete read does not see leaves a table in an S3 store."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from deltalake import DeltaTable
@@ -12,7 +11,6 @@ from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.storage.folder import Folder
-from cdk.lake.storage.object_store import folder_at
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.counts import StaleCount
@@ -21,25 +19,8 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptio
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.given_source import Given
-from tests.spark.object_store import ObjectStore, Trouble, object_store
+from tests.spark.object_store import DENIED, ObjectStore, Trouble
 from tests.sync.loop.test_stale_removal import Users
-
-DENIED = "<Error><Code>AccessDenied</Code><Message>No.</Message></Error>"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as store:
-        yield store
-
-
-@pytest.fixture
-def lake(server: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
-    """An empty folder in the store, which is well when a test begins."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    server.misbehave()
-    yield folder_at(f"s3://lake/{tmp_path.name}", server.storage)
-    server.misbehave()
 
 
 def sync(

@@ -2,37 +2,21 @@
 
 import json
 from pathlib import Path
-from textwrap import dedent
 
 import responses
 
+from tests.cli.authoring.test_validate import MANIFEST
 from tests.cli.conftest import CommandLine
-
-MANIFEST = dedent("""
-    version: 6.0.0
-    type: DeclarativeSource
-    check: {type: CheckStream, stream_names: [users]}
-    streams:
-      - type: DeclarativeStream
-        name: users
-        retriever:
-          type: SimpleRetriever
-          requester: {type: HttpRequester, url: "https://api.test/users", request_headers: {key: "{{ config['key'] }}"}}
-          record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
-    spec:
-      type: Spec
-      connection_specification: {type: object, properties: {key: {type: string, airbyte_secret: true}}}
-""")
 
 
 @responses.activate
 def test_programs_get_one_document_without_secrets(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "manifest.yaml").write_text(MANIFEST)
-    (tmp_path / "config.json").write_text('{"key": "hunter2"}')
-    first = {"hunter2": [{"id": 1}, {"id": 2}], "next_cursor": "c"}
+    (tmp_path / "config.json").write_text('{"key": "hunter2-hunter2-hunter2"}')
+    first = {"hunter2-hunter2-hunter2": [{"id": 1}, {"id": 2}], "next_cursor": "c"}
     responses.get("https://api.test/users", json=first)
     responses.get("https://api.test/users", json=first)
-    responses.get("https://api.test/users", json={"hunter2": [{"id": 3}]})
+    responses.get("https://api.test/users", json={"hunter2-hunter2-hunter2": [{"id": 3}]})
 
     ran = cli("detect", "users", "--manifest-path", "manifest.yaml", "--config", "config.json", "--json")
 

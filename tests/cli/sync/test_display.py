@@ -14,6 +14,7 @@ from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
+from tests.sync.loop.simulated_tasks import Clock
 
 USERS = StreamReport(
     "users",
@@ -40,14 +41,6 @@ ORDERS = StreamReport(
     resumed=True,
     failure=Failure("the source is down", "transient_error", "traceback"),
 )
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def console(*, terminal: bool, width: int = 80) -> Console:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk import DatetimeCursor, Item, Json, JsonSchema, Page, Partition, ServerError, Slice, Stream
+from cdk import DatetimeCursor, Item, Json, Page, Partition, ServerError, Slice, Stream
 from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
@@ -32,7 +32,7 @@ from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan, plan_stream
 from cdk.sync.tasks.workers import Workers
-from tests.samples import Orders, ShopOrders, Users, told
+from tests.samples import Orders, ShopOrders, TypedOrders, Users, told
 from tests.spark.dying import dying_at
 from tests.spark.given_source import Given
 
@@ -105,16 +105,6 @@ class Lake:
 DEDUP = StreamOptions(write_mode="append_dedup", history=True)
 
 
-class Keyed(Orders):
-    """Orders whose key is a column."""
-
-    name = "orders"
-    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
-        "type": "object",
-        "properties": {"id": {"type": "integer"}, "updated_at": {"type": "string"}},
-    }
-
-
 def moved(lake: Lake, *days: int) -> None:
     """Commits without rows, each moving the state to a day."""
     for day in days:
@@ -160,7 +150,7 @@ def test_after_a_rewind_what_lies_behind_the_moment_is_read_again(tmp_path: Path
 def test_after_a_rewind_rows_without_a_cursor_value_are_there_once(tmp_path: Path, pages: int | None) -> None:
     class PartlyDated(Orders):
         name = "orders"
-        schema = Keyed.schema
+        schema = TypedOrders.schema
         fails = pages is not None
 
         def read_records(self, slice: Slice) -> Iterator[Item]:
@@ -187,7 +177,7 @@ def test_after_a_rewind_rows_without_a_cursor_value_are_there_once(tmp_path: Pat
 def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = Keyed()
+    stream = TypedOrders()
     stream.cursor = DatetimeCursor("updated_at", start="2024-01-03T00:00:00Z", step=timedelta(days=1))
     lake = Lake(tmp_path, stream, StreamOptions(write_mode="append_dedup"))
     later = lake.sync()
@@ -206,7 +196,7 @@ def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_
 
 
 def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake = Lake(tmp_path, TypedOrders(), DEDUP)
     lake.sync()
     history = tmp_path / "orders_history"
     logged = DeltaTable(str(history)).to_pyarrow_table().num_rows
@@ -220,7 +210,7 @@ def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_pat
 
 
 def test_a_missing_file_of_a_history_is_a_finding(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake = Lake(tmp_path, TypedOrders(), DEDUP)
     lake.sync()
     next((tmp_path / "orders_history").glob("part-*.parquet")).unlink()
 
@@ -231,7 +221,7 @@ def test_a_missing_file_of_a_history_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake = Lake(tmp_path, TypedOrders(), DEDUP)
 
     with dying_at("before_history", history_module):
         lake.sync()
@@ -251,7 +241,7 @@ def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Pa
 def test_after_a_rollback_of_the_table_a_sync_brings_back_what_is_missing(
     tmp_path: Path, options: StreamOptions
 ) -> None:
-    stream = Keyed()
+    stream = TypedOrders()
     lake = Lake(tmp_path, stream, options)
     stream.hours = Orders.hours[:9]
     lake.sync()
@@ -494,7 +484,7 @@ def test_rows_of_a_sync_without_any_state_go_on_from_a_state_that_is_imported(tm
 def test_rows_of_a_sync_without_any_state_are_merged_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lake = Lake(tmp_path, Keyed(), DEDUP)
+    lake = Lake(tmp_path, TypedOrders(), DEDUP)
     lake.sync()
     copied(lake)
     caplog.clear()
@@ -528,15 +518,15 @@ def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
 def test_a_renamed_pipeline_says_that_a_history_gets_all_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Lake(tmp_path, Keyed(), DEDUP).sync()
-    Lake(tmp_path, Keyed(), DEDUP, pipeline="store").sync()
+    Lake(tmp_path, TypedOrders(), DEDUP).sync()
+    Lake(tmp_path, TypedOrders(), DEDUP, pipeline="store").sync()
 
     assert "it is read from its start, and its history gets each record once more" in caplog.text
 
 
 def test_a_sync_mode_that_replaces_the_rows_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    Lake(tmp_path, Keyed()).sync()
-    Lake(tmp_path, Keyed(), StreamOptions(sync_mode="full_refresh")).sync()
+    Lake(tmp_path, TypedOrders()).sync()
+    Lake(tmp_path, TypedOrders(), StreamOptions(sync_mode="full_refresh")).sync()
 
     assert "as full_refresh it is read from its start and replaces, once that is complete, the 21 rows" in caplog.text
 
@@ -550,7 +540,7 @@ class Other(Orders):
 @pytest.mark.parametrize("same", [True, False])
 def test_a_history_lies_in_no_table_of_another_stream_whoever_came_first(tmp_path: Path, *, same: bool) -> None:
     pipeline = "shop" if same else "store"
-    orders, other = Lake(tmp_path, Keyed(), DEDUP), Lake(tmp_path, Other(), pipeline=pipeline)
+    orders, other = Lake(tmp_path, TypedOrders(), DEDUP), Lake(tmp_path, Other(), pipeline=pipeline)
     other.sync()
 
     assert f"the table of the stream 'orders_history' of the pipeline '{pipeline}'" in orders.refused()
@@ -563,8 +553,8 @@ def test_a_history_lies_in_no_table_of_another_stream_whoever_came_first(tmp_pat
 
 
 def test_a_renamed_pipeline_that_merges_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    Lake(tmp_path, Keyed(), DEDUP).sync()
-    new = Lake(tmp_path, Keyed(), DEDUP, pipeline="store")
+    Lake(tmp_path, TypedOrders(), DEDUP).sync()
+    new = Lake(tmp_path, TypedOrders(), DEDUP, pipeline="store")
     caplog.clear()
 
     assert new.sync() == 21

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdk import CountCursor, Item, Json, Page, Slice, Source, Stream
+from cdk import CountCursor, Item, Json, Page, Slice, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.table_facts import TableRequest, tables_of
 from cdk.lake.delta.stream_table import StreamTable
@@ -24,6 +24,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptio
 from cdk.sync.tasks.workers import Workers
 from tests.spark import featured_table
 from tests.spark.featured_table import HARMLESS, OTHERS, delete_by_vector, give
+from tests.spark.given_source import Given
 
 INT, NUMBER, TEXT = {"type": "integer"}, {"type": "number"}, {"type": "string"}
 FULL, DEDUP = {"sync_mode": "full_refresh"}, {"write_mode": "append_dedup"}
@@ -59,15 +60,6 @@ class Users(Stream):
         yield Page([record for record in self.records if int(record["n"]) >= after], None)
 
 
-class One(Source):
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-
-    def streams(self, config: Mapping[str, Json]) -> list[Stream]:
-        del config
-        return [self.stream]
-
-
 def runner(folder: Path, stream: Stream, options: Mapping[str, Any]) -> SyncRunner:
     pipeline = Pipeline(
         name="shop",
@@ -77,7 +69,7 @@ def runner(folder: Path, stream: Stream, options: Mapping[str, Any]) -> SyncRunn
         checkpoint_interval=timedelta(),
         concurrency=1,
     )
-    return SyncRunner(pipeline, One(stream), workers=Workers(run_inline, 1))
+    return SyncRunner(pipeline, Given([stream]), workers=Workers(run_inline, 1))
 
 
 def sync(folder: Path, stream: Stream, options: Mapping[str, Any]) -> StreamReport:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
 
-from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Source, Stream
+from cdk import CountCursor, Item, Json, Page, PagedStream, Slice, Stream
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.arrow.columns import EXTRACTED_AT, RAW_ID
@@ -31,6 +31,7 @@ from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
+from tests.spark.given_source import Given
 
 FULL = {"sync_mode": "full_refresh", "write_mode": "overwrite"}
 INT, NUMBER = {"type": "integer"}, {"type": "number"}
@@ -63,15 +64,6 @@ class Users(Stream):
         return (Users, (self.records,))
 
 
-class One(Source):
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-
-    def streams(self, config: Mapping[str, Json]) -> list[Stream]:
-        del config
-        return [self.stream]
-
-
 def reported(folder: Path, stream: Stream, *, pipeline: str = "shop", **options: Any) -> StreamReport:
     settings = Pipeline(
         name=pipeline,
@@ -81,7 +73,7 @@ def reported(folder: Path, stream: Stream, *, pipeline: str = "shop", **options:
         checkpoint_interval=timedelta(),
         concurrency=1,
     )
-    (report,) = SyncRunner(settings, One(stream), workers=Workers(run_inline, 1)).run().streams
+    (report,) = SyncRunner(settings, Given([stream]), workers=Workers(run_inline, 1)).run().streams
     return report
 
 
@@ -468,7 +460,7 @@ def vacuumed_sync(folder: Path, mode: str, times: int) -> tuple[StreamReport, li
         target=TargetOptions(path=str(folder)),
         streams={"users": StreamOptions(write_mode=mode, primary_key="id")},
     )
-    (report,) = SyncRunner(pipeline, One(Mixed(lambda: None)), workers=Workers(spread, 1)).run().streams
+    (report,) = SyncRunner(pipeline, Given([Mixed(lambda: None)]), workers=Workers(spread, 1)).run().streams
     return report, vacuums
 
 

@@ -39,23 +39,13 @@ from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
-from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, Users, told
+from tests.samples import STREAMS, Comments, Orders, Plain, ShopOrders, TypedOrders, Users, told
 from tests.spark.given_source import Given
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("session")]
 
 APPEND = StreamOptions(write_mode="append")
 Sync = Callable[..., SyncResult]
-
-
-class Typed(Orders):
-    """Orders with a schema: their fields become columns."""
-
-    name = "orders"
-    schema: JsonSchema | None = {  # noqa: RUF012 - as an author writes it
-        "type": "object",
-        "properties": {"id": {"type": "integer"}, "updated_at": {"type": "string"}},
-    }
 
 
 @pytest.fixture
@@ -352,8 +342,8 @@ def test_the_cursor_and_the_key_can_be_overridden(sync: Sync, tmp_path: Path) ->
 
 
 def test_spark_reads_the_table_without_delta_jars(sync: Sync, tmp_path: Path, session: SparkSession) -> None:
-    sync(Typed())
-    sync(Typed())
+    sync(TypedOrders())
+    sync(TypedOrders())
 
     files = DeltaTable(str(tmp_path / "orders")).file_uris()
     assert session.read.parquet(*files).where("id >= 0").count() == expected(Orders()).total()

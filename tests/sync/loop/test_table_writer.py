@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
-from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Source, Stream
+from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Stream
 from cdk.base.errors import TransientError
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import OWN_COLUMNS
@@ -21,6 +21,7 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
+from tests.spark.given_source import Given
 
 INT, TEXT, NUMBER = {"type": "integer"}, {"type": "string"}, {"type": "number"}
 
@@ -41,15 +42,6 @@ class Things(Stream):
     def read_records(self, slice: Slice) -> Iterator[Item]:
         assert slice.window is not None
         yield Page([r for r in self.records if int(r["n"]) >= int(slice.window.start)], None)
-
-
-class One(Source):
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-
-    def streams(self, config: Mapping[str, Json]) -> list[Stream]:
-        del config
-        return [self.stream]
 
 
 @dataclass(frozen=True)
@@ -88,7 +80,7 @@ def sync(
         concurrency=2,
     )
     stream.name = "things"
-    (report,) = SyncRunner(pipeline, One(stream), workers=LateWorkers(run_inline, 2, work=work)).run().streams
+    (report,) = SyncRunner(pipeline, Given([stream]), workers=LateWorkers(run_inline, 2, work=work)).run().streams
     return report
 
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, ServerError, Slice, Stream
+from cdk import ConfigError, Json, JsonSchema, Page, PagedStream, ServerError, Slice, Stream
 from cdk.base.task_map import Item as Work
 from cdk.base.task_map import Result, run_inline
 from cdk.cli.app import run
@@ -23,7 +23,7 @@ from connectors.shop.api import serving
 from connectors.shop.backend import Backend as ShopApi
 from tests.docs.page import DOCS, play
 from tests.local_server import QuietHandler, answering
-from tests.samples import Users
+from tests.samples import Broken, Users
 from tests.spark.given_source import Given
 
 
@@ -39,14 +39,6 @@ class Orders(PagedStream):
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
         return Page([{"id": 3}], None) if token else Page([{"id": 1}, {"id": 2}], {"page": 1})
-
-
-class Broken(Stream):
-    name = "broken"
-
-    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
-        raise ServerError("the source refused the key hunter2")
-        yield {}
 
 
 class Schemaless(Users):

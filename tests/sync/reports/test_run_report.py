@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from cdk import Item, Json, JsonSchema, Page, PagedStream, Partition, ServerError, Slice, Source, Stream, TransientError
+from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, Source, Stream, TransientError
 from cdk.base.task_map import Item as Work
 from cdk.base.task_map import Result
 from cdk.base.times.clock import Clock, system_clock
@@ -25,7 +25,7 @@ from cdk.sync.tasks.messages import Failure, SliceResult
 from cdk.sync.tasks.task_concurrency import ConcurrencyCount
 from cdk.sync.tasks.workers import Workers
 from tests.docs.page import DOCS
-from tests.samples import Orders
+from tests.samples import Broken, Orders
 
 BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 READING = StreamReport("users", Status.READING, "full_refresh", "overwrite")
@@ -63,14 +63,6 @@ class Parts(PagedStream):
         current_metrics().retry(2.0)
         current_metrics().count_response(200, 10)
         return Page([{"id": 1}, {"id": 2}, {"id": "three"}], {"page": n + 1} if n < 2 else None)
-
-
-class Broken(Stream):
-    name = "broken"
-
-    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
-        raise ServerError("the source refused the key hunter2")
-        yield {}
 
 
 class Kept(Source):
