@@ -18,6 +18,7 @@ from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
+from cdk.testing.cassettes.replay import Unrecorded
 from cdk.testing.conformance.faults import Network
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.read_result import ReadResult
@@ -30,6 +31,10 @@ __tracebackhide__ = True
 
 _STDOUT = 1
 _SHORT = 5
+
+
+class Unanswered(Nonconforming):
+    """A read sends a request that the cassette, or the mock API, has no response for."""
 
 
 @dataclass(frozen=True)
@@ -113,18 +118,23 @@ class SuiteSubject:
 
     def read(
         self,
-        stream: str | None = None,
+        stream: Stream | str | None = None,
         *,
         state: Iterable[AirbyteStateMessage] = (),
         api: Transport | None = None,
         concurrency: int = 1,
         why: str = "a first read",
     ) -> ReadResult:
-        """Read streams. Raises Nonconforming: the read fails. why: what it is for, in words."""
+        """Read streams: all of them, the one of a name, or one that was opened before.
+
+        why: what it is for, in words. Raises Nonconforming: the read fails; Unanswered where it does for want of a
+        recorded or mocked response.
+        """
+        source, name = (stream, stream.name) if isinstance(stream, Stream) else (self.source, stream)
         try:
             run = read(
-                self.source,
-                stream,
+                source,
+                name,
                 config=self.config,
                 state=state,
                 transport=api or self.api(),
@@ -137,9 +147,11 @@ class SuiteSubject:
             error: Exception = run.error
         except UnexpectedRequest as unexpected:
             error = unexpected
-        raise Nonconforming(
-            f"{why} fails: {error}",
-            where=stream or self.name,
+        kind = Unanswered if isinstance(error, UnexpectedRequest | Unrecorded) else Nonconforming
+        text = Secrets(secret_values(self.source.config_schema, self.config)).mask(str(error))
+        raise kind(
+            f"{why} fails: {text}",
+            where=name or self.name,
             expected="a read to the end",
             advice="correct the connector, its config, or the API that the suite is given",
         ) from None

@@ -438,6 +438,18 @@ class Gapped(Days):
         return {**super().params(slice), "until": until}
 
 
+@bug("an error in windows of other lengths", "windows_leave_nothing_out", "cut elsewhere fails: days: found ****, exp")
+class Measured(Days):
+    """Knows what the API calls periods of so many days."""
+
+    def params(self, slice: Slice) -> dict[str, Json]:
+        assert slice.window is not None
+        begin, end = (date.fromisoformat(str(edge)) for edge in (slice.window.start, slice.window.end))
+        if (end - begin).days not in {2, 3}:
+            raise ConfigError(f"days: found {self.config['api_key']}, expected another")
+        return super().params(slice)
+
+
 @bug("windows that are not sent", "the_last_page", "lie outside of the window that was requested")
 class Unbounded(Days):
     def params(self, slice: Slice) -> dict[str, Json]:
