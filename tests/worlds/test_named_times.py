@@ -249,7 +249,7 @@ def somebody_drops_a_constraint_after_it_has_refused_rows(world: Times) -> None:
 
 
 def a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows(world: Times) -> None:
-    records = [(0, 0, 0, {}), (0, 1, 0, {}), (2, 24, 1, {}), (0, 24, 2, {}), (3, 24, 0, {})]
+    records: Records = [(0, 0, 0, {}), (0, 1, 0, {}), (2, 24, 1, {}), (0, 24, 2, {}), (3, 24, 0, {})]
     mode = ("DatedParts", "append")
     world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=records, first=0)
     # The last window of a part is read, and some before it are not.
