@@ -49,14 +49,6 @@ class CountCursor(Cursor):
         value = super().greatest(values)
         return _number(value) if self._as_numbers else value
 
-    def owns(self, window: Window, value: object) -> bool:
-        number = _number(value)
-        if number is None:
-            return True
-        start, until = _number(window.start), _number(window.until)
-        assert start is not None
-        return number >= start and (window.last or until is None or number < until)
-
     def repeats(self, value: object, reached: object) -> bool:
         number, limit = _number(value), _number(reached)
         return number is not None and limit is not None and number >= limit

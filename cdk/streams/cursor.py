@@ -3,10 +3,43 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
+from typing import TypeVar
 
 from cdk.base.times.iso_durations import Duration
 from cdk.state.window import Window
 from cdk.streams.order import Order, json_value
+
+_Comparable = TypeVar("_Comparable", int, bytes, datetime)
+
+
+class Side(Enum):
+    """Where a value lies, seen from a window. A value that cannot be read lies inside of every window."""
+
+    BEFORE = "before"
+    INSIDE = "inside"
+    EDGE = "edge"
+    """At `until`, where the next window starts: most sources give such a record with both."""
+    AFTER = "after"
+    """Behind what the window was planned to read, such as a date in the future."""
+
+
+def side_of(
+    value: _Comparable | None,
+    start: _Comparable | None,
+    end: _Comparable | None,
+    until: _Comparable | None,
+    *,
+    last: bool,
+) -> Side:
+    """The side of a value, from that and the bounds of a window; None: it cannot be read, or there is no bound."""
+    if value is None or start is None:
+        return Side.INSIDE
+    if value < start:
+        return Side.BEFORE
+    if until is None or value < until or (last and value <= (until if end is None else end)):
+        return Side.INSIDE
+    return Side.EDGE if value == until else Side.AFTER
 
 
 class Cursor(ABC):
@@ -66,20 +99,20 @@ class Cursor(ABC):
         rank = self.order.rank
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
-    @abstractmethod
-    def owns(self, window: Window, value: object) -> bool:
-        """Whether a record with this value belongs to `window` and not to a neighbour. Unreadable values do."""
+    def side(self, window: Window, value: object) -> Side:
+        """Where a value lies, seen from `window`.
 
-    def wants(self, window: Window, value: object) -> bool:
-        """Whether a value lies in `window`, for sources that do not filter. Unreadable values do."""
-        return self.owns(window, value)
-
-    def beyond(self, window: Window, value: object) -> bool:  # noqa: ARG002 - for overriding
-        """Whether a value lies behind what `window` was planned to read, such as a date in the future.
-
-        Such a record does not move the cursor: nothing that comes before its date would ever be read.
+        What lies AFTER it does not move the cursor: nothing that comes before its date would ever be read.
         """
-        return False
+        rank = self.order.rank
+        return side_of(  # type: ignore[type-var] # one type in an order
+            rank(value), rank(window.start), rank(window.end), rank(window.until), last=window.last
+        )
+
+    def owns(self, window: Window, value: object) -> bool:
+        """Whether a record with this value belongs to `window` and not to a neighbour; nothing follows the last one."""
+        side = self.side(window, value)
+        return side is Side.INSIDE or (window.last and side is not Side.BEFORE)
 
     def plan_end(self, now: datetime) -> object:  # noqa: ARG002 - for overriding
         """Where the windows end that are planned at `now`, for a cursor that looks back; None for others.
@@ -112,7 +145,7 @@ class Cursor(ABC):
     def reached(self, window: Window, greatest: object, before: object) -> object:
         """The value to keep once `window` and all before it are closed.
 
-        greatest: the greatest value of any record read that is not `beyond` its window, None when there was none.
+        greatest: the greatest value of any record read that does not lie AFTER its window, None when there was none.
         before: the value kept so far.
         The greatest value of a record, rather than the end of the window: a record that becomes visible late is
         then still found (Airbyte keeps the same).

@@ -11,7 +11,7 @@ from cdk.base.errors import BadState, ConfigError
 from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, Duration, earlier, later, parse_duration
 from cdk.state.window import Window
-from cdk.streams.cursor import Cursor
+from cdk.streams.cursor import Cursor, Side, side_of
 from cdk.streams.order import MomentOrder, json_value
 
 ISO_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
@@ -226,24 +226,9 @@ class DatetimeCursor(Cursor):
         ends = min(values), max(values)
         return None if None in map(self.moment, ends) else ends
 
-    def owns(self, window: Window, value: object) -> bool:
-        moment, start, until = self.moment(value), self.moment(window.start), self.moment(window.until)
-        if moment is None or start is None:
-            return True
-        return moment >= start and (window.last or until is None or moment < until)
-
-    def wants(self, window: Window, value: object) -> bool:
-        moment = self.moment(value)
-        if moment is None:
-            return True
-        start, end = self.moment(window.start), self.moment(window.end if window.last else window.until)
-        assert start is not None
-        assert end is not None
-        return start <= moment and (moment <= end if window.last else moment < end)
-
-    def beyond(self, window: Window, value: object) -> bool:
-        moment, planned = self.moment(value), self.moment(window.until)
-        return moment is not None and planned is not None and moment > planned
+    def side(self, window: Window, value: object) -> Side:
+        moment = self.moment
+        return side_of(moment(value), moment(window.start), moment(window.end), moment(window.until), last=window.last)
 
     def plan_end(self, now: datetime) -> object:
         return self.write(self._last(now)) if self._lookback else None

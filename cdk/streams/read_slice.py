@@ -13,7 +13,7 @@ from cdk.base.values import Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
-from cdk.streams.cursor import Cursor
+from cdk.streams.cursor import Cursor, Side
 from cdk.streams.stream import Page, Stream
 
 _FIELDS = 30
@@ -147,7 +147,7 @@ class _Finisher:
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._stream, self._slice = stream, slice
         self._edge: Edge | None = None
-        self._warned = False
+        self._warned_undated = self._warned_outside = False
         self._first = True
 
     def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
@@ -165,7 +165,8 @@ class _Finisher:
                 looked_at = _present(values)
             if window is not None and not all(cursor.owns(window, value) for value in looked_at):
                 outside = [i for i, v in enumerate(values) if v is not None and not cursor.owns(window, v)]
-                warning = warning or self._outside(cursor, window, [values[i] for i in outside], len(records))
+                if not (warning or self._warned_outside):
+                    warning = self._outside(cursor, window, [values[i] for i in outside], len(records))
                 if not cursor.by_request:
                     skipped, foreign = len(outside), set(outside)
                     records = [record for i, record in enumerate(records) if i not in foreign]
@@ -188,7 +189,7 @@ class _Finisher:
 
     def _undated(self, cursor: Cursor, records: Sequence[Record], values: Sequence[object]) -> str:
         """What to say, once, of records without a cursor value that can be read."""
-        if self._warned:
+        if self._warned_undated:
             return ""
         # To parse each value of each page is dear, and a source that writes another format does so from the start.
         missing = None in values
@@ -196,7 +197,7 @@ class _Finisher:
         undated = cursor.unreadable(values) if look else ()
         if not undated:
             return ""
-        self._warned = True
+        self._warned_undated = True
         value = values[undated[0]]
         # To look at one of many records that are still text would decode them all.
         lines = json_lines(records)
@@ -212,11 +213,11 @@ class _Finisher:
         )
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
-        """What to say of records outside of the window; `values` are theirs, `count` how many the page has."""
-        # Where a window ends and another begins, most sources give a record with both.
-        strangers = [value for value in values if cursor.order.rank(value) != cursor.order.rank(window.until)]
+        """What to say, once, of records outside of the window; `values` are theirs, `count` how many the page has."""
+        strangers = [value for value in values if cursor.side(window, value) is not Side.EDGE]
         if not strangers:
             return ""
+        self._warned_outside = True
         requested = f"from {window.start} on" if window.last else f"from {window.start} to {window.end}"
         field = repr(cursor.field)
         text = (
@@ -237,13 +238,13 @@ class _Finisher:
         )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object]) -> None:
-        """Move the edge to the greatest of the values that are not beyond the window; `looked_at` has the greatest."""
+        """Move the edge to the greatest value that does not lie after the window; `looked_at` has the greatest."""
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
             self._check_order(cursor, [*known, *_present(values)])
         greatest, window = cursor.greatest([*known, *looked_at]), self._slice.window
-        if window is not None and cursor.beyond(window, greatest):
-            within = [value for value in _present(values) if not cursor.beyond(window, value)]
+        if window is not None and cursor.side(window, greatest) is Side.AFTER:
+            within = [value for value in _present(values) if cursor.side(window, value) is not Side.AFTER]
             greatest = cursor.greatest([*known, *within])
         self._edge = None if greatest is None else Edge(greatest)
 

@@ -30,9 +30,6 @@ class LastModified(CountCursor):
         for window in super().windows(after, now, upto=upto, again=again):
             yield replace(window, start=max(0, window.start - back), until=window.until or planned)
 
-    def beyond(self, window: Window, value: Json) -> bool:
-        return window.last and window.until is not None and value > window.until
-
     def repeats(self, value: Json, reached: Json) -> bool:
         # More than the base class knows: the value reached is itself not given again.
         return bool(value > reached - self._lookback)

@@ -8,6 +8,7 @@ import pytest
 
 from cdk import BadState, CountCursor, DatetimeCursor, Json, Window
 from cdk.base.times.iso_durations import parse_duration
+from cdk.streams.cursor import Side
 from cdk.streams.datetime_cursor import Clamping
 
 NOW = datetime(2024, 1, 10, tzinfo=UTC)
@@ -197,11 +198,11 @@ def test_the_cursor_follows_the_greatest_value_from_its_start_on(
     assert reached == cursor(**BY_THREE).reached(window, greatest, before)
 
 
-def test_what_is_dated_behind_the_end_of_a_window_is_beyond_it() -> None:
+def test_a_value_lies_on_one_side_of_a_window() -> None:
     days = ["2024-01-03", "2024-01-04", "2024-01-09", "2025-01-01", "soon"]
 
-    assert [cursor().beyond(FIRST, day) for day in days] == [False, False, True, True, False]
-    assert [cursor().beyond(LAST, day) for day in days] == [False, False, False, True, False]
+    assert [cursor().side(FIRST, day).value for day in days] == ["inside", "edge", "after", "after", "inside"]
+    assert [cursor().side(LAST, day).value for day in days] == ["before", "before", "inside", "after", "inside"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_what_is_dated_behind_the_end_of_a_window_is_beyond_it() -> None:
     ],
 )
 def test_records_outside_of_a_window_are_not_wanted(window: Window, value: Json, wanted: bool) -> None:  # noqa: FBT001
-    assert wanted is cursor().wants(window, value)
+    assert wanted is (cursor().side(window, value) is Side.INSIDE)
     assert cursor().owns(window, value) is (wanted or (window.last and value == "2024-01-11"))
 
 
@@ -242,4 +243,5 @@ def test_counts_are_kept_as_numbers() -> None:
     assert asked(found.windows(None, NOW)) == [(3, None)]
     assert asked(found.windows("7", NOW)) == [(7, None)]
     assert found.greatest(["12", 9, "x"]) == 12
-    assert found.wants(Window(3), 2) is found.owns(Window(3), 2) is False
+    assert found.side(Window(3), 2) is Side.BEFORE
+    assert not found.owns(Window(3), 2)

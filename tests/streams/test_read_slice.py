@@ -125,6 +125,15 @@ def test_the_record_between_two_windows_is_counted_and_not_named() -> None:
     assert (page.records, page.skipped, page.warning) == ([], 1, "")
 
 
+def test_records_outside_of_their_window_are_named_on_the_first_page_that_has_one() -> None:
+    pages = [[{"seq": 20}], [{"seq": 1}], [{"seq": 2}, {"seq": 6}]]
+    stream = Scripted(lambda _: (Page(rows, {"page": n}) for n, rows in enumerate(pages)), CountCursor("seq"))
+
+    read = list(read_slice(stream, Slice(window=Window(5, 20, 20, last=False))))
+
+    assert [(page.skipped, bool(page.warning)) for page in read] == [(1, False), (1, True), (1, False), (0, False)]
+
+
 def test_the_edge_is_the_greatest_value_so_far() -> None:
     rows: list[Record] = [{"seq": 4}, {"seq": 2}, {"seq": None}, {"seq": 7}, {}]
     stream = Scripted(lambda _: (Page([row], {}) for row in rows), CountCursor("seq"))

@@ -29,6 +29,7 @@ from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.count_cursor import CountCursor
+from cdk.streams.cursor import Side
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.stream import Stream
 
@@ -263,7 +264,7 @@ class Incremental:
     def wants(self, record: Record, window: Window | None) -> bool:
         """Whether a record lies in a window; one without a cursor value does."""
         value = record.get(self.cursor.field)
-        return value is None or window is None or self.cursor.wants(window, value)
+        return value is None or window is None or self.cursor.side(window, value) is Side.INSIDE
 
 
 class AnyIncrementalSync(Component, type=None):

@@ -15,6 +15,7 @@ from cdk.rest.errors.outcome import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
+from cdk.streams.cursor import Side
 from cdk.streams.stream import Item, Page
 
 _REMAINING = "windows"
@@ -134,7 +135,7 @@ class _Attempt:
             return
         cursor = incremental.cursor
         values = [value for record in records if (value := record.get(cursor.field)) is not None]
-        if values := [value for value in values if not cursor.beyond(window, value)]:
+        if values := [value for value in values if cursor.side(window, value) is not Side.AFTER]:
             self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
 
     def _position(self, following: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

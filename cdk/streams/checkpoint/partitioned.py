@@ -51,14 +51,17 @@ class PartitionCheckpointReader(CheckpointReader):
         self._readers: dict[Partition, PartitionReader] = {}
         self._opened_keys: set[str] = set()
         self._fields: set[frozenset[str]] = set()
-        self._goes_on = not state.positions
+        self._resumes = not state.positions
+        """Whether a partition resumes from the state, or nothing could."""
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[ParentState | None] = AckQueue()
         """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
         self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
-        self._newer: deque[Partition] = deque()
-        self._again: deque[PartitionReader] = deque()
+        self._ended_early: deque[Partition] = deque()
+        """Those that take another reader, for what is newer than the plan of an earlier run."""
+        self._reopened: deque[PartitionReader] = deque()
+        """Those that had planned all they could, until a slice of theirs ended."""
         self._changed = self._planned = False
 
     def next(self) -> Slice | None:
@@ -68,12 +71,12 @@ class PartitionCheckpointReader(CheckpointReader):
                     return slice
                 self._refresh(self._current)
                 self._current = None
-            if self._again:
-                self._current = self._again.popleft()
+            if self._reopened:
+                self._current = self._reopened.popleft()
                 continue
             match next(self._partitions, None):
-                case None if self._newer:
-                    self._open(self._newer.popleft())
+                case None if self._ended_early:
+                    self._open(self._ended_early.popleft())
                 case None:
                     if not self._planned:
                         self._warn_of_fields()
@@ -92,15 +95,15 @@ class PartitionCheckpointReader(CheckpointReader):
         reader.observe(slice, position, edge)
         self._refresh(reader)
         if position.done and reader is not self._current and not reader.finished:
-            # It had planned all it could; what has ended may be a reason to read some of it once more.
-            self._again.append(reader)
+            # What has ended may be a reason to read some of it once more.
+            self._reopened.append(reader)
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         return self._readers[slice.partition].resume(slice, position, edge)
 
     @property
     def finished(self) -> bool:
-        return self._planned and not self._readers and not self._newer
+        return self._planned and not self._readers and not self._ended_early
 
     def get_checkpoint(self) -> StreamState | None:
         for reader in self._moved.values():
@@ -136,7 +139,7 @@ class PartitionCheckpointReader(CheckpointReader):
             self._positions.miss(partition.key, None)
             self._changed = True
         position = self._positions.get(partition)
-        self._goes_on = self._goes_on or bool(partition and position is not None)
+        self._resumes = self._resumes or bool(partition and position is not None)
         if partition and position is None and WHOLE in self._positions and len(self._opened_keys) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
@@ -158,7 +161,7 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _warn_of_fields(self) -> None:
         """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
-        if self._goes_on:
+        if self._resumes:
             return
         known = {frozenset(partition.fields) for partition in self._state.positions if partition}
         if known and self._fields and known.isdisjoint(self._fields):
@@ -184,7 +187,7 @@ class PartitionCheckpointReader(CheckpointReader):
             del self._readers[partition]
             self._queue.close(self._tickets.pop(partition))
             if reader.ends_early:
-                self._newer.append(partition)
+                self._ended_early.append(partition)
             self._advance_parents()
             self._leave_shared_cursor()
 

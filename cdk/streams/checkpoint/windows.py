@@ -30,7 +30,7 @@ class SliceCheckpointReader(PartitionReader):
         self._cursor = cursor
         self._queue: AckQueue[OpenedWindow] = AckQueue()
         self._tickets: dict[object, Ticket[OpenedWindow]] = {}
-        self._again: deque[OpenedWindow] = deque()
+        self._reopened: deque[OpenedWindow] = deque()
         self._owing: list[Ticket[OpenedWindow]] = []
         self._owed: deque[Slice] = deque()
         self._planned = False
@@ -89,7 +89,7 @@ class SliceCheckpointReader(PartitionReader):
         if item.position.done:
             self._end(ticket)
         else:
-            self._again.append(item)
+            self._reopened.append(item)
 
     @property
     def finished(self) -> bool:
@@ -107,8 +107,8 @@ class SliceCheckpointReader(PartitionReader):
     def next(self) -> Slice | None:
         if self._owed:
             return self._owed.popleft()
-        if self._again:
-            item = self._again.popleft()
+        if self._reopened:
+            item = self._reopened.popleft()
             return self.resume(self._slice_of(item), item.position, item.edge)
         for window in self._windows:
             if self._through is None:
