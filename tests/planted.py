@@ -2095,8 +2095,8 @@ BUGS = [
     ),
     Bug(
         "no column becomes wider beside deletion vectors",
-        "sync/loop/table_writer",
-        "        table.guard.check([Use.WIDEN])\n",
+        "lake/delta/widening",
+        "    table.guard.check([Use.WIDEN])\n",
         "",
         "tests/lake/delta/test_write_modes.py",
     ),

@@ -23,11 +23,12 @@ from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import RAW_ID
 from cdk.lake.arrow.type_promotion import common_type, only_gains
 from cdk.lake.delta.pinned_table import repeat_if_changed
-from cdk.lake.delta.receipt import Receipt, row_count
+from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.widening import widen
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import rows_of, schema_of
@@ -117,26 +118,19 @@ class RowHistory:
 
     @property
     def _is_aligned(self) -> bool:
-        return bool(self.table.schema.equals(self._target(self.table.schema, frozenset())))
+        return bool(self.table.schema.equals(self._target()))
 
     def _aligned(self, spread: TaskMap) -> None:
         # Another pipeline that has changed the table has changed its history, too, mostly.
         self.table.reopen()
         current = self.table.schema
-        target = self._target(current, frozenset())
+        target = self._target()
         self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
-        if self._is_aligned:
-            return
-        self.table.guard.check([Use.WIDEN])
-        layout = self.table.layout(self._bounded)
-        exact = replace(layout, schema=target).unfit(self.table.files(), spread)
-        layout = replace(layout, schema=self._target(self.table.schema, exact))
-        files = layout.rewrite(self.table.files(), spread)
-        with self.table.removing_if_changed(files):
-            self.table.commit(self._saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+        if not self._is_aligned:
+            widen(self.table, self._saved, self._target, self._bounded, spread)
 
-    def _target(self, current: pa.Schema, exact: frozenset[str]) -> pa.Schema:
-        fields = {field.name: field for field in current}
+    def _target(self, exact: frozenset[str] = frozenset()) -> pa.Schema:
+        fields = {field.name: field for field in self.table.schema}
         for field in self.main.schema:
             old = fields.get(field.name)
             kind = field.type if old is None else common_type(old.type, field.type, exact=field.name in exact)

@@ -17,10 +17,10 @@ from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL, columns
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
-from cdk.lake.delta.pinned_table import FilesGone, TableChanged, repeat_if_changed
-from cdk.lake.delta.receipt import Receipt
+from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.widening import widen
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
@@ -151,25 +151,10 @@ class TableWriting:
         self.mode.add(self._columns.add)
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
-        self._widened(saved, spread)
+        before = self.table.saved or replace(saved, state=None)
+        widen(self.table, before, lambda exact: self._planned(exact).schema, self.bounded, spread)
         self._columns = self._planned()
         return True
-
-    def _widened(self, saved: TableState, spread: TaskMap) -> None:
-        """Write the files again. Raises ConfigError: the table has got a feature, and they may not be any more."""
-        table = self.table
-        table.guard.check([Use.WIDEN])
-        layout = self._layout(table.root)
-        exact = layout.unfit(table.files(), spread)
-        layout = replace(layout, schema=self._planned(exact).schema)
-        files = layout.rewrite(table.files(), spread)
-        before = table.saved or replace(saved, state=None)
-        with table.removing_if_changed(files):
-            try:
-                table.commit(before, files, overwrite=True, schema=layout.schema, receipt=Receipt())
-            except FilesGone as error:
-                # VACUUM has removed what no version named yet; the rows are in the files that are there.
-                raise TableChanged(error.message, detail=error.detail, path=error.path) from error
 
     def grow(
         self,
