@@ -13,6 +13,10 @@ LIMIT_REACHED = 124
 """What timeout(1) ends with: the time was up, or the requests were used up."""
 
 
+STALE = 3
+"""A table is older than it may be."""
+
+
 class Unexpected(click.ClickException):
     """Ends a command with an error that is none of the kit's, and with its traceback: without secrets."""
 

@@ -165,12 +165,12 @@ def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None
         raise click.BadParameter(f"found {value!r}, {error}") from error
 
 
-max_duration_option = click.option(
-    "--max-duration",
-    metavar="DURATION",
-    callback=parse_duration,
-    help="Read for so long, such as 10m; the next run goes on there.",
-)
+def duration_option(name: str, text: str) -> Callable[[F], F]:
+    """An option that takes a duration, such as 10m."""
+    return click.option(name, metavar="DURATION", callback=parse_duration, help=text)
+
+
+max_duration_option = duration_option("--max-duration", "Read for so long, such as 10m; the next run goes on there.")
 max_requests_option = number_option("--max-requests", text="Send at most N requests; the next run goes on there.")
 config_option = file_option("--config", "The connector's config, JSON or YAML. Default: an empty one.")
 catalog_option = file_option("--catalog", "The streams to read, as JSON. Default: all.")

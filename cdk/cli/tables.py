@@ -1,7 +1,7 @@
 """`spark-cdk tables PIPELINE.yaml`: the tables of a pipeline, as their logs describe them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
@@ -12,12 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from cdk.base.errors import ConfigError
+from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
-from cdk.cli.options import json_option
+from cdk.cli.command_errors import STALE
+from cdk.cli.options import duration_option, json_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
+from cdk.cli.sync.stream_table import span
+from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
-from cdk.sync.settings.pipeline_file import StreamOptions
+from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
 
 _FILE_WIDTH = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -25,25 +29,33 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 @click.command()
 @pipeline_argument
+@duration_option("--max-age", "Exit with 3 where a stream was last read to its end longer ago, such as 2h.")
+@duration_option("--max-lag", "Exit with 3 where a stream's cursor is further behind the clock, such as 1d.")
 @json_option
 @translate_errors
-def tables(pipeline: PipelineFile, *, as_json: bool) -> int:
+def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timedelta | None, as_json: bool) -> int:
     """Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.
 
-    Reads the logs of the tables only; starts no Spark and asks no API.
+    Reads the logs of the tables only; starts no Spark and asks no API. The exit code is 3 where a table is older than
+    `max_age` and `max_lag` say, here or in the file.
     """
-    settings = pipeline.settings
-    target, facts_list = table_facts_of(pipeline)
+    name = pipeline.settings.name
+    target, facts_list = table_facts_of(pipeline, FreshnessLimits(max_age, max_lag))
+    now = system_clock()
+    aged = [(facts, facts.freshness(now)) for facts in facts_list]
     if as_json:
-        listed = [facts_json(facts) for facts in facts_list]
-        print_json("spark-cdk-tables/1", settings.name, target=str(target), tables=listed)
+        listed = [{**facts_json(facts), **_freshness_json(freshness)} for facts, freshness in aged]
+        print_json("spark-cdk-tables/1", name, target=str(target), tables=listed)
     else:
-        _print_table(settings.name, target, facts_list)
-    return 0
+        _print_table(name, target, aged)
+    return STALE if any(freshness.stale for _, freshness in aged) else 0
 
 
-def table_facts_of(pipeline: PipelineFile) -> tuple[Path, Sequence[TableFacts]]:
-    """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError."""
+def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) -> tuple[Path, Sequence[TableFacts]]:
+    """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError.
+
+    limits: how old they may be, in place of what the pipeline says.
+    """
     settings = pipeline.settings
     if "://" in settings.target.path:
         raise ConfigError(
@@ -55,16 +67,23 @@ def table_facts_of(pipeline: PipelineFile) -> tuple[Path, Sequence[TableFacts]]:
     if not target.is_dir():
         raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
     try:
-        return target, tables_of(LocalFolder(target), settings.name, _configured(settings.streams or {}))
+        by_default = _limits(settings)
+        named = {
+            name: _request(options, limits | _limits(options) | by_default)
+            for name, options in (settings.streams or {}).items()
+        }
+        return target, tables_of(LocalFolder(target), settings.name, named, limits | by_default)
     except (DeltaError, OSError) as error:
         raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
 
 
-def _configured(streams: Mapping[str, StreamOptions]) -> Mapping[str, TableRequest]:
-    return {
-        name: TableRequest(options.write_mode, options.remove_stale.removal if options.remove_stale else None)
-        for name, options in streams.items()
-    }
+def _request(options: StreamOptions, limits: FreshnessLimits) -> TableRequest:
+    removal = options.remove_stale.removal if options.remove_stale else None
+    return TableRequest(options.write_mode, removal, limits)
+
+
+def _limits(options: Pipeline | StreamOptions) -> FreshnessLimits:
+    return FreshnessLimits(options.max_age, options.max_lag)
 
 
 def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
@@ -80,6 +99,8 @@ def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
         "average_file_bytes": facts.file_bytes,
         "version": facts.version,
         "committed_at": None if facts.committed is None else facts.committed.isoformat(),
+        "completed_at": None if facts.completed is None else facts.completed.isoformat(),
+        "cursor": None if facts.cursor is None else facts.cursor.isoformat(),
         "generation": facts.generation,
         "partition_columns": list(facts.partition_columns),
         "sync_mode": facts.sync_mode,
@@ -89,22 +110,28 @@ def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
     }
 
 
-def _print_table(pipeline: str, target: Path, tables: Sequence[TableFacts]) -> None:
+def _freshness_json(freshness: Freshness) -> Mapping[str, JsonValue]:
+    age, lag = (None if each is None else each.total_seconds() for each in (freshness.age, freshness.lag))
+    return {"age_seconds": age, "lag_seconds": lag, "stale": freshness.stale or None}
+
+
+def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts, Freshness]]) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, _FILE_WIDTH)
-    partitioned = any(facts.partition_columns for facts in tables)
+    partitioned = any(facts.partition_columns for facts, _ in tables)
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown.add_column("stream", overflow="fold")
     for name in ("rows", "files", "size", "a file", "version"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("last commit (UTC)", no_wrap=True)
-    shown.add_column("gen.", justify="right", no_wrap=True)
+    for name in ("age", "lag", "gen."):
+        shown.add_column(name, justify="right", no_wrap=True)
     if partitioned:
         shown.add_column("partitioned by", overflow="fold")
     shown.add_column("state", no_wrap=True)
     shown.add_column("the next sync")
-    for facts in tables:
+    for facts, freshness in tables:
         cells = [
             facts.stream,
             "?" if facts.rows is None else f"{facts.rows:,}",
@@ -113,6 +140,8 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[TableFacts]) -> N
             _size(facts.file_bytes),
             "" if facts.version is None else str(facts.version),
             "" if facts.committed is None else _moment(facts.committed),
+            _ago(freshness.age),
+            _ago(freshness.lag),
             "" if facts.generation is None else str(facts.generation),
             *([", ".join(facts.partition_columns)] if partitioned else []),
             str(facts.status),
@@ -121,9 +150,11 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[TableFacts]) -> N
         shown.add_row(*map(Text, cells))
     if tables:
         console.print(shown)
-    for facts in tables:
+    for facts, freshness in tables:
         if facts.hint is not None:
             console.print(Text(f"{facts.stream}: {facts.hint}", "yellow"), soft_wrap=True)
+        if freshness.stale:
+            console.print(Text(f"{facts.stream}: stale: exceeds {freshness.stale}", "red"), soft_wrap=True)
     count = (
         f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}" if tables else "no sync has committed anything yet"
     )
@@ -132,6 +163,10 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[TableFacts]) -> N
 
 def _moment(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _ago(length: timedelta | None) -> str:
+    return "" if length is None else span(length.total_seconds())
 
 
 def _size(number: float) -> str:

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,6 +13,8 @@ from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.writer import DataFile
+from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.run_lock import note_completed
 from tests.cli.conftest import CommandLine
 
 PIPELINE = dedent("""
@@ -66,7 +69,8 @@ def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
     answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json").lines))
 
     orders = answer["tables"][0]
-    assert orders.pop("committed_at") is not None
+    assert orders.pop("committed_at") == orders.pop("completed_at") is not None
+    assert 0 <= orders.pop("age_seconds") < 10_000
     assert answer["format"] == "spark-cdk-tables/1"
     assert orders == {
         "stream": "orders",
@@ -78,6 +82,9 @@ def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
         "bytes": size,
         "average_file_bytes": size,
         "version": table.version,
+        "cursor": None,
+        "lag_seconds": None,
+        "stale": None,
         "generation": 4,
         "partition_columns": [],
         "sync_mode": "incremental",
@@ -88,6 +95,54 @@ def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
     assert [(one["stream"], one["state"], one["version"]) for one in answer["tables"][1:]] == [
         ("products", "never", None),
         ("users", "never", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "stale"),
+    [
+        ("", (), {}),
+        ("", ("--max-age", "1h"), {"products": "max_age", "users": "max_age"}),
+        ("", ("--max-age", "1h", "--max-lag", "1d"), {"orders": "max_lag", "products": "max_age", "users": "max_age"}),
+        ("max_lag: 1d", (), {"orders": "max_lag"}),
+        ("max_lag: 1d", ("--max-lag", "2000w"), {}),
+        ("max_lag: 1d\nstreams: {orders: {max_lag: 2000w}, users: {max_age: 1h}}", (), {"users": "max_age"}),
+        ("max_age: 1h\nstreams: [orders]", (), {}),
+    ],
+)
+def test_a_table_that_is_older_than_it_may_be_gives_an_exit_code_of_its_own(
+    cli: CommandLine, folder: Path, keys: str, options: tuple[str, ...], stale: dict[str, str]
+) -> None:
+    pipeline = PIPELINE.replace("streams: [orders, products, users]", "") if "streams" in keys else PIPELINE
+    (folder / "pipeline.yaml").write_text(f"{pipeline}\n{keys}")
+    cursor = {"updated_at": "2001-01-01T00:00:00Z"}
+    commit(folder, "orders", TableState("incremental", "append", complete=True, state=cursor))
+    commit(folder, "products", TableState("incremental", "append"))
+
+    ran = cli("tables", "pipeline.yaml", *options)
+    answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json", *options).lines))
+
+    assert ran.code == (3 if stale else 0)
+    assert {line for line in ran.lines if "stale" in line} == {
+        f"{n}: stale: exceeds {what}" for n, what in stale.items()
+    }
+    assert {one["stream"]: one["stale"] for one in answer["tables"] if one["stale"]} == stale
+    assert answer["tables"][0]["cursor"] == "2001-01-01T00:00:00+00:00"
+
+
+def test_a_sync_that_found_nothing_new_makes_a_table_younger_than_its_last_commit(
+    cli: CommandLine, folder: Path
+) -> None:
+    commit(folder, "orders", TableState("incremental", "append", complete=True))
+    later = datetime(2999, 1, 1, tzinfo=UTC)
+    note_completed(LocalFolder(folder / "tables"), "shop", ["orders", "users"], later)
+
+    answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json").lines))
+
+    assert [(one["completed_at"], one["age_seconds"]) for one in answer["tables"]] == [
+        (later.isoformat(), 0),
+        (None, None),
+        (None, None),  # it was removed since
     ]
 
 

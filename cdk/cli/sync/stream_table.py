@@ -75,12 +75,15 @@ def is_interrupted(doing: Doing | None, now: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`."""
+    """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`, `3 d 04 h`."""
     rounded = round(seconds)
     if rounded < 60:  # noqa: PLR2004 - seconds of a minute
         return f"{rounded} s"
     minutes, rest = divmod(rounded, 60)
-    return f"{minutes} m {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} m"  # noqa: PLR2004
+    if minutes < 60:  # noqa: PLR2004 - minutes of an hour
+        return f"{minutes} m {rest:02} s"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest:02} m" if hours < 48 else f"{hours // 24} d {hours % 24:02} h"  # noqa: PLR2004 - two days
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits, newest_cursor
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.receipt import row_count
@@ -13,6 +14,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use, guard_at
 from cdk.lake.delta.write_modes import INCREMENTAL_DEFAULT, traits_of
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.run_lock import last_completed
 
 _MANY, _SMALL = 100, 8 * 2**20
 """Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
@@ -51,6 +53,11 @@ class TableFacts:
     version: int | None = None
     committed: datetime | None = None
     """When the version was made."""
+    completed: datetime | None = None
+    """When a sync last read the stream to its end."""
+    cursor: datetime | None = None
+    """The greatest value of the stream's cursor."""
+    limits: FreshnessLimits = NO_LIMITS
     partition_columns: Sequence[str] = ()
     generation: int | None = None
     sync_mode: str | None = None
@@ -61,6 +68,10 @@ class TableFacts:
     """Why the next sync cannot write to it."""
     named: bool = True
     """Whether the pipeline names its stream, or all of its source."""
+
+    def freshness(self, now: datetime) -> Freshness:
+        """How fresh the table is."""
+        return Freshness.at(now, self.completed, self.cursor, self.limits if self.named else NO_LIMITS)
 
     @property
     def file_bytes(self) -> int:
@@ -97,22 +108,29 @@ class TableRequest(NamedTuple):
 
     write_mode: str | None = None
     removal: str | None = None
+    limits: FreshnessLimits = NO_LIMITS
 
 
-def tables_of(target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None) -> list[TableFacts]:
+def tables_of(
+    target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None, limits: FreshnessLimits = NO_LIMITS
+) -> list[TableFacts]:
     """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
-    named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all.
+    named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all. limits:
+    how old tables may be whose streams it does not name.
     Histories are no streams: they are left out.
     Raises OSError, DeltaError: a log cannot be read. ConfigError: a table cannot be opened, or there is no such folder.
     """
     named = named or {}
-    existing = []
+    existing, completed = [], last_completed(target, pipeline)
     streams: set[str] = set()
     for location in locations_in(target, pipeline):
         names = {location.name, location.stream}
         request = next((named[name] for name in named if name in names), None)
-        facts = table_facts(location, pipeline, request or TableRequest())
+        facts = table_facts(location, pipeline, request or TableRequest(limits=limits))
+        if facts.status is not TableStatus.NEVER:
+            moments = [moment for moment in (facts.completed, completed.get(location.name)) if moment is not None]
+            facts = replace(facts, completed=max(moments, default=None))
         existing.append(replace(facts, named=not named or request is not None))
         streams |= names
     missing = [_never(name, target.join(name), request) for name, request in named.items() if name not in streams]
@@ -137,11 +155,14 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
         committed=None if newest is None else newest.at,
         partition_columns=table.partition_by,
         refused=_refused(table.guard, request, table.saved.write_mode if table.saved else None),
+        limits=request.limits,
     )
     if table.saved is None:
         return facts
     return replace(
         facts,
+        completed=_completed(location, pipeline, table) if facts.status is TableStatus.COMPLETE else None,
+        cursor=newest_cursor(table.saved.state) if table.saved.sync_mode == "incremental" else None,
         generation=table.saved.generation,
         sync_mode=table.saved.sync_mode,
         write_mode=table.saved.write_mode,
@@ -149,8 +170,16 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     )
 
 
+def _completed(location: StreamLocation, pipeline: str, table: StreamTable) -> datetime | None:
+    """When a sync made the commit of the present state; None: a person did, or the log has it no more."""
+    log = commits(location.root, location.app(pipeline), table.version)
+    moved = next((commit for commit in log if commit.state is not None), None)
+    return None if moved is None or moved.note else moved.at
+
+
 def _never(stream: str, root: Folder, request: TableRequest) -> TableFacts:
-    return TableFacts(stream, str(root), TableStatus.NEVER, refused=_refused(guard_at(root, stream), request))
+    refused = _refused(guard_at(root, stream), request)
+    return TableFacts(stream, str(root), TableStatus.NEVER, refused=refused, limits=request.limits)
 
 
 def _status(table: StreamTable) -> TableStatus:

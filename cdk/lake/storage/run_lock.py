@@ -9,18 +9,23 @@ it has.
 The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
 folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
 takes a sync that still runs for one that was cut: the first commit of either makes the other's next one fail.
+
+Beside them, `_cdk/<pipeline>.completed` says when each stream was last read to its end: a sync that finds nothing new
+need not commit anything.
 """
 
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 from uuid import uuid4
 
 from cdk.base.errors import StateConflict
+from cdk.base.values import Stored, from_json, to_json
 from cdk.lake.storage.folder import Folder, as_folder, unwritable
 
 
@@ -51,6 +56,21 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
     """
     with _locked(as_folder(target), pipeline):
         yield
+
+
+def note_completed(target: Folder, pipeline: str, streams: Iterable[str], at: datetime) -> None:
+    """Note that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store does."""
+    times = {**last_completed(target, pipeline), **dict.fromkeys(streams, at)}
+    content = to_json({name: moment.isoformat() for name, moment in times.items()})
+    target.join("_cdk").write(f"{pipeline}.completed", content)
+
+
+def last_completed(target: Folder, pipeline: str) -> Mapping[str, datetime]:
+    """When each stream was last read to its end, as far as that was noted."""
+    with suppress(ValueError, TypeError, AttributeError):  # whatever else somebody has put there
+        noted: Stored = from_json(_read(target.join("_cdk"), f"{pipeline}.completed") or "{}")
+        return {name: datetime.fromisoformat(moment) for name, moment in noted.items()}
+    return {}
 
 
 @contextmanager

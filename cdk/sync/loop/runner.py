@@ -1,12 +1,13 @@
 """SyncRunner: reads a source's streams into Delta tables, rows and state in one commit."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
+from cdk.base.errors import CdkError
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
@@ -19,7 +20,7 @@ from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables, unfilled
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
-from cdk.lake.storage.run_lock import only_run
+from cdk.lake.storage.run_lock import note_completed, only_run
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
@@ -287,6 +288,7 @@ class SyncRunner:
                         if any(run.report.status is Status.INTERRUPTED for run in runs):
                             self._facts = replace(self._facts, interrupted=self._interruption.why or MAX_REQUESTS)
                 crash_point("done")
+            self._note_completed(target, {each.name for each in report() if each.status is Status.DONE})
             if self._windows is not None:
                 done = {
                     stream_report.name
@@ -294,6 +296,12 @@ class SyncRunner:
                     if stream_report.status is Status.DONE and not stream_report.resumed
                 }
                 self._windows.remember(plans, done, sync=sync, final=self._ended())
+
+    def _note_completed(self, target: Folder, names: Collection[str]) -> None:
+        try:
+            note_completed(target, self._pipeline.name, names, self._clock())
+        except (CdkError, OSError) as error:
+            logger.warning("when streams were last read to their ends could not be noted: %s", error)
 
     def _lineage(self, opened: Sequence[tuple[StreamPlan, Running]]) -> AbstractContextManager[None]:
         source = self._source.name or type(self._source).__name__

@@ -128,7 +128,7 @@ class StreamOptions(_Part):
     where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
     append_dedup table that keeps no history and deletes nothing, else never.
     generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
-    of what is read now, and the least one whose rows stay.
+    of what is read now, and the least one whose rows stay. max_age, max_lag: those of this stream.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -150,6 +150,8 @@ class StreamOptions(_Part):
     forget_partitions_after: Duration | Literal["never"] | None = None
     generation_id: Annotated[int, Field(ge=0)] | None = None
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
+    max_age: Duration | None = None
+    max_lag: Duration | None = None
 
     @model_validator(mode="after")
     def _all_or_its_own(self) -> "StreamOptions":
@@ -218,6 +220,7 @@ class Pipeline(_Part):
     max_requests: how many requests it may send, likewise.
     skip_redundant_runs: streams are not read where the window of the sync was read before.
     incremental_write_mode: the write mode of incremental streams that say none; those without a key append.
+    max_age: how long ago a stream may have been read to its end. max_lag: how far its cursor may be behind the clock.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -241,6 +244,8 @@ class Pipeline(_Part):
     state: StateOptions = StateOptions()
     skip_redundant_runs: SkipOptions | None = None
     incremental_write_mode: Literal["append", "append_dedup"] = "append"
+    max_age: Duration | None = None
+    max_lag: Duration | None = None
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod

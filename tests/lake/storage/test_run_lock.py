@@ -3,17 +3,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cdk.base.errors import ConfigError, StateConflict
-from cdk.lake.storage.run_lock import only_run
+from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
 
 HOLD = """
 import sys
 from pathlib import Path
-from cdk.lake.storage.run_lock import only_run
+from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
 with only_run(Path(sys.argv[1]), "shop") as sync:
     print(sync, flush=True)
     sys.stdin.read()
@@ -116,3 +119,22 @@ def test_a_full_disk_keeps_the_name_of_the_sync_that_was_cut(tmp_path: Path) -> 
     with only_run(tmp_path, "shop") as rest:
         assert rest == sync
     assert [path.name for path in (tmp_path / "_cdk").iterdir()] == ["shop.lock"]
+
+
+def test_each_stream_has_the_time_of_its_last_complete_read(tmp_path: Path) -> None:
+    target, noon = LocalFolder(tmp_path), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    before = last_completed(target, "shop")
+    note_completed(target, "shop", ["orders", "users"], noon)
+    note_completed(target, "shop", ["orders"], noon + timedelta(hours=1))
+    note_completed(target, "other", ["users"], noon + timedelta(hours=2))
+
+    assert before == {}
+    assert last_completed(target, "shop") == {"orders": noon + timedelta(hours=1), "users": noon}
+
+
+@pytest.mark.parametrize("content", ["no json", "[]", '{"orders": 1}', '{"orders": "soon"}', ""])
+def test_times_that_cannot_be_read_are_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "_cdk").mkdir()
+    (tmp_path / "_cdk" / "shop.completed").write_text(content)
+
+    assert last_completed(LocalFolder(tmp_path), "shop") == {}
