@@ -143,7 +143,7 @@ class HttpClient:
         logger.info("%s%s; waiting %.1f s after attempt %d", why, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
-        current_metrics().retry(verdict.wait)
+        current_metrics().retry(verdict.wait, limited=bool(limited))
         if verdict.action in _AGAIN:
             note_complaint()
         note_wait(verdict.wait, why)

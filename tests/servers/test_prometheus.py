@@ -6,6 +6,9 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from os import PathLike
 from pathlib import Path
 
 import pytest
@@ -13,11 +16,17 @@ import requests
 
 from cdk import Json
 from cdk.base.task_map import run_inline
+from cdk.lake.admin.freshness import TableTimes
 from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.reports.prometheus_metrics import write_metrics
+from cdk.sync.reports.run_report import RunFacts, run_report
+from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.messages import Failure
 from cdk.sync.tasks.workers import Workers
 from connectors.prometheus.source import Prometheus
 from connectors.prometheus.streams import text_of
+from tests.local_server import answering
 from tests.servers.process import serving
 from tests.worlds.table import rows
 
@@ -63,6 +72,56 @@ class Database:
             url = f"http://{address}"
             ready(url)
             yield url
+
+
+def test_a_prometheus_scrapes_the_metrics_of_a_sync(tmp_path: Path) -> None:
+    """Through a server of files, as node-exporter serves those of its folder; promtool has nothing to criticise."""
+    failure = Failure("the source is down", "transient_error", "")
+    streams = [
+        StreamReport("orders", Status.DONE, "incremental", "append", read=5, written=3),
+        StreamReport('with "quotes" \\ ünï', Status.FAILED, "incremental", "append", failure=failure),
+    ]
+    report = run_report(RunFacts("shop", started=DAY0, ended=DAY0), streams)
+    write_metrics(tmp_path / "metrics", report, {"orders": TableTimes(DAY0, None)})
+    command, text = ["promtool", "check", "metrics"], (tmp_path / "metrics").read_text()
+    checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    files = partial(QuietFiles, directory=str(tmp_path))
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), files)) as server:
+        database = Database(tmp_path)
+        (tmp_path / "prometheus.yml").write_text(
+            "global: {scrape_interval: 1s}\nscrape_configs:\n"
+            f"- {{job_name: cdk, static_configs: [{{targets: ['127.0.0.1:{server.server_port}']}}]}}\n"
+        )
+        with database.serving() as url:
+            failed = scraped(url, "spark_cdk_stream_failed == 1")
+            written = scraped(url, "spark_cdk_stream_rows_written{stream='orders'}")
+            completed = scraped(url, "spark_cdk_stream_completed_timestamp_seconds")
+
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    assert failed["metric"]["stream"] == 'with "quotes" \\ ünï'
+    assert (failed["metric"]["pipeline"], failed["metric"]["failure_type"]) == ("shop", "transient_error")
+    assert (written["value"][1], float(completed["value"][1])) == ("3", DAY0.timestamp())
+
+
+class QuietFiles(SimpleHTTPRequestHandler):
+    """Serves the files of a folder as text of Prometheus."""
+
+    def guess_type(self, path: str | PathLike[str]) -> str:  # noqa: ARG002
+        return "text/plain; version=0.0.4"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def scraped(url: str, query: str) -> dict[str, Json]:
+    """The one result of a query, once the server has scraped it."""
+    for _ in range(10_000):
+        answer = requests.get(f"{url}/api/v1/query", params={"query": query}, timeout=30)
+        if answer.status_code == 200 and (results := answer.json()["data"]["result"]):
+            (result,) = results
+            return dict(result)
+    raise AssertionError(f"Prometheus has nothing for {query}")
 
 
 def ready(url: str) -> None:

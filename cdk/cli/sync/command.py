@@ -54,6 +54,12 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
     metavar="FILE",
     help="Write what the run did to FILE, as JSON, however it ends.",
 )
+@click.option(
+    "--metrics",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the run measured to FILE, for Prometheus, however it ends.",
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
 @number_option("--preview", text="Show what would be read, with the first N records of each stream; write nothing.")
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
@@ -76,6 +82,7 @@ def sync(
     allow_empty: bool,
     allow_custom_code: bool,
     report: Path | None,
+    metrics: Path | None,
     dry: bool,
     preview: int | None,
     force: bool,
@@ -92,7 +99,7 @@ def sync(
     options = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty)
     check_given(pipeline, options)
     secrets = Secrets()
-    with listening(secrets) as signals, SyncReport(report, secrets) as sync_report:
+    with listening(secrets) as signals, SyncReport(report, secrets, metrics=metrics) as sync_report:
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events

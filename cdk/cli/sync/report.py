@@ -1,32 +1,44 @@
-"""`sync --report FILE`: the report of the run, written however it ends."""
+"""`sync --report FILE --metrics FILE`: the report of the run and its metrics, written however it ends."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import click
+from deltalake.exceptions import DeltaError
 
+from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import Clock, system_clock
 from cdk.cli.sync.signals import CTRL_C
 from cdk.sync.loop.runner import SyncRunner
-from cdk.sync.reports.run_report import RunFacts, run_report, write_report
+from cdk.sync.reports.run_report import Report, RunFacts, run_report, write_report
 from cdk.sync.tasks.messages import Failure
 
 
 class SyncReport:
-    """Writes the report when its block ends, in whatever way; without a path it does nothing.
+    """Writes the report and the metrics when its block ends, in whatever way; without their paths it does nothing.
 
-    runner: what to report of; None while the pipeline is still being looked at. secrets: hidden in the report.
+    runner: what to report of; None while the pipeline is still being looked at. secrets: hidden in both.
     """
 
-    def __init__(self, path: Path | None, secrets: Secrets, *, clock: Clock = system_clock) -> None:
-        """Raises UsageError: the report cannot lie there; found before anything is read."""
-        if path is not None and not path.parent.is_dir():
-            raise click.UsageError(f"'--report': there is no folder {str(path.parent)!r}; make it, or choose another")
+    def __init__(
+        self, path: Path | None, secrets: Secrets, *, metrics: Path | None = None, clock: Clock = system_clock
+    ) -> None:
+        """Raises UsageError: one of them cannot lie there; found before anything is read."""
+        for option, file in (("--report", path), ("--metrics", metrics)):
+            if file is not None and not file.parent.is_dir():
+                raise click.UsageError(
+                    f"'{option}': there is no folder {str(file.parent)!r}; make it, or choose another"
+                )
+        if metrics is not None and find_spec("prometheus_client") is None:
+            raise click.UsageError("'--metrics': its package is missing: pip install 'spark-cdk[metrics]'")
         self.runner: SyncRunner | None = None
-        self._path, self._secrets, self._clock = path, secrets, clock
+        self._path, self._metrics, self._secrets, self._clock = path, metrics, secrets, clock
         self._facts = RunFacts(started=clock())
 
     def __enter__(self) -> Self:
@@ -35,8 +47,14 @@ class SyncReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._path is None:
+        if self._path is None and self._metrics is None:
             return
+        report = self._report(error)
+        for path, write in ((self._path, write_report), (self._metrics, self._write_metrics)):
+            if path is not None:
+                self._write(path, partial(write, path, report), ends_by_itself=error is None)
+
+    def _report(self, error: BaseException | None) -> Report:
         result = None if self.runner is None else self.runner.result
         facts = replace(self._facts, ended=self._clock()) if result is None else result.run
         match error:
@@ -48,10 +66,22 @@ class SyncReport:
                 facts = replace(facts, failure=Failure.of(error))
         config_mask = facts.mask
         facts = replace(facts, mask=lambda text: self._secrets.mask(config_mask(text)))
+        return run_report(facts, () if result is None else result.streams)
+
+    def _write_metrics(self, path: Path, report: Report) -> None:
+        # Who asks for none need not have its package.
+        from cdk.sync.reports.prometheus_metrics import write_metrics  # noqa: PLC0415
+
+        times = {} if self.runner is None else self.runner.table_times()
+        write_metrics(path, report, {self._secrets.mask(name): each for name, each in times.items()})
+
+    def _write(self, path: Path, write: Callable[[], None], *, ends_by_itself: bool) -> None:
+        """Write a file, and say what keeps it from being written: as the error of the run, if that has none."""
         try:
-            write_report(self._path, run_report(facts, () if result is None else result.streams))
-        except OSError as refused:
-            problem = f"{self._path}: the report could not be written: {refused.strerror}"
-            if error is None:
+            write()
+        except (OSError, CdkError, DeltaError) as refused:
+            why = refused.strerror if isinstance(refused, OSError) else refused
+            problem = self._secrets.mask(f"{path}: could not be written: {why}")
+            if ends_by_itself:
                 raise click.ClickException(problem) from refused
             click.echo(problem, err=True)

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Stored
 from cdk.lake.admin.diff import values
+from cdk.lake.delta.table_state import TableState
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -52,6 +54,18 @@ class Freshness:
         too_far = limits.max_lag is not None and lag is not None and lag > limits.max_lag
         exceeded = [name for name, is_exceeded in (("max_age", too_old), ("max_lag", too_far)) if is_exceeded]
         return cls(age, lag, " and ".join(exceeded))
+
+
+class TableTimes(NamedTuple):
+    """When the sync began that last read a stream to its end, and the greatest value of its cursor."""
+
+    completed: datetime | None
+    cursor: datetime | None
+
+
+def cursor_of(saved: TableState | None) -> datetime | None:
+    """The greatest cursor value that a table remembers of an incremental stream."""
+    return newest_cursor(saved.state) if saved is not None and saved.sync_mode == "incremental" else None
 
 
 def newest_cursor(state: Stored) -> datetime | None:

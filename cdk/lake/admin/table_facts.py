@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits, newest_cursor
+from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits, cursor_of
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.receipt import row_count
@@ -54,7 +54,7 @@ class TableFacts:
     committed: datetime | None = None
     """When the version was made."""
     completed: datetime | None = None
-    """When a sync last read the stream to its end."""
+    """When the sync began that last read the stream to its end, or, where nobody noted that, when it committed."""
     cursor: datetime | None = None
     """The greatest value of the stream's cursor."""
     limits: FreshnessLimits = NO_LIMITS
@@ -129,8 +129,7 @@ def tables_of(
         request = next((named[name] for name in named if name in names), None)
         facts = table_facts(location, pipeline, request or TableRequest(limits=limits))
         if facts.status is not TableStatus.NEVER:
-            moments = [moment for moment in (facts.completed, completed.get(location.name)) if moment is not None]
-            facts = replace(facts, completed=max(moments, default=None))
+            facts = replace(facts, completed=completed.get(location.name, facts.completed))
         existing.append(replace(facts, named=not named or request is not None))
         streams |= names
     missing = [_never(name, target.join(name), request) for name, request in named.items() if name not in streams]
@@ -162,7 +161,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     return replace(
         facts,
         completed=_completed(location, pipeline, table) if facts.status is TableStatus.COMPLETE else None,
-        cursor=newest_cursor(table.saved.state) if table.saved.sync_mode == "incremental" else None,
+        cursor=cursor_of(table.saved),
         generation=table.saved.generation,
         sync_mode=table.saved.sync_mode,
         write_mode=table.saved.write_mode,

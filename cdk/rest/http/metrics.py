@@ -21,13 +21,15 @@ class HttpMetrics:
 
     statuses: responses by class of status (`2xx`). unanswered: requests that no whole response came to. retries:
     attempts after the first. waited: seconds of pauses, before further attempts and for budgets, of all threads
-    together. received: bytes of bodies, after content encoding is undone. cached: responses that took no request.
+    together. limited: those of them that the API's limits are the reason of. received: bytes of bodies, after content
+    encoding is undone. cached: responses that took no request.
     """
 
     statuses: dict[str, int] = field(default_factory=dict)
     unanswered: int = 0
     retries: int = 0
     waited: float = 0.0
+    limited: float = 0.0
     received: int = 0
     cached: int = 0
 
@@ -53,16 +55,18 @@ class HttpMetrics:
         with _adding:
             self.unanswered += 1
 
-    def retry(self, seconds: float) -> None:
-        """Count a further attempt and the pause before it."""
+    def retry(self, seconds: float, *, limited: bool = False) -> None:
+        """Count a further attempt and the pause before it. limited: the API said that it was asked too often."""
         with _adding:
             self.retries += 1
             self.waited += seconds
+            self.limited += seconds if limited else 0
 
     def wait(self, seconds: float) -> None:
         """Count a pause for a budget."""
         with _adding:
             self.waited += seconds
+            self.limited += seconds
 
     def hit(self) -> None:
         """Count a response that took no request."""
@@ -79,6 +83,7 @@ class HttpMetrics:
             self.unanswered + other.unanswered,
             self.retries + other.retries,
             self.waited + other.waited,
+            self.limited + other.limited,
             self.received + other.received,
             self.cached + other.cached,
         )
@@ -89,6 +94,7 @@ class HttpMetrics:
             "requests": self.requests,
             "retries": self.retries,
             "waited_seconds": round(self.waited, 3),
+            "rate_limited_seconds": round(self.limited, 3),
             "received_bytes": self.received,
             "cached": self.cached,
             "unanswered": self.unanswered,

@@ -17,10 +17,11 @@ from cdk.base.run import RunScope, current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
+from cdk.lake.admin.freshness import TableTimes, cursor_of
 from cdk.lake.admin.locate import OpenTables, unfilled
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
-from cdk.lake.storage.run_lock import note_completed, only_run
+from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
@@ -115,6 +116,20 @@ class SyncRunner:
     def result(self) -> SyncResult:
         """What the sync has done so far; also after `run` has raised."""
         return SyncResult(self._reports(), replace(self._facts, ended=self._clock()), self._traces)
+
+    def table_times(self) -> Mapping[str, TableTimes]:
+        """How old the tables of the run's streams are, by stream; none before the streams are known.
+
+        Raises OSError, ConfigError, TransientError and DeltaError: a table cannot be opened.
+        """
+        plans = self._planned[1] if self._reports() else []
+        completed = last_completed(self._target, self._pipeline.name)
+        tables = {plan.name: self._tables.existing(plan.location) for plan in plans}
+        return {
+            name: TableTimes(completed.get(name), cursor_of(table.saved))
+            for name, table in tables.items()
+            if table is not None
+        }
 
     def run(self) -> SyncResult:
         """Read every stream to its end, or to its error; one that fails does not stop the others.
@@ -299,7 +314,7 @@ class SyncRunner:
 
     def _note_completed(self, target: Folder, names: Collection[str]) -> None:
         try:
-            note_completed(target, self._pipeline.name, names, self._clock())
+            note_completed(target, self._pipeline.name, names, self._facts.started)
         except (CdkError, OSError) as error:
             logger.warning("when streams were last read to their ends could not be noted: %s", error)
 

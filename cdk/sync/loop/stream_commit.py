@@ -5,6 +5,7 @@ no more are to leave, the rows come first, and the commit that completes the gen
 Where the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,8 @@ class CommitOutcome:
     """The source has not changed, so nothing was read."""
     refusal: RemovalRefused | None = None
     """Why the stream fails, though this commit stands."""
+    seconds: float = 0.0
+    """How long it took, with what it removed, merged and wrote again."""
 
 
 class StreamCommit:
@@ -45,6 +48,8 @@ class StreamCommit:
         check: Callable[[TableState], None],
         followed: FollowSettings | None,
         removal: RemovalRequest | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed.
 
@@ -52,7 +57,11 @@ class StreamCommit:
         table cannot flag rows.
         """
         self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
-        self._request, self._removal = removal, None if removal is None else StaleRemoval(plan, writing, removal)
+        self._clock, self._request, self._removal = (
+            clock,
+            removal,
+            None if removal is None else StaleRemoval(plan, writing, removal),
+        )
         self._begins = True
         self.source = ReadCondition()
 
@@ -74,6 +83,12 @@ class StreamCommit:
         saved: with the state to commit, and its records those before. Raises StateError, FilesGone, and what a store
         raises: what was given stands, and nothing else is committed.
         """
+        began = self._clock()
+        for outcome in self._outcomes(saved, rows, spread):
+            yield replace(outcome, seconds=self._clock() - began)
+            began = self._clock()
+
+    def _outcomes(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if not self.source.waits(finished=rows.finished):
             yield from self._commit(saved, rows, spread)
         elif rows.finished:

@@ -357,7 +357,7 @@ class StreamSync:
             bytes=report.bytes + sum(file.size for file in done.files),
             commits=report.commits + done.done,
             apart=report.apart + done.apart,
-            by_commit=report.by_commit.plus(self.table.version, done.files, done.receipt)
+            by_commit=report.by_commit.plus(self.table.version, done.files, done.receipt, outcome.seconds)
             if done.done
             else report.by_commit,
             stale=outcome.stale,

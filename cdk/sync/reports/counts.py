@@ -53,20 +53,24 @@ class CommitCount:
     """Files of these rows."""
     bytes: int
     """Size of these files."""
+    seconds: float = 0.0
+    """How long it took."""
     receipt: Receipt = field(default_factory=Receipt)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCounts:
-    """The newest commits of a sync, oldest first. receipt: of all its commits."""
+    """The newest commits of a sync, oldest first. receipt, seconds: of all its commits."""
 
     listed: Sequence[CommitCount] = ()
     receipt: Receipt = field(default_factory=Receipt)
+    seconds: float = 0.0
 
-    def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt) -> "CommitCounts":
+    def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt, seconds: float = 0.0) -> "CommitCounts":
         """These and a commit that added `files`."""
-        commit = CommitCount(version, row_count(files), len(files), sum(f.size for f in files), receipt)
-        return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt)
+        size = sum(file.size for file in files)
+        commit = CommitCount(version, row_count(files), len(files), size, seconds, receipt)
+        return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt, self.seconds + seconds)
 
 
 @dataclass(frozen=True)

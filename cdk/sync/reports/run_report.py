@@ -130,6 +130,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         },
         "commits": {
             "count": stream.commits,
+            "seconds": round(stream.by_commit.seconds, 3),
             "receipt": stream.by_commit.receipt.to_json(),
             "listed": [
                 {
@@ -137,6 +138,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
                     "rows": counts.rows,
                     "files": counts.files,
                     "bytes": counts.bytes,
+                    "seconds": round(counts.seconds, 3),
                     "receipt": counts.receipt.to_json(),
                 }
                 for counts in in_detail

@@ -66,8 +66,17 @@ def test_further_attempts_and_the_pauses_before_them_are_counted() -> None:
     with counting(HttpMetrics()) as counted:
         HttpClient(api, sleep=slept.append).send(get("https://api.test", "/users"))
 
-    assert (counted.retries, counted.waited) == (2, sum(slept))
+    assert (counted.retries, counted.waited, counted.limited) == (2, sum(slept), 0)
     assert counted.waited > 0
+
+
+def test_pauses_that_the_api_asks_for_are_counted_as_such() -> None:
+    api, slept = MockApi(), list[float]()
+    api.get("/users").returns(status=429).returns(status=503).returns(json=[])
+    with counting(HttpMetrics()) as counted:
+        HttpClient(api, sleep=slept.append).send(get("https://api.test", "/users"))
+
+    assert (counted.waited, counted.limited) == (sum(slept), slept[0])
 
 
 def test_pauses_for_a_budget_are_counted() -> None:
@@ -77,7 +86,7 @@ def test_pauses_for_a_budget_are_counted() -> None:
         for _ in range(2):
             budget.acquire(get("https://api.test"))
 
-    assert counted.waited == sum(slept) > 3000
+    assert counted.waited == counted.limited == sum(slept) > 3000
     assert counted.retries == 0
 
 
@@ -112,13 +121,14 @@ def test_the_innermost_metrics_count_also_in_threads() -> None:
 
 
 def test_metrics_travel_and_add_up() -> None:
-    one = HttpMetrics({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, received=10, cached=3)
+    one = HttpMetrics({"2xx": 1, "4xx": 2}, unanswered=1, retries=2, waited=0.5, limited=0.25, received=10, cached=3)
     again = pickle.loads(pickle.dumps(one))  # noqa: S301 - as it travels
 
     assert (again + HttpMetrics({"2xx": 1, "5xx": 1})).to_json() == {
         "requests": 6,
         "retries": 2,
         "waited_seconds": 0.5,
+        "rate_limited_seconds": 0.25,
         "received_bytes": 10,
         "cached": 3,
         "unanswered": 1,

@@ -27,10 +27,11 @@ def test_the_newest_commits_are_listed() -> None:
     counts = CommitCounts()
     for n in range(LISTED + 3):
         files = [DataFile("a", size=10, rows=2, modified=0), DataFile("b", size=5, rows=1, modified=0)]
-        counts = counts.plus(n, files, Receipt(read=4, skipped=1, staged=3, added=3))
+        counts = counts.plus(n, files, Receipt(read=4, skipped=1, staged=3, added=3), 0.5)
 
     assert [one.version for one in counts.listed] == list(range(3, LISTED + 3))
     assert (counts.listed[0].rows, counts.listed[0].files, counts.listed[0].bytes) == (3, 2, 15)
     assert counts.listed[0].receipt == Receipt(read=4, skipped=1, staged=3, added=3)
     many = LISTED + 3
+    assert (counts.listed[0].seconds, counts.seconds) == (0.5, 0.5 * many)
     assert counts.receipt == Receipt(read=4 * many, skipped=many, staged=3 * many, added=3 * many)

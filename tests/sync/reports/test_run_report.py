@@ -111,6 +111,7 @@ def test_the_report_of_a_sync_has_its_figures_and_no_secrets(tmp_path: Path, ses
         "requests": 13,
         "retries": 6,
         "waited_seconds": 12.0,
+        "rate_limited_seconds": 0,
         "received_bytes": 73,
         "cached": 0,
         "unanswered": 0,
