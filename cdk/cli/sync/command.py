@@ -26,6 +26,7 @@ from cdk.cli.options import (
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.display import Display
+from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
 from cdk.cli.sync.plan import show_previews
@@ -65,6 +66,12 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
 @max_duration_option
 @max_requests_option
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How it is said what happens: json writes JSON lines, and no summary.",
+)
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_cassette
@@ -88,6 +95,7 @@ def sync(
     force: bool,
     max_duration: timedelta | None,
     max_requests: int | None,
+    log_format: str,
     no_progress: bool,
     quiet: bool,
 ) -> int:
@@ -99,7 +107,9 @@ def sync(
     options = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty)
     check_given(pipeline, options)
     secrets = Secrets()
-    with listening(secrets) as signals, SyncReport(report, secrets, metrics=metrics) as sync_report:
+    log = JsonLog(secrets, level=logging.WARNING if quiet else logging.INFO) if log_format == "json" else None
+    into = warnings_on_stderr(secrets) if log is None else logging_json(log)
+    with into, listening(secrets) as signals, SyncReport(report, secrets, metrics=metrics) as sync_report:
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
@@ -118,11 +128,14 @@ def sync(
         if dry or preview is not None or settings.state.ignore_new_state:
             sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())
-        with Display(settings.name, shown=not (quiet or no_progress)) as display, _logging(secrets):
-            sync_report.runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
-            display.doing = sync_report.runner.doing
-            signals.interrupt, signals.display = sync_report.runner.interrupt, display
-            result = sync_report.runner.run()
+        with Display(settings.name, shown=not (quiet or no_progress), log=log) as display, _without_py4j():
+            runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
+            sync_report.runner = runner
+            if log is not None:
+                log.pipeline, log.names = settings.name, lambda: RunNames(runner.sync, runner.stream_names)
+            display.doing = runner.doing
+            signals.interrupt, signals.display = runner.interrupt, display
+            result = runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)
     return exit_code(result, signals.caught)
@@ -163,15 +176,14 @@ def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:
 
 
 @contextmanager
-def _logging(secrets: Secrets) -> Iterator[None]:
+def _without_py4j() -> Iterator[None]:
     # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # It tells of a Ctrl-C, too, and that through the root logger.
     root = logging.getLogger()
     root.addFilter(_not_py4j)
     try:
-        with warnings_on_stderr(secrets):
-            yield
+        yield
     finally:
         root.removeFilter(_not_py4j)
 

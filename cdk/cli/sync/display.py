@@ -1,5 +1,6 @@
 """What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from cdk.base.values import JsonValue
+from cdk.cli.sync.json_log import JsonLog
 from cdk.cli.sync.stream_table import MARKS, Pace, counted, how_far, is_interrupted, screen, span
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import HttpMetrics
@@ -32,8 +35,8 @@ _FILE_WIDTH = 200
 class Display:
     """Shows a sync while it runs: a live table on a terminal, lines at a distance elsewhere.
 
-    shown: whether it does; the summary does not depend on it. doing: asked, several times a second, what is done right
-    now, by stream.
+    shown: whether it does; the summary does not depend on it. log: takes all of it in place of terminal and file.
+    doing: asked, several times a second, what is done right now, by stream.
     """
 
     def __init__(
@@ -41,11 +44,13 @@ class Display:
         pipeline: str,
         *,
         shown: bool = True,
+        log: JsonLog | None = None,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pipeline, self._shown, self._clock = pipeline, shown, clock
-        self._console = console or Console(stderr=True)
+        self._console, self._log = console or Console(stderr=True), log
+        self._redraws = shown and log is None and self._console.is_terminal
         self._started = clock()
         self._committed: float | None = None
         self._commit_due: float | None = None
@@ -59,12 +64,12 @@ class Display:
         self._live = Live(get_renderable=self._progress, console=self._console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
-        if self._shown and self._console.is_terminal:
+        if self._redraws:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shown and self._console.is_terminal:
+        if self._redraws:
             self._live.stop()
 
     def show(self, reports: Sequence[StreamReport], seconds: float) -> None:
@@ -79,14 +84,16 @@ class Display:
                 pace = self._paces.setdefault(report.name, Pace(now, now))
                 if report.pages != before.get(report.name, report).pages:
                     pace.news = now
-        if self._shown and not self._console.is_terminal:
+        if self._shown and not self._redraws:
             self._say(reports, now)
         self._reports = reports
 
     def note_ending(self, why: str) -> bool:
         """Show from now on that the sync is ending before its end; False: nothing is shown that can be redrawn."""
         self._ending = why
-        return self._shown and self._console.is_terminal
+        if self._log is not None:
+            self._log.note(logging.WARNING, f"{why}: ending at the next checkpoints; once more ends at once")
+        return self._redraws or self._log is not None
 
     def _say(self, reports: Sequence[StreamReport], now: float) -> None:
         """A line for each stream that is done or failed, and now and then one for each that has moved."""
@@ -100,10 +107,15 @@ class Display:
             if ended or (due and moved):
                 self._said[report.name] = report
                 self._spoke = now
-                self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}")
+                self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}", report)
 
-    def _line(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+    def _line(self, text: str, report: StreamReport | None = None) -> None:
+        if self._log is None:
+            self._console.print(Text(text), soft_wrap=True)
+        elif report is None:
+            self._log.note(logging.INFO, text)
+        else:
+            self._log.note(logging.INFO, text, stream=report.name, **_figures(report))
 
     def _remaining(self, report: StreamReport, now: float) -> float | None:
         pace = self._paces.get(report.name)
@@ -138,8 +150,13 @@ class Display:
         return head
 
     def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
-        """Print what was done, stream by stream, on stdout."""
-        console = console or Console()
+        """Print what was done, stream by stream, on stdout; or into the log."""
+        if self._log is None:
+            self._print_summary(result, target, console or Console())
+        else:
+            self._log_summary(self._log, result)
+
+    def _print_summary(self, result: SyncResult, target: str | Path, console: Console) -> None:
         if not console.is_terminal:
             console.width = max(console.width, _FILE_WIDTH)
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -174,6 +191,24 @@ class Display:
         requests = _requests(sum((report.http for report in result.streams), result.run.http))
         line = Text(f"{self._pipeline} → {target}: {counted(commits, 'commit')} in {seconds:.1f} s{requests}", "dim")
         console.print(line, soft_wrap=True)
+
+    def _log_summary(self, log: JsonLog, result: SyncResult) -> None:
+        if not self._shown:
+            self._say(result.streams, self._clock())
+        for report in result.streams:
+            for note in _notes(report):
+                log.note(logging.WARNING, note, stream=report.name)
+        status, http = result.to_json()["status"], sum((each.http for each in result.streams), result.run.http)
+        seconds = self._clock() - self._started
+        text = f"{self._pipeline}: {status} in {seconds:.1f} s{_requests(http)}"
+        log.note(logging.INFO if result.ok else logging.ERROR, text, status=status, seconds=round(seconds, 3))
+
+
+def _figures(report: StreamReport) -> Mapping[str, JsonValue]:
+    """What a line of the log says in figures of a stream."""
+    figures = {name: getattr(report, name) for name in ("read", "written", "skipped", "rejected", "commits", "pages")}
+    failed = {} if report.failure is None else {"failure_type": report.failure.failure_type}
+    return {"status": report.outcome, **figures, "requests": report.http.requests, **failed}
 
 
 def _counts(report: StreamReport, remaining: float | None) -> str:

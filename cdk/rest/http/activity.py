@@ -156,6 +156,11 @@ def note_wait(seconds: float, why: str) -> None:
         current[0].wait(current[1], seconds, why)
 
 
+def current_stream() -> str | None:
+    """The stream that this thread works for, if it is known."""
+    return None if (current := _current.get()) is None else current[1]
+
+
 def working_for(stream: str, activity: Activity) -> AbstractContextManager[tuple[Activity, str]]:
     """Let what a block does count for a stream."""
     return setting(_current, (activity, stream))

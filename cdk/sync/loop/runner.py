@@ -117,6 +117,17 @@ class SyncRunner:
         """What the sync has done so far; also after `run` has raised."""
         return SyncResult(self._reports(), replace(self._facts, ended=self._clock()), self._traces)
 
+    @property
+    def sync(self) -> str:
+        """The id of the sync; empty before it holds the lock."""
+        return self._facts.sync
+
+    @property
+    def stream_names(self) -> frozenset[str]:
+        """The names of its streams; none before they are known. From any thread."""
+        planned = self.__dict__.get("_planned", (None, ()))[1]
+        return frozenset(plan.name for plan in planned)
+
     def table_times(self) -> Mapping[str, TableTimes]:
         """How old the tables of the run's streams are, by stream; none before the streams are known.
 
