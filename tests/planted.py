@@ -2448,7 +2448,7 @@ BUGS = [
     ),
     Bug(
         "credentials have the values of the config",
-        "rest/declared/settings",
+        "rest/declared/placeholders",
         "for name, value in own.items() if any(placeholders(value))",
         "for name, value in own.items() if not any(placeholders(value))",
         "tests/rest/declared/test_stream.py",

@@ -20,12 +20,12 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import fields_of, open_to_more
 
 _EXPRESSION = re.compile(r"\{[{%#]")
-_PLAIN = frozenset(
-    {
-        *("$parameters", "advanced_auth", "connection_specification", "definitions", "description"),
-        *("documentation_url", "metadata", "schema", "schemas"),
-    }
-)
+# fmt: off
+_PLAIN = frozenset({
+    "$parameters", "advanced_auth", "connection_specification", "definitions", "description",
+    "documentation_url", "metadata", "schema", "schemas",
+})
+# fmt: on
 """Fields in which nothing is evaluated."""
 
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from cdk.cli.authoring.import_ import import_
     from cdk.cli.authoring.new import new
     from cdk.cli.authoring.preview import preview
-    from cdk.cli.authoring.schema import schema
-    from cdk.cli.authoring.validate import validate
+    from cdk.cli.authoring.validate import schema, validate
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
     from cdk.cli.record import record

@@ -29,13 +29,15 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 
+# fmt: off
 _NOTES = frozenset(
     (
-        *("$schema", "$id", "$comment", "title", "description", "default", "example", "examples", "format", "order"),
-        *("group", "definitions", "readOnly", "writeOnly", "airbyte_secret", "airbyte_hidden", "pattern_descriptor"),
-        *("display_type", "always_show", "multiline"),
+        "$schema", "$id", "$comment", "title", "description", "default", "example", "examples", "format", "order",
+        "group", "definitions", "readOnly", "writeOnly", "airbyte_secret", "airbyte_hidden", "pattern_descriptor",
+        "display_type", "always_show", "multiline",
     )
 )
+# fmt: on
 """Keywords that say nothing about which values are allowed."""
 
 

@@ -1,4 +1,4 @@
-"""StoredPositions: where many partitions stand, as the texts of their JSON until somebody asks for one.
+"""StoredPositions: where many partitions stand, as the texts of their JSON until one is needed.
 
 A million positions as objects are a gigabyte, their texts a fifth of it; and what moved is known where it moves, so
 that a checkpoint costs what moved since the one before.

@@ -32,11 +32,13 @@ _VALUES = {
     "agent": ("-A", "--user-agent", "-e", "--referer", "-o", "--output", "-m", "--max-time", "--connect-timeout"),
     "others": ("--retry", "-w", "--write-out", "--cacert", "-x", "--proxy", "--resolve", "--limit-rate"),
 }
+# fmt: off
 _SWITCHES = (
-    *("-s", "--silent", "-S", "--show-error", "-L", "--location", "-k", "--insecure", "-i", "--include", "-v"),
-    *("--verbose", "-f", "--fail", "-g", "--globoff", "--compressed", "--http1.1", "--http2", "-#", "--progress-bar"),
-    *("-N", "--no-buffer", "-4", "-6", "--basic", "--fail-with-body"),
+    "-s", "--silent", "-S", "--show-error", "-L", "--location", "-k", "--insecure", "-i", "--include", "-v",
+    "--verbose", "-f", "--fail", "-g", "--globoff", "--compressed", "--http1.1", "--http2", "-#", "--progress-bar",
+    "-N", "--no-buffer", "-4", "-6", "--basic", "--fail-with-body",
 )
+# fmt: on
 _OF_THE_BROWSER = re.compile(
     r"accept-(?:encoding|language|charset)|user-agent|sec-.*|origin|referer|dnt|connection|priority|cache-control"
     r"|pragma|te|host|content-.*|if-.*|upgrade-.*|x-requested-with",
@@ -138,7 +140,7 @@ class _Request:
         self._secrets: list[str] = []
 
     def draft(self) -> Draft:
-        """The draft. Raises ConfigError."""
+        """The draft of the request. Raises ConfigError: it does what no stream can."""
         url, data = self._url(), self._data()
         self._login(url)
         texts = [url.query, *(data if self._options.get else [])]

@@ -11,20 +11,24 @@ from cdk.base.values import JsonObject, JsonValue, as_object, canonical
 
 _NUMBERS = ("page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p")
 _OFFSETS = ("offset", "skip", "startindex", "startat", "pageoffset", "start", "from", "firstresult")
+# fmt: off
 _SIZES = (
-    *("perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count"),
-    *("take", "num", "rows", "max", "top", "maxitems", "first"),
+    "perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count",
+    "take", "num", "rows", "max", "top", "maxitems", "first",
 )
 _TOKENS = (
-    *("cursor", "pagetoken", "nexttoken", "nextpagetoken", "nextcursor", "continuationtoken", "continuation", "marker"),
-    *("nextmarker", "pagecursor", "pageafter", "starttoken", "startcursor", "startkey", "scrollid", "startingafter"),
-    *("after", "token", "nextkey", "offset"),
+    "cursor", "pagetoken", "nexttoken", "nextpagetoken", "nextcursor", "continuationtoken", "continuation", "marker",
+    "nextmarker", "pagecursor", "pageafter", "starttoken", "startcursor", "startkey", "scrollid", "startingafter",
+    "after", "token", "nextkey", "offset",
 )
+# fmt: on
 _NEXT_URLS = ("nexturl", "nexturi", "nextpageuri", "nextpageurl", "nextlink", "odatanextlink", "nexthref")
+# fmt: off
 _NEXT_TOKENS = (
-    *("nextcursor", "nextpagetoken", "nexttoken", "nextmarker", "nextpagecursor", "endcursor", "continuationtoken"),
-    *("continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "scrollid"),
+    "nextcursor", "nextpagetoken", "nexttoken", "nextmarker", "nextpagecursor", "endcursor", "continuationtoken",
+    "continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "scrollid",
 )
+# fmt: on
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
 _LARGEST, _USUAL = 1000, 100
 _NAMES = "their names"

@@ -1,4 +1,4 @@
-"""`spark-cdk validate FILE...`: what is wrong with files, all at once, each with its line."""
+"""`spark-cdk validate FILE...`: what is wrong with files, all at once; `spark-cdk schema KIND`: what may be in them."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,6 +8,8 @@ from typing import NamedTuple
 import click
 
 from cdk import sources
+from cdk.authoring.manifest_schema import manifest_schema
+from cdk.authoring.pipeline_schema import pipeline_schema
 from cdk.authoring.problems import Problem
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
@@ -22,6 +24,8 @@ from cdk.cli.options import (
     json_option,
     manifest_option,
 )
+
+_SCHEMAS = {"manifest": manifest_schema, "pipeline": pipeline_schema}
 
 
 @click.command()
@@ -119,3 +123,11 @@ def validate_json(checked: Sequence[CheckedFile]) -> Mapping[str, object]:
             for each in checked
         ],
     }
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(tuple(_SCHEMAS)))
+def schema(kind: str) -> int:
+    """Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."""
+    click.echo(to_json(_SCHEMAS[kind](), indent=True).decode())
+    return 0

@@ -85,7 +85,7 @@ def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], A
 
 
 class Views:
-    """What each page shows, as JSON for its template; one at a time, however fast somebody clicks."""
+    """What each page shows, as JSON for its template; one at a time, however fast a person clicks."""
 
     def __init__(self, root: Path, *, trusted: bool) -> None:
         self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
@@ -186,7 +186,7 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
         return view(request, secrets), 200
     except (CdkError, SystemExit) as error:
         return {"error": shown_error(error)}, 400
-    except Exception as error:  # noqa: BLE001 - a connector's own code, or a table that somebody breaks meanwhile
+    except Exception as error:  # noqa: BLE001 - a connector's own code, or a table that another program breaks meanwhile
         return {"error": shown_error(error)}, 500
 
 

@@ -83,7 +83,7 @@ class _Run:
 
     @property
     def state(self) -> str:
-        """Its last state."""
+        """The last state that its commits moved to, in words."""
         moved = [entry.commit.state for entry in self.entries if entry.commit.state is not None]
         return f"state {number(moved[-1])}" if moved else "the rows alone"
 

@@ -32,6 +32,15 @@ _BACKOFFS = f"{_HANDLERS}.backoff_strategies"
 _ROUTERS = "declarative.partition_routers"
 _STRATEGIES = "declarative.requesters.paginators.strategies"
 
+# fmt: off
+_PROTOCOL = (
+    "AirbyteCatalog", "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage",
+    "AirbyteRecordMessage", "AirbyteStateMessage", "AirbyteStream", "AirbyteTraceMessage",
+    "ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream", "ConnectorSpecification",
+    "DestinationSyncMode", "Level", "StreamDescriptor", "Type",
+)
+# fmt: on
+
 _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     auth: {
         "ApiKeyAuthenticator": "declarative.auth.token",
@@ -128,15 +137,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamSlice": "declarative.types cdk.sources.types",
         "StreamState": "declarative.types cdk.sources.types",
     },
-    protocol: dict.fromkeys(
-        (
-            *("AirbyteCatalog", "AirbyteConnectionStatus", "AirbyteLogMessage", "AirbyteMessage"),
-            *("AirbyteRecordMessage", "AirbyteStateMessage", "AirbyteStream", "AirbyteTraceMessage"),
-            *("ConfiguredAirbyteCatalog", "ConfiguredAirbyteStream", "ConnectorSpecification"),
-            *("DestinationSyncMode", "Level", "StreamDescriptor", "Type"),
-        ),
-        _MESSAGES,
-    ),
+    protocol: dict.fromkeys(_PROTOCOL, _MESSAGES),
     records: {
         "AddedFieldDefinition": "declarative.transformations.add_fields",
         "AddFields": "declarative.transformations declarative.transformations.add_fields",

@@ -20,24 +20,14 @@ from cdk.declarative.interpolation.macros import IMPURE
 
 _STEPS = "steps_of_loops"
 _JOIN = "texts_joined"
-_NAMES = frozenset(
-    {
-        *(
-            "config",
-            "parameters",
-            "options",
-            "record",
-            "response",
-            "headers",
-            "refresh_token",
-            "value",
-            "parent_record",
-        ),
-        *("stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config"),
-        *("next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values"),
-        *("creation_response", "polling_response", "download_target"),
-    }
-)
+# fmt: off
+_NAMES = frozenset({
+    "config", "parameters", "options", "record", "response", "headers", "refresh_token", "value", "parent_record",
+    "stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config",
+    "next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values",
+    "creation_response", "polling_response", "download_target",
+})
+# fmt: on
 """What some place of the language gives its expressions."""
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 

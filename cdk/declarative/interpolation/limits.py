@@ -157,12 +157,14 @@ BINARY: Mapping[str, Callable[[object, object], object]] = {
     "**": power,
 }
 
+# fmt: off
 GROWING = frozenset(
     (
-        *("batch", "center", "expandtabs", "format", "format_map", "indent", "join", "ljust", "replace", "rjust"),
-        *("round", "slice", "sum", "tojson", "translate", "truncate", "wordwrap", "xmlattr", "zfill"),
+        "batch", "center", "expandtabs", "format", "format_map", "indent", "join", "ljust", "replace", "rjust",
+        "round", "slice", "sum", "tojson", "translate", "truncate", "wordwrap", "xmlattr", "zfill",
     )
 )
+# fmt: on
 """Methods and filters whose result can be far larger than what they are given."""
 
 

@@ -101,7 +101,7 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
     if changes:
         raise StateError(
             f"the table has lost columns or narrowed them while this run read ({'; '.join(changes)}): it was restored "
-            "to an older version, or somebody wrote it with another schema; nothing more is written. "
+            "to an older version, or another program wrote it with another schema; nothing more is written. "
             "Run the sync again: it plans with the columns that are there",
             path=str(root),
             stream=stream,
@@ -129,7 +129,7 @@ def check_rows(
         f"state {number} and the table's rows contradict each other: after it the table had {saved.rows:,} rows, and "
         f"version {version}, the oldest in its log, has {rows:,} rows and no file of that commit. The table was "
         "restored to an older version, and the log was cleaned up since. Take the state that fits the rows with "
-        "`spark-cdk state rollback`, this one too if somebody else has added or deleted the rows, or have all read "
+        "`spark-cdk state rollback`, this one too if another program has added or deleted the rows, or have all read "
         "again with `spark-cdk state reset`",
         path=str(root),
         stream=stream,
@@ -157,8 +157,8 @@ def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
             f"version {version}, {commit.operation or 'unnamed'}, says that rows only move, and the table had "
             f"{before:,} rows before it and {after:,} after it. So it is when two jobs join the same files at once. "
             f"Restore the table to version {version - 1}, DeltaTable(path).restore({version - 1}), and sync again: "
-            "what this pipeline has read is there, and what others have added since leaves. If somebody has corrected "
-            "the rows already, take the state that fits them with `spark-cdk state rollback`",
+            "what this pipeline has read is there, and what others have added since leaves. If the rows are "
+            "correct already, take the state that fits them with `spark-cdk state rollback`",
             path=str(root),
             stream=stream,
         )

@@ -5,12 +5,14 @@ Braces that are meant are doubled, as in format strings.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, to_json
+from cdk.rest.http.authenticator import Authenticator
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -70,6 +72,21 @@ def filled_path(template: str, values: Values) -> str:
     first, *rest = _parts(template) or ("",)
     head = first if isinstance(first, str) else _text(first, values)
     return head + "".join(part if isinstance(part, str) else quote(_text(part, values), safe="") for part in rest)
+
+
+def settings_of(auth: Authenticator | None) -> Iterator[Placeholder]:
+    """The placeholders of an authenticator."""
+    if auth is not None and is_dataclass(auth):
+        for each in fields(auth):
+            yield from placeholders(getattr(auth, each.name))
+
+
+def with_settings(auth: Authenticator, values: Values) -> Authenticator:
+    """A new authenticator with values in place of placeholders; those of one login share what they learn."""
+    if not is_dataclass(auth):
+        return auth
+    own = {each.name: getattr(auth, each.name) for each in fields(auth) if each.init}
+    return replace(auth, **{name: filled(value, values) for name, value in own.items() if any(placeholders(value))})
 
 
 def _text(placeholder: Placeholder, values: Values) -> str:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
-from cdk.rest.declared.placeholders import Placeholder, placeholders
+from cdk.rest.declared.placeholders import Placeholder, placeholders, settings_of
 from cdk.rest.declared.resources import Family, resource
-from cdk.rest.declared.settings import settings_of
 from cdk.rest.declared.stream import Api, ResourceStream
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.http.authenticator import Authenticator

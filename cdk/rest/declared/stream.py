@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from cdk.base.errors import FatalError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, Record
-from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_path, filled_text
+from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_path, filled_text, with_settings
 from cdk.rest.declared.resources import Config, Family, field_of, resource
-from cdk.rest.declared.settings import with_settings
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http_stream import HttpStream

@@ -7,10 +7,12 @@ from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
 # The keys under which APIs put what went wrong, in the order in which they are looked up (Airbyte's order).
+# fmt: off
 KEYS = (
-    *("message", "messages", "error", "errors", "failures", "failure", "detail", "err", "error_message", "msg"),
-    *("reason", "status_message"),
+    "message", "messages", "error", "errors", "failures", "failure", "detail", "err", "error_message", "msg",
+    "reason", "status_message",
 )
+# fmt: on
 
 _PLAIN = re.compile(r"[A-Za-z0-9 _.:-]+\Z")
 

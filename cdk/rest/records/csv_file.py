@@ -12,12 +12,12 @@ from cdk.rest.records.decoders.gzipped import gunzipped
 from cdk.rest.records.decoders.lines import text_lines
 from cdk.rest.records.extractor import PAGE, Extractor, Records
 
-NO_VALUE = frozenset(
-    {
-        *("", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "NA", "N/A", "n/a", "<NA>"),
-        *("#NA", "#N/A", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    }
-)
+# fmt: off
+NO_VALUE = frozenset({
+    "", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "NA", "N/A", "n/a", "<NA>",
+    "#NA", "#N/A", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
+})
+# fmt: on
 """Texts that mean "no value" in tables, the empty one among them; the list that pandas goes by."""
 
 _EMPTY = frozenset({""})

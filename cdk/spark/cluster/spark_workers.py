@@ -92,7 +92,7 @@ def _is_there() -> bool:
         return True
     if "pyspark" not in sys.modules:
         return False
-    from pyspark import SparkContext  # noqa: PLC0415 - somebody has imported it
+    from pyspark import SparkContext  # noqa: PLC0415 - the program has imported it
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     return SparkContext._active_spark_context is not None or SparkSession.getActiveSession() is not None  # noqa: SLF001

@@ -103,11 +103,13 @@ class DataSourceOptions:
 # Spark hides an option whose name has `secret` in it, without being told to.
 _CONFIGS = ("config", "secret_config", "config_file")
 
+# fmt: off
 OPTIONS = (
-    *("connector", "manifest", "allow_custom_code", "stream"),
+    "connector", "manifest", "allow_custom_code", "stream",
     *_CONFIGS,
-    *("target", "state", "concurrency", "push_down", "partition_columns", "lag", "slices_per_batch"),
+    "target", "state", "concurrency", "push_down", "partition_columns", "lag", "slices_per_batch",
 )
+# fmt: on
 """Every option there is."""
 
 

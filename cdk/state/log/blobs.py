@@ -7,8 +7,8 @@ changed outgrows the whole, or the layers become many, the whole is written agai
 A layer has texts by key. Of a JSON object they are those of its leaves, by their paths: `"users","id-7"`. Only objects
 are looked into; a list is set as a whole. So what grows large belongs into objects, by key.
 
-What somebody else keeps as layers, as a table does its positions, is taken as it lies: a record copies the layers that
-the one before has not, and nobody looks at the others.
+What another store has as layers, such as a table's positions, is taken as it lies: a record copies the layers that
+the one before has not, and does not read the others.
 
 A blob's name begins with the number of the record it is written for, and ends with the digest that vouches for it. Once
 that number is taken, a blob of it that no record names never will be named: it can be removed, without a clock and

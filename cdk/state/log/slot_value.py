@@ -14,7 +14,7 @@ _SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
 
 @dataclass(frozen=True, slots=True)
 class PackedMap:
-    """An object of a value that somebody has as layers of texts (`cdk.state.layers`), which the log takes as they lie.
+    """An object of a value that its owner has as layers of texts (`cdk.state.layers`), which the log takes as they lie.
 
     at: the keys by which it belongs into the value, which has the object above it. size: bytes of its keys and texts.
     """

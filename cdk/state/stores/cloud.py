@@ -13,12 +13,14 @@ from cdk.state.stores.objects import ObjectStore
 
 _MISSING = (NotFoundError, FileNotFoundError)
 
+# fmt: off
 _CLIENT = {
-    *("allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "default_headers"),
-    *("http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"),
-    *("http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes"),
-    *("proxy_url", "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent"),
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "default_headers",
+    "http1_only", "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle",
+    "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_ca_certificate", "proxy_excludes",
+    "proxy_url", "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent",
 }
+# fmt: on
 """Options of the HTTP client, in obstore 0.12."""
 
 

@@ -56,7 +56,7 @@ class LogStore(Protocol):
         """Hold the key while the block lasts, where the store can tell; else do nothing.
 
         It makes a second run fail early and is not what keeps the log right: `create` is. It is freed by the death
-        of the process, and never by a clock. Raises StateConflict: somebody else holds it.
+        of the process, and never by a clock. Raises StateConflict: another run holds it.
         """
 
     def address_of(self, key: StateKey, seq: int) -> str:

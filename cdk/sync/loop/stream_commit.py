@@ -140,10 +140,10 @@ class StreamCommit:
     def _restart(self, saved: TableState, refusal: RemovalRefused) -> CommitOutcome:
         """Have the next sync read the source again; the rows stay."""
         table = self._writing.table
-        if begun := table.saved is not None and not table.saved.complete:
+        if unfinished := table.saved is not None and not table.saved.complete:
             saved = replace(saved, state=None, source=None)
             table.move(saved)
-        return CommitOutcome(Committed(saved, done=begun), refusal=refusal)
+        return CommitOutcome(Committed(saved, done=unfinished), refusal=refusal)
 
     def _commit_removing(
         self, removal: StaleRemoval, saved: TableState, rows: CommitRows, spread: TaskMap

@@ -139,10 +139,10 @@ class TableWriting:
 
         The latter is one commit, in which the state stays what it is; a history follows. Raises StateError.
         """
-        repeat_if_changed(self.table, partial(self._fit, saved, spread))
+        repeat_if_changed(self.table, partial(self._match_plan, saved, spread))
         self.mode.prepare(spread)
 
-    def _fit(self, saved: TableState, spread: TaskMap) -> None:
+    def _match_plan(self, saved: TableState, spread: TaskMap) -> None:
         self._follow_table()
         self._widen(saved, spread)
 
@@ -204,14 +204,14 @@ class TableWriting:
         schema, fits = self._schema_of_all(grown, files, missing)
         # The commit that is to show a hidden generation finds that files of it are gone.
         present = [file for file in saved.pending if file.path not in missing]
-        present += chain.from_iterable(task_files for task_files, fit in zip(files, fits, strict=True) if fit)
+        present += chain.from_iterable(task_files for task_files, usable in zip(files, fits, strict=True) if usable)
         known = {field.name: field.type for field in self._columns.schema}
         met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
         alike = met.keys().isdisjoint(known) and all(
             kinds == (schema.field(name).type,)
-            for task_grown, fit in zip(grown, fits, strict=True)
+            for task_grown, usable in zip(grown, fits, strict=True)
             for name, kinds in task_grown.items()
-            if fit and name in met
+            if usable and name in met
         )
         written = {} if alike and not stale else _schemas(staging, present)
         self._meet(met)
@@ -223,8 +223,8 @@ class TableWriting:
         # The state that there is names the hidden files as they were.
         saved = replace(saved, pending=tuple(self._rewritten(saved.pending, written, spread)))
         fitting = [
-            self._rewritten(task_files, written, spread) if fit else None
-            for task_files, fit in zip(files, fits, strict=True)
+            self._rewritten(task_files, written, spread) if usable else None
+            for task_files, usable in zip(files, fits, strict=True)
         ]
         for task_files, new in zip(files, fitting, strict=True):
             for file in task_files:

@@ -184,7 +184,7 @@ class TaskLoop:
             self._bundles.grow(tasks)
             self._budgets.grow(tasks)
         elif (
-            not (cluster.begun or self._interruption.why)
+            not (cluster.started or self._interruption.why)
             and self._times.since_begin >= _CLUSTER_START_SECONDS
             and self._bundles.divisible
         ):

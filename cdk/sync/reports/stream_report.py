@@ -89,6 +89,6 @@ class StreamReport:
     @property
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
-        begun = bool(self.written) or self.resumed
+        started = bool(self.written) or self.resumed
         hides = traits_of(self.write_mode).hidden_until_complete
-        return begun and hides and self.status not in {Status.DONE, Status.REDUNDANT}
+        return started and hides and self.status not in {Status.DONE, Status.REDUNDANT}

@@ -23,7 +23,7 @@ class ClusterStart(Generic[W]):
         A start that has ended by then is left alone.
         """
         self._start, self._end = start, end
-        self.begun = False
+        self.started = False
         """Whether it was started, however that ends."""
         self.starting = False
         """Whether it was started, and has neither joined nor failed yet."""
@@ -33,7 +33,7 @@ class ClusterStart(Generic[W]):
 
     def begin(self) -> None:
         """Start the workers in a thread of their own; returns at once."""
-        self.begun = self.starting = True
+        self.started = self.starting = True
         # No process waits for a cluster that is not needed any more.
         run = partial(copy_context().run, self._run)
         threading.Thread(target=run, name="cluster-start", daemon=True).start()  # noqa: TID251 - see above

@@ -40,7 +40,7 @@ class CommitTimes:
         self.begin()
 
     def begin(self) -> None:
-        """Count from now."""
+        """Begin the interval at whose end the first commit is due."""
         self._began = self._clock()
         self.due = self._began + self._gap
         """When the next commit is due, on the clock."""

@@ -1,7 +1,8 @@
-"""What becomes of records when a read is interrupted, repeated, done in threads, or lands in a table."""
+"""What becomes of records when a read is interrupted, repeated, cut into other windows, done in threads, or synced."""
 
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +11,7 @@ from cdk.base.values import FieldValue, canonical
 from cdk.streams.stream import full_name
 from cdk.testing.conformance.faults import Together
 from cdk.testing.conformance.finding import Nonconforming
-from cdk.testing.conformance.subject import SuiteSubject
+from cdk.testing.conformance.subject import SuiteSubject, Unanswered
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
 
@@ -54,6 +55,39 @@ def check_second_read(subject: SuiteSubject) -> None:
                     where=name,
                     expected="a state that says how far the records go, whoever read them",
                     advice="derive the state from records, not from how often or when it was read",
+                )
+
+
+def check_windows(subject: SuiteSubject) -> None:
+    """Check that windows of other lengths bring the same records.
+
+    A cassette, or a mock that knows certain windows only, has no response for these: such a stream passes.
+    """
+    with subject.streams() as streams:
+        cursors = {name: stream.cursor and stream.cursor.recut() for name, stream in streams.items()}
+    for name, cursor in cursors.items():
+        if cursor is None:
+            continue
+        # Opened anew for each: a login is for the API that it was answered by.
+        with subject.streams() as streams:
+            stream = copy(streams[name])
+        stream.cursor = cursor
+        try:
+            records = subject.read(stream, why="a read with windows cut elsewhere").records
+        except Unanswered:
+            continue
+        first, second = (set(map(canonical, each)) for each in (subject.first.records_of(name), records))
+        for texts, what in (
+            (second - first, "come only with windows cut elsewhere"),
+            (first - second, "do not come with those"),
+        ):
+            if texts:
+                raise Nonconforming(
+                    f"{len(texts)} records {what}, such as {', '.join(sorted(texts)[:3])}",
+                    where=name,
+                    expected="each record in one window, however long these are",
+                    advice="ask the API for all from `slice.window.start` up to `slice.window.end`, this one included; "
+                    "give the cursor the `granularity` of the API's filter",
                 )
 
 

@@ -18,9 +18,14 @@ from cdk.testing.conformance.record_checks import (
     check_schema,
     check_warnings,
 )
-from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_sync, check_threads
+from cdk.testing.conformance.resume_checks import (
+    check_resume,
+    check_second_read,
+    check_sync,
+    check_threads,
+    check_windows,
+)
 from cdk.testing.conformance.subject import SuiteSubject
-from cdk.testing.conformance.window_check import check_windows
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock
 

@@ -140,7 +140,7 @@ class SimulatedCluster(ClusterStart[Workers]):
         self.left = False
 
     def begin(self) -> None:
-        self.begun = self.starting = True
+        self.started = self.starting = True
 
     def joined(self) -> Workers | None:
         self._joins -= 1

@@ -548,7 +548,7 @@ def test_a_cluster_starts_when_slices_wait_after_seconds_of_reading(
     sync, cluster = joining(tmp_path, clock, OnAndOn(clock, partitions, pages), 0, interval=0)
     sync.read_all()
 
-    assert cluster.begun == begins
+    assert cluster.started == begins
     assert cluster.left
     readers = sync.loop.readers
     assert (readers.spark.tasks, readers.version) == (0, "")

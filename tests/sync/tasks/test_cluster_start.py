@@ -17,7 +17,7 @@ def test_a_cluster_that_nobody_started_does_not_join() -> None:
     start = ClusterStart(lambda: "workers")
 
     assert start.joined() is None
-    assert not start.begun
+    assert not start.started
 
 
 def test_workers_join_once_they_are_ready_and_the_driver_waits_for_nothing() -> None:
@@ -29,7 +29,7 @@ def test_workers_join_once_they_are_ready_and_the_driver_waits_for_nothing() -> 
 
     start = ClusterStart(slow)
     start.begin()
-    assert (start.begun, start.starting, start.joined()) == (True, True, None)
+    assert (start.started, start.starting, start.joined()) == (True, True, None)
     ready.set()
     assert until_over(start) == "workers"
     assert not start.starting
@@ -48,7 +48,7 @@ def test_a_start_that_fails_is_one_warning(caplog: pytest.LogCaptureFixture) -> 
     assert [record.getMessage() for record in caplog.records] == [
         "all is read in this process, for no cluster joins: no Java"
     ]
-    assert (start.begun, start.starting) == (True, False)
+    assert (start.started, start.starting) == (True, False)
 
 
 def test_a_start_that_nobody_needs_any_more_is_ended() -> None:

@@ -75,7 +75,7 @@ class _Import:
         self._logins: Sequence[Example] = ()
 
     def draft(self, name: str) -> Draft:
-        """The draft. Raises ConfigError."""
+        """The draft of the config's resources. Raises ConfigError: there is none."""
         requester = self._requester()
         resources = [*self._named()]
         if not resources:
@@ -101,7 +101,7 @@ class _Import:
             yield {**self._defaults, **own, "endpoint": {**endpoints[0], **endpoints[1], "params": params}}
 
     def _requester(self) -> JsonObject:
-        """What all streams share."""
+        """The requester that all streams share: URL, headers, parameters and authentication of the client."""
         self._leave_others("client", self._client, _CLIENT)
         url = self._client.get("base_url")
         self._base = urlsplit(url).path.rstrip("/") if isinstance(url, str) else ""

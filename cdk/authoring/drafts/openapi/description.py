@@ -81,7 +81,7 @@ class Description:
         return {}
 
     def operations(self) -> Iterator[Operation]:
-        """Each GET."""
+        """The operations that read: GETs, in the order of the paths."""
         for path, value in as_object(self._document.get("paths")).items():
             item = self.resolved(value)
             get = as_object(item.get("get"))

@@ -8,18 +8,20 @@ from cdk.authoring.drafts.openapi.description import Operation
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.base.values import JsonValue, as_object
 
+# fmt: off
 _ENVELOPES = (
-    *("data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources"),
-    *("elements", "content", "hits", "result", "response", "embedded", "collection", "payload"),
+    "data", "items", "results", "records", "entries", "values", "value", "rows", "list", "objects", "resources",
+    "elements", "content", "hits", "result", "response", "embedded", "collection", "payload",
 )
 _AROUND = frozenset(
     {
-        *("count", "total", "size", "limit", "offset", "page", "pages", "next", "previous", "prev", "first", "last"),
-        *("start", "end", "cursor", "token", "more", "has", "meta", "metadata", "links", "link", "paging", "marker"),
-        *("pagination", "url", "uri", "self", "object", "kind", "etag", "per", "status", "ok", "success", "warnings"),
-        *("type", "schema", "number", "index", "order", "sort", "errors", "request", "id", "info", "message", "code"),
+        "count", "total", "size", "limit", "offset", "page", "pages", "next", "previous", "prev", "first", "last",
+        "start", "end", "cursor", "token", "more", "has", "meta", "metadata", "links", "link", "paging", "marker",
+        "pagination", "url", "uri", "self", "object", "kind", "etag", "per", "status", "ok", "success", "warnings",
+        "type", "schema", "number", "index", "order", "sort", "errors", "request", "id", "info", "message", "code",
     }
 )
+# fmt: on
 """Words of the properties that an envelope has beside its records."""
 
 

@@ -13,6 +13,7 @@ from cdk.declarative.components.records.file_uploader import FileUploader
 from cdk.declarative.components.records.schema_loaders import JsonFileSchemaLoader, merged
 from cdk.declarative.model.component import ONE_OR_MANY
 from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.declared_stream import MisconfiguredStream
 from cdk.declarative.model.plug_points import (
     AnyIncrementalSync,
     AnyPartitionRouter,
@@ -24,7 +25,6 @@ from cdk.declarative.model.plug_points import (
     StreamParts,
 )
 from cdk.declarative.reading.manifest_stream import ManifestStream
-from cdk.declarative.reading.misconfigured_stream import MisconfiguredStream
 from cdk.rest import HttpClient
 from cdk.rest.auth.token_owner import collecting, issue_all
 
