@@ -70,14 +70,6 @@ class Users(PagedStream):
         return Page([{"id": n * 10 + i} for i in range(PAGE)], {"page": n + 1} if n < 4 else None)
 
 
-class Broken(Stream):
-    """Ends at once, with a secret in its error."""
-
-    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
-        raise ServerError("the source refused the key hunter2")
-        yield {}
-
-
 class Notes(StateMixin):
     """Resumable full refresh in the manner of `self.state = ...`."""
 
@@ -195,6 +187,14 @@ class Replies(Orders):
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return following_partitions(self.parent, parents.get("sparse", StreamState()), order="id")
+
+
+class Broken(Stream):
+    """Ends at once, with a secret in its error."""
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        raise ServerError("the source refused the key hunter2")
+        yield {}
 
 
 STREAMS: list[Stream] = [
