@@ -2527,6 +2527,40 @@ BUGS = [
         'elif hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):',
         "elif True:",
     ),
+    Bug(
+        "a crash report cuts no secret in half",
+        "sources/crashes",
+        "self._cut(repr(self.text(value)))",
+        "self._cut(repr(value))",
+    ),
+    Bug(
+        "a crash report hides what is called secret",
+        "sources/crashes",
+        "isinstance(name, str) and looks_secret(name)",
+        "False",
+    ),
+    Bug("only bugs have crash reports", "sources/crashes", "not isinstance(error, BugError)", "False"),
+    Bug(
+        "a table never read to its end is stale",
+        "lake/admin/freshness",
+        "(age is None or age > limits.max_age)",
+        "age is not None and age > limits.max_age",
+    ),
+    Bug("the greatest partition is the newest", "lake/admin/freshness", "return max((", "return min(("),
+    Bug(
+        "a sync that finds nothing new is one",
+        "lake/admin/table_facts",
+        "completed.get(location.name, facts.completed)",
+        "facts.completed",
+        "tests/cli/test_tables.py",
+    ),
+    Bug("a log line hides secrets", "cli/sync/json_log", "self._secrets.mask_json(line)", "line"),
+    Bug(
+        "metrics are of the run and not of the one before",
+        "sync/reports/prometheus_metrics",
+        'self._report["status"] == name',
+        'name == "done"',
+    ),
 ]
 
 

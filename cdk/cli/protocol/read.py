@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import rare_collections
 from cdk.base.secret_masking import secret_values
 from cdk.cli.config_file import load_config
+from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
     FindSource,
     catalog_option,
@@ -34,7 +35,7 @@ from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.engine.executors import Executor, Threads
-from cdk.engine.protocol_read import Unwatched, Watch, run_read
+from cdk.engine.protocol_read import StreamsFailed, Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
@@ -54,6 +55,7 @@ W = TypeVar("W")
 @max_requests_option
 @with_cassette
 @with_egress
+@crash_report_option
 @debug_option
 def read(
     find: FindSource,
@@ -65,19 +67,26 @@ def read(
     limit: int | None,
     max_duration: timedelta | None,
     max_requests: int | None,
+    crash_folder: Path | None,
     debug: bool,
 ) -> int:
     """Read the streams of a catalog, going on from a state, and print their records and states."""
 
     def say(output: Output) -> None:
+        crashes = CrashReports(crash_folder, output.secrets)
+        with crashes.writing():
+            run(output, crashes)
+
+    def run(output: Output, crashes: CrashReports) -> None:
         source = find()
         source.events = ProtocolEvents(output, config)
         settings = load_config(config, source, output.secrets)
+        crashes.name, crashes.config = source.name or type(source).__name__, dict(settings)
         streams = source.open(settings)
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
-        with _watch(output) as watch, rare_collections():
+        with _watch(output) as watch, rare_collections(), _reporting(crashes):
             run_read(
                 streams,
                 configured,
@@ -94,6 +103,17 @@ def read(
     interruption = Interruption(max_duration)
     with leasing(RequestLease(max_requests)):
         return run_protocol_command(say, debug=debug)
+
+
+@contextmanager
+def _reporting(crashes: CrashReports) -> Iterator[None]:
+    """Write the crash reports of the streams that fail in this block."""
+    try:
+        yield
+    except StreamsFailed as failed:
+        for descriptor, error in failed.failures.items():
+            crashes.write(str(descriptor), error)
+        raise
 
 
 def _noting(execute: Threads) -> Executor:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from cdk.base.secret_masking import Secrets
+from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
     catalog_option,
     config_option,
@@ -61,6 +62,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
     metavar="FILE",
     help="Write what the run measured to FILE, for Prometheus, however it ends.",
 )
+@crash_report_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")
 @number_option("--preview", text="Show what would be read, with the first N records of each stream; write nothing.")
 @click.option("--force-rerun", "force", is_flag=True, help="Read also what skip_redundant_runs would leave out.")
@@ -90,6 +92,7 @@ def sync(
     allow_custom_code: bool,
     report: Path | None,
     metrics: Path | None,
+    crash_folder: Path | None,
     dry: bool,
     preview: int | None,
     force: bool,
@@ -109,7 +112,8 @@ def sync(
     secrets = Secrets()
     log = JsonLog(secrets, level=logging.WARNING if quiet else logging.INFO) if log_format == "json" else None
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
-    with into, listening(secrets) as signals, SyncReport(report, secrets, metrics=metrics) as sync_report:
+    crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
+    with into, listening(secrets) as signals, sync_report, crashes.writing():
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
@@ -118,6 +122,7 @@ def sync(
         else:
             settings, source = given_pipeline(options, secrets, trusted=allow_custom_code, events=prepares)
         source.events = events
+        crashes.name, crashes.config = settings.name, dict(settings.config)
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
         if click.get_current_context().params["cassette"] is not None:
@@ -129,8 +134,12 @@ def sync(
             sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress), log=log) as display, _without_py4j():
-            runner = SyncRunner(settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add)
+            mask, learn = secrets.mask, secrets.add
+            runner = SyncRunner(
+                settings, source, watch=display.show, mask=mask, learn=learn, crash_secrets=crashes.secrets
+            )
             sync_report.runner = runner
+            crashes.facts, crashes.crashes = lambda: {"sync": runner.sync}, lambda: _crashes(runner.result)
             if log is not None:
                 log.pipeline, log.names = settings.name, lambda: RunNames(runner.sync, runner.stream_names)
             display.doing = runner.doing
@@ -162,6 +171,10 @@ def _forced(settings: Pipeline) -> Pipeline:
     if skip is None:
         return settings
     return settings.model_copy(update={"skip_redundant_runs": skip.model_copy(update={"force_rerun": True})})
+
+
+def _crashes(result: SyncResult) -> Mapping[str, str]:
+    return {report.name: report.failure.crash for report in result.streams if report.failure is not None}
 
 
 def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:

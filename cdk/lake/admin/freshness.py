@@ -1,15 +1,13 @@
 """Freshness: how old a stream's last complete read is, how far its cursor is behind the clock, and how much may be."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import Stored
 from cdk.lake.admin.diff import values
 from cdk.lake.delta.table_state import TableState
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,6 @@ def newest_cursor(state: Stored) -> datetime | None:
 
     Partitions that have been quiet lag behind the source without lacking anything, so the greatest one counts.
     """
-    newest = _LONG_AGO
-    for where, value in values(state):
-        if (
-            isinstance(value, str)
-            and not where.startswith("parent ")
-            and (at := parse_timestamp(value, ())) is not None
-        ):
-            newest = max(newest, at)
-    return None if newest is _LONG_AGO else newest
+    texts = (value for where, value in values(state) if isinstance(value, str) and not where.startswith("parent "))
+    moments = (parse_timestamp(text, ()) for text in texts)
+    return max((moment for moment in moments if moment is not None), default=None)

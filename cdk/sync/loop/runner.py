@@ -13,7 +13,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.process.tuning import rare_collections, spare_pandas
-from cdk.base.run import RunScope, current_run
+from cdk.base.run import RunScope, current_run, setting
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
@@ -27,6 +27,7 @@ from cdk.rest.auth.tokens import Tokens, run_tokens
 from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
+from cdk.sources.crashes import CRASH_SECRETS
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
@@ -87,19 +88,20 @@ class SyncRunner:
         workers: WorkerSource | None = None,
         mask: Callable[[str], str] = str,
         learn: Callable[[str], None] = ignore,
+        crash_secrets: Secrets | None = None,
     ) -> None:
         """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
 
         workers: where its tasks run; default: see `workers_of`.
         mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
-        that the run obtains, such as an access token.
+        that the run obtains, such as an access token. crash_secrets: what crash reports hide; None: there are none.
         """
         # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
         pipeline = pipeline.prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
         self._workers, self._tables = workers or self.workers_of(pipeline), OpenTables(pipeline.name)
         self._secrets = list(secret_values(source.config_schema, pipeline.config))
-        self._own, self._learn = Secrets(self._secrets), learn
+        self._own, self._learn, self._crash_secrets = Secrets(self._secrets), learn, crash_secrets
         self._facts = RunFacts(
             pipeline.name, pipeline.target.path, started=clock(), mask=lambda text: mask(self._own.mask(text))
         )
@@ -151,7 +153,8 @@ class SyncRunner:
         self._interruption = Interruption(self._pipeline.max_duration)
         spare_pandas()
         requests = RequestLease(self._pipeline.max_requests)
-        with self._one_run() as tokens, counting(self._facts.http), leasing(requests), rare_collections():
+        crashes = setting(CRASH_SECRETS, self._crash_secrets)
+        with self._one_run() as tokens, counting(self._facts.http), leasing(requests), rare_collections(), crashes:
             try:
                 self._run()
             except RequestsSpent:

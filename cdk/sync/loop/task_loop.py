@@ -28,6 +28,7 @@ from cdk.rest.auth.tokens import run_tokens
 from cdk.rest.http.activity import activities
 from cdk.rest.limits.run_budgets import RunBudgets
 from cdk.rest.limits.task_share import TaskShare
+from cdk.sources.crashes import CRASH_SECRETS
 from cdk.sync.loop.bundles import Bundle, Bundles, PlannedSlice, SliceLost
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.counts import Readers
@@ -222,7 +223,8 @@ class TaskLoop:
         if live is not None:
             interim = InterimResults(live, number, self._times.until_interim_result, self._interim_key)
         learned = replace(self._bundles.concurrency.learned, level=bundle.first_threads)
-        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, learned, interim)
+        hidden = CRASH_SECRETS.get()
+        job = BundleJob(targets, seconds, bundle.threads, share, tokens, live, limits, learned, interim, hidden)
         tasks = [SliceTask(planned.number, planned.stream, planned.slice) for planned in slices.values()]
         named = [(self._streams[planned.stream].stream.name, planned.slice) for planned in slices.values()]
         due = self._times.due if seconds <= until_due else math.inf

@@ -19,7 +19,7 @@ from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.read_ahead import current_read_ahead
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
-from cdk.base.run import current_run
+from cdk.base.run import current_run, setting
 from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
@@ -33,6 +33,7 @@ from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
+from cdk.sources.crashes import CRASH_SECRETS
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
@@ -56,7 +57,8 @@ def run_bundle(
         # How many of them the first attempt has sent is unknown.
         return BundleResult(requests=lent.unsent)
     budgets = sharing(job.share, copied=task_attempt() > 0)
-    with budgets as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
+    crashes = setting(CRASH_SECRETS, job.crash_secrets)
+    with crashes, budgets as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
         result = read_bundle(job, tasks, clock, repeating)
     result.spent = None if ledger.lost else ledger.spent()
     result.requests, result.tokens = lent.sent, held.findings

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.base.process.concurrency import BEGINNING, Learned
+from cdk.base.secret_masking import Secrets
 from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.lake.storage.folder import Folder
@@ -16,6 +17,7 @@ from cdk.rest.auth.tokens import Findings, IssuedToken
 from cdk.rest.conditional_requests import ConditionalResult
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.rest.limits.task_share import BudgetUsage, TaskShare
+from cdk.sources.crashes import CRASH_SECRETS, crash_text
 from cdk.state.position import Done, Edge, Position
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
@@ -63,21 +65,26 @@ class SliceTask:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong in a slice, as it travels back from a task. final: it would again, in this slice alone."""
+    """What went wrong in a slice, as it travels back from a task. final: it would again, in this slice alone.
+
+    crash: what `crash_text` says of an unexpected error, where crash reports are asked for; without secrets.
+    """
 
     message: str
     failure_type: FailureType
     detail: str
     final: bool = False
+    crash: str = field(default="", compare=False, repr=False)
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """The failure that an error is: its message, type and traceback."""
-        detail = "".join(traceback.format_exception(error))
+        detail, secrets = "".join(traceback.format_exception(error)), CRASH_SECRETS.get()
+        crash = "" if secrets is None else crash_text(error, secrets)
         if isinstance(error, CdkError):
             final = isinstance(error, FatalError)
-            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final)
-        return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail)
+            return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final, crash)
+        return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail, crash=crash)
 
 
 def _where(error: BaseException) -> str:
@@ -194,3 +201,5 @@ class BundleJob:
     """What earlier tasks have learned of how many slices to read at once."""
     interim: InterimResults | None = None
     """Where it leaves what it has read while a slice goes on for longer than the task was to take."""
+    crash_secrets: Secrets | None = field(default=None, repr=False)
+    """What crash reports hide; None: there are to be none."""

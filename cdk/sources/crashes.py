@@ -1,0 +1,152 @@
+"""Crash reports: what an unexpected error, a bug of a connector or of the kit, leaves for who looks for its cause.
+
+A report has the traceback, the locals of its frames, versions and the config. Secrets are taken out where each value is
+read, before anything is cut: half a secret would not be found. What is called like a secret is hidden, whatever it is,
+and so are values that come from a login and no config has.
+"""
+
+import os
+import platform
+import re
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import is_dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+
+from cdk.base.errors import BugError, CdkError
+from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.rest.http.redact import looks_secret
+
+CRASH_SECRETS: ContextVar[Secrets | None] = ContextVar("crash_secrets", default=None)
+"""The secrets that a crash in this run must not show; None: nobody asks for crash reports, and none is gathered."""
+
+_KIT = Path(__file__).parents[1]
+_PACKAGES = ("spark-cdk", "pyspark", "deltalake", "pyarrow", "requests", "pydantic")
+_SIZE, _FRAMES, _LOCALS = 2**18, 30, 50
+"""Characters of a report, innermost frames of an error, and locals of a frame."""
+_DEEPEST, _ITEMS, _LONGEST, _LONGEST_LOCAL = 4, 20, 500, 3_000
+"""Levels and items of a value, and characters of a text in it and of the whole."""
+_WHOLE = 20_000
+"""Characters of a text from which on only its length is shown."""
+_NO_NAME, _LONGEST_NAME = re.compile(r"[^\w.-]"), 150
+_CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s+[^\s'\",]+", re.IGNORECASE)
+
+
+def crash_text(error: BaseException, secrets: Secrets) -> str:
+    """The traceback of an unexpected error and the locals of its frames, without secrets.
+
+    Empty for an error that the kit knows, which says itself what to do.
+    """
+    if not isinstance(error, Exception) or (isinstance(error, CdkError) and not isinstance(error, BugError)):
+        return ""
+    return _Shown(secrets).crash(error)[:_SIZE]
+
+
+def write_crash_report(
+    folder: Path, name: str, crash: str, *, facts: Mapping[str, object], config: object, secrets: Secrets
+) -> Path:
+    """Write what `crash_text` gave into a file of the folder, in place of an earlier one of this name.
+
+    name: of the pipeline or connector, and of the stream. facts: what else is known, such as the id of the sync.
+    Returns where it is; only this user can read it. Raises OSError.
+    """
+    shown = _Shown(secrets)
+    known = {**facts, "Python": platform.python_version(), "system": platform.platform(), **dict(_versions())}
+    lines = [f"{label}: {shown.text(str(fact))}" for label, fact in known.items()]
+    text = "\n".join(["spark-cdk crash report", *lines, f"config: {shown.value('config', config)}", "", crash, ""])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"crash-{_NO_NAME.sub('_', secrets.mask(name))[:_LONGEST_NAME]}.txt"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", errors="backslashreplace") as file:
+        file.write(secrets.mask(text))
+    return path
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in _PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            yield package, "not installed"
+
+
+class _Shown:
+    """Values as people may see them: short, and without secrets."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    def crash(self, error: Exception) -> str:
+        """The traceback of an error, and the locals of it and of those that led to it."""
+        parts = [self.text("".join(traceback.format_exception(error)))]
+        for each in _chain(error):
+            parts.append(f"\nlocals where {type(each).__name__} was raised, the innermost frame first:")
+            for frame, line in list(traceback.walk_tb(each.__traceback__))[: -_FRAMES - 1 : -1]:
+                parts.append(f"  {frame.f_code.co_filename}:{line}, in {frame.f_code.co_qualname}")
+                # Of the kit's own frames, what is inside of objects says more of the kit than of the error.
+                depth = _DEEPEST - 1 if Path(frame.f_code.co_filename).is_relative_to(_KIT) else 0
+                shown = ((n, self.value(n, value, depth)) for n, value in islice(frame.f_locals.items(), _LOCALS))
+                parts.extend(f"    {name} = {text[:_LONGEST_LOCAL]}" for name, text in shown)
+        return self._secrets.mask("\n".join(parts))
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        return _CREDENTIALS.sub(rf"\1 {HIDDEN}", self._secrets.mask(text))
+
+    def value(self, name: object, value: object, depth: int = 0) -> str:
+        """A value of this name."""
+        if isinstance(name, str) and looks_secret(name):
+            return HIDDEN
+        match value:
+            case str():
+                return self._cut(repr(self.text(value))) if len(value) <= _WHOLE else f"<{len(value):,} characters>"
+            case bytes() | bytearray():
+                text = value.decode(errors="ignore")
+                return f"b{self.value(name, text)}" if text.encode() == value else f"<{len(value):,} bytes>"
+            case Mapping() | list() | tuple() | set() | frozenset():
+                kind = type(value).__name__
+                return f"{kind}({self._items(value, depth)})" if depth < _DEEPEST else f"<{kind} of {len(value):,}>"
+            case _:
+                return self._object(value, depth)
+
+    def _items(self, value: Collection[object], depth: int) -> str:
+        """The first items; of a header or parameter, a name and its value, what the name says."""
+        match value:
+            case Mapping():
+                pairs = islice(value.items(), _ITEMS)
+                items = [
+                    f"{self.value(None, key, depth + 1)}: {self.value(key, item, depth + 1)}" for key, item in pairs
+                ]
+            case (str() as key, inner):
+                items = [self.value(None, key), self.value(key, inner, depth + 1)]
+            case _:
+                items = [self.value(None, item, depth + 1) for item in islice(value, _ITEMS)]
+        return ", ".join([*items, f"{len(value) - _ITEMS:,} more"] if len(value) > _ITEMS else items)
+
+    def _object(self, value: object, depth: int) -> str:
+        kind = type(value)
+        if (kind.__repr__ is object.__repr__ or is_dataclass(kind)) and hasattr(value, "__dict__"):
+            return (
+                f"<{kind.__name__} {{{self._items(vars(value), depth)}}}>" if depth < _DEEPEST else f"<{kind.__name__}>"
+            )
+        try:
+            shown = repr(value)
+        except Exception as error:  # noqa: BLE001 - of a connector's own class; there is an error to show already
+            return f"<{kind.__name__}, whose repr raises {type(error).__name__}>"
+        return self._cut(self.text(shown).replace("\n", "\\n")) if len(shown) <= _WHOLE else f"<{kind.__name__}>"
+
+    def _cut(self, text: str) -> str:
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and those that led to it, the first one first."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return chain[::-1]
