@@ -266,6 +266,12 @@ class Incremental:
         value = record.get(self.cursor.field)
         return value is None or window is None or self.cursor.side(window, value) is Side.INSIDE
 
+    def precedes(self, record: Record, window: Window | None) -> bool:
+        """Whether a record lies before a window, as all behind it in a feed do."""
+        if window is None or self.wants(record, window):
+            return False
+        return not self.cursor.order.reaches(record[self.cursor.field], window.start)
+
 
 class AnyIncrementalSync(Component, type=None):
     """How a stream advances from one sync to the next."""

@@ -260,9 +260,11 @@ class _SliceReading:
             yield Page(records, None)
             raise
         if records and (recent := self._in_feed(records)) is not records:
-            # Newest first: where the last record of a page is too old, all that follow are.
-            following = following if recent and recent[-1] is records[-1] else None
-            records = recent
+            # Newest first: where the last record of a page is too old, all that follow are; one that is too new says
+            # nothing of them.
+            incremental = self._reader.incremental
+            over = incremental is not None and incremental.precedes(records[-1], self._slice.window)
+            following, records = None if over else following, recent
         if (trace := TRACE.get()) is not None:
             trace.note(self._reader.extractor.path, page.raw, page.selected, following)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)

@@ -147,6 +147,18 @@ def test_a_feed_that_is_filtered_here_ends_at_the_state_too() -> None:
     assert len(api.requests) == 2
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_feed_goes_on_behind_pages_that_are_too_new(filtered: bool) -> None:  # noqa: FBT001
+    feed = {**CURSOR, "is_data_feed": True, "is_client_side_incremental": filtered, "end_datetime": "2024-01-07"}
+    pages = {None: dated("09", "08", next="b"), "b": dated("07", "05", next="c"), "c": dated("03", next="d")}
+    api = answering(lambda asked: pages[asked.get("page")])
+
+    made = run(api, paginator=NEXT, stream={"incremental_sync": feed}, state=at({"on": "2024-01-05"}))
+
+    assert ids(made) == ["07", "05"]
+    assert len(api.requests) == 3
+
+
 def test_records_without_a_date_are_records() -> None:
     api = answering(lambda _: {"data": [{"id": 1}, {"id": 2, "on": None}, {"id": 3, "on": "?"}]})
 
