@@ -73,8 +73,8 @@ BUGS = [
     Bug(
         "a state is given once",
         "streams/checkpoint/partitioned",
-        "self._changed = False\n        return replace",
-        "return replace",
+        "self._changed = False\n        positions = self",
+        "positions = self",
     ),
     Bug("a state is given once per window", "streams/checkpoint/reader", "self._reported = self.position\n", "\n"),
     Bug(
@@ -92,14 +92,14 @@ BUGS = [
     Bug(
         "edges of windows are merged",
         "streams/checkpoint/repeated_records",
-        "        for edge in (first, second)\n",
-        "        for edge in (second,)\n",
+        "        for edge in known\n        for digest, value",
+        "        for edge in known[1:]\n        for digest, value",
         "tests/streams/checkpoint/test_windows.py",
     ),
     Bug(
         "a cut ordered window keeps its memory",
         "streams/checkpoint/windows",
-        "known = merged(self._cursor, slice.edge and moved(self._cursor, slice.edge, edge.value), edge)",
+        "known = merged(self._cursor, (slice.edge and moved(self._cursor, slice.edge, edge.value), edge))",
         "known = edge",
     ),
     Bug("parents wait", "streams/checkpoint/partitioned", "self._queue.close(self._queue.open(parent))", AT_ONCE),
@@ -179,8 +179,28 @@ BUGS = [
     Bug(
         "partitions that share a cursor remember what comes again",
         "declarative/reading/manifest_stream",
-        "StoredPositions.of(state.positions).updated({WHOLE: None})",
-        "{}",
+        "positions.updated({WHOLE: Checkpoint({field: value})})",
+        "StoredPositions.of({WHOLE: Checkpoint({field: value})})",
+    ),
+    Bug(
+        "groups that get another member know what comes again",
+        "declarative/reading/manifest_stream",
+        "None if edge is None else moved(self._cursor, edge, value)",
+        "None",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
+        "a feed goes on behind pages that are too new",
+        "declarative/model/plug_points",
+        "return not self.cursor.order.reaches(record[self.cursor.field], window.start)",
+        "return True",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
+        "partitions of which nothing is known yet have no cursor in common",
+        "state/wire",
+        '_PARTITION_MARKS = _PARTITION_KEYS | {"lookback_window"}',
+        "_PARTITION_MARKS = _PARTITION_KEYS",
     ),
     Bug(
         "requests that are few are of pages that are read",

@@ -17,6 +17,8 @@ class StreamState:
         is a cursor for all of them, as the peer leaves it when it gives up per-partition state.
     parents: the state of each parent stream, by name, where partitions follow the parent's own progress.
     extra: keys of the wire form that mean nothing here; they are written back as they came.
+    shares_cursor: all partitions have got to the position under `WHOLE`; what is beside it says only which records come
+        again. False while partitions are read, one after the other, from there.
     ranges_from: set when the wire form was the peer's list of date ranges; the start of the first one. The state
         is then written in that form again.
     """
@@ -24,6 +26,7 @@ class StreamState:
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     parents: Mapping[str, "StreamState"] = field(default_factory=dict)
     extra: Mapping[str, FieldValue] = field(default_factory=dict)
+    shares_cursor: bool = False
     ranges_from: FieldValue = None
 
     def of(self, partition: Partition) -> Position:

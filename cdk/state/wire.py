@@ -33,6 +33,7 @@ from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
 
 _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
+_PARTITION_MARKS = _PARTITION_KEYS | {"lookback_window"}
 _RANGE_TYPES = ("date-range", "integer")
 
 
@@ -50,7 +51,7 @@ def encode(
     leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
     Of many partitions `states` are `PartitionEntries`: the text of each was made when it moved.
     """
-    positions, shares = state.positions, bool(state.extra.get("use_global_cursor"))
+    positions, shares = state.positions, state.shares_cursor
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
     if not (shares or state.parents) and len(positions) == (WHOLE in positions):
@@ -63,6 +64,9 @@ def encode(
             case _:
                 return {**state.extra, **position_json(position, exact=exact)}
     blob: JsonObject = {"use_global_cursor": shares} if incremental else {}
+    if shares:
+        blob["state"] = position_json(positions[WHOLE], exact=exact)
+        positions = StoredPositions.of(positions).updated({WHOLE: None})
     if exact or not shares:
         entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
         states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
@@ -98,7 +102,7 @@ def _decode_map(
 ) -> StreamState:
     if blob.get("state_type") in _RANGE_TYPES and "slices" in blob:
         return _from_ranges(blob, path, cursor_field)
-    if not _PARTITION_KEYS.isdisjoint(blob):
+    if not _PARTITION_MARKS.isdisjoint(blob):
         return _from_partitions(blob, path)
     if partition_field is not None and _is_partition_map(blob):
         return StreamState(
@@ -114,7 +118,8 @@ def _without_partitions(position: Position) -> dict[Partition, Position]:
 
 def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
     positions: Mapping[Partition, Position] = _partitions(blob.get("states") or [], f"{path}.states")
-    if blob.get("use_global_cursor") and "state" in blob:
+    shares = bool(blob.get("use_global_cursor")) and "state" in blob
+    if shares:
         shared = _without_partitions(position_of(blob["state"], f"{path}.state"))
         positions = StoredPositions.of(positions).updated(shared)
     parents = blob.get("parent_state") or {}
@@ -130,6 +135,7 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
             for k, v in blob.items()
             if k not in _PARTITION_KEYS and k != OWN_KEY and not (k == "state" and WHOLE in positions)
         },
+        shares_cursor=shares and WHOLE in positions,
     )
 
 

@@ -136,7 +136,20 @@ def test_a_cursor_shared_by_all_partitions_stands_for_each() -> None:
     state = decode({"use_global_cursor": True, "state": {"u": 9}, "lookback_window": 5})
 
     assert state.of(ONE) == state.of(TWO) == Checkpoint({"u": 9})
-    assert state.extra == {"lookback_window": 5}
+    assert (state.shares_cursor, state.extra) == (True, {"lookback_window": 5})
+    assert encode(state, incremental=True) == {"use_global_cursor": True, "state": {"u": 9}, "lookback_window": 5}
+
+
+def test_a_table_knows_more_of_a_shared_cursor_than_a_message() -> None:
+    edge = Edge("2024-01-05", {"digest": "2024-01-05"})
+    shared = StreamState({WHOLE: Checkpoint({"u": "2024-01-05"}, edge), ONE: VALUE}, shares_cursor=True)
+
+    assert decode(encode(shared, incremental=True, exact=True)) == shared
+    assert encode(shared, incremental=True) == {"use_global_cursor": True, "state": {"u": "2024-01-05"}}
+
+
+def test_a_state_of_no_partition_that_says_how_long_it_took_is_of_none() -> None:
+    assert not decode({"lookback_window": 1}).positions
 
 
 def test_a_shared_cursor_survives_beside_the_partitions_that_have_left_it() -> None:

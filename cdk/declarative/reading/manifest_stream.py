@@ -17,6 +17,8 @@ from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.partitioned import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
+from cdk.streams.checkpoint.repeated_records import merged, moved
+from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.partitions import without_states
 from cdk.streams.stream import Item, Stream
 
@@ -89,14 +91,22 @@ class ManifestStream(DeclaredStream):
         reader = super().checkpoint_reader(self._looking_back(state))
         return _AirbyteStateReader(reader, self._incremental, state, self)
 
+    @property
+    def grouped(self) -> bool:
+        """Whether its partitions are groups, which are others where one member comes or goes."""
+        router = self._reader.router
+        return router is not None and router.shares_cursor
+
     def _looking_back(self, state: StreamState) -> StreamState:
         """The state from which partitions start that share a cursor.
 
         It was reached by the last one that was read: what came to the others meanwhile lies before it, by no more than
-        the read took.
+        the read took. Where the state has an edge it is of this kit, and no later than the begin of that read.
         """
         shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
         if not self.partitioned or self.cursor is None or shared is None or shared.cursor is None:
+            return state
+        if shared.edge is not None:
             return state
         if not isinstance(seconds, int) or self.cursor.field not in shared.cursor:
             return state
@@ -131,20 +141,24 @@ class _AirbyteStateReader(PassingReader):
         self, inner: CheckpointReader, incremental: Incremental, state: StreamState, stream: ManifestStream
     ) -> None:
         super().__init__(inner)
-        self._incremental, self._stream = incremental, stream
+        self._incremental, self._stream, self._cursor = incremental, stream, incremental.cursor
         self._started = stream.now()
         self._last, self._said = state, False
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
-        shared = state.positions.get(WHOLE)
-        saved = None if shared is None else shared.cursor
+        self._shared = state.positions.get(WHOLE)
+        saved = None if self._shared is None else self._shared.cursor
         known = self._extra.get("state") or {} if saved is None else saved
-        self._greatest: object = known.get(incremental.cursor.field)
+        self._greatest: object = known.get(self._cursor.field)
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         super().observe(slice, position, edge)
         if edge is not None and self._stream.partitioned and edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
-            self._greatest = self._incremental.cursor.greatest(known)
+            self._greatest = self._cursor.greatest(known)
+
+    def forget_missing(self, now: datetime, after: timedelta) -> int:
+        # One that comes back would start from the cursor of the others, and not from its start.
+        return 0 if self._incremental.shared else super().forget_missing(now, after)
 
     def get_checkpoint(self) -> StreamState | None:
         state = super().get_checkpoint()
@@ -153,22 +167,48 @@ class _AirbyteStateReader(PassingReader):
         if state is not None:
             self._last = state
         if not self.finished:
-            return None if state is None else replace(state, extra=self._extra)
+            return None if state is None else self._begun(state)
         if self._said and state is None:
             return None
         self._said = True
         return self._complete(self._last)
 
+    def _begun(self, state: StreamState) -> StreamState:
+        """The state while partitions are read. How far this read looks back from a shared cursor is no part of it."""
+        if self._shared is not None and WHOLE in state.positions:
+            state = state.with_(WHOLE, self._shared)
+        return replace(state, extra=self._extra)
+
     def _complete(self, state: StreamState) -> StreamState:
+        if not (state.positions or state.parents or self._stream.has_parents):
+            return state  # nothing was read: there is nothing to know of it
         seconds = math.ceil((self._stream.now() - self._started).total_seconds())
         extra = {**self._extra, "lookback_window": max(1, seconds)}
         if not state.parents and self._stream.has_parents:
             extra["parent_state"] = {}
+        if self._incremental.shared and (positions := self._sharing(StoredPositions.of(state.positions))) is not None:
+            return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
-            extra["state"] = {self._incremental.cursor.field: self._greatest}
-            if self._incremental.shared:
-                # A message has this cursor alone; a table has each partition's beside it, to know what comes again.
-                extra["use_global_cursor"] = True
-                positions = StoredPositions.of(state.positions).updated({WHOLE: None})
-                return replace(state, positions=positions, extra=extra)
+            extra["state"] = {self._cursor.field: self._greatest}
         return replace(state, extra=extra)
+
+    def _sharing(self, positions: StoredPositions) -> StoredPositions | None:
+        """The positions of partitions that share a cursor, with that cursor; None where they have reached no value.
+
+        A message has this cursor alone. A table has each partition's beside it, to know what comes again; but the next
+        read has other groups, so what all of them know goes with the cursor.
+        """
+        field, value = self._cursor.field, self._greatest
+        if not self._stream.grouped:
+            return None if value is None else positions.updated({WHOLE: Checkpoint({field: value})})
+        reached = [at for at in positions.values() if isinstance(at, Checkpoint) and field in at.cursor]
+        if value is None and reached:
+            value = self._cursor.greatest([at.cursor[field] for at in reached])
+        if value is None:
+            return None
+        if isinstance(self._cursor, DatetimeCursor) and (moment := self._cursor.moment(value)) is not None:
+            # What came to a group while others were read may be older than a value from after the begin of the read.
+            value = value if moment <= self._started else self._cursor.write(self._started)
+        edge = merged(self._cursor, (at.edge for at in reached))
+        at = Checkpoint({field: value}, None if edge is None else moved(self._cursor, edge, value))
+        return StoredPositions.of({WHOLE: at})

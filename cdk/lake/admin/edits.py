@@ -100,7 +100,7 @@ def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str =
     check_values(stream, state)
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
-        return _moved(what, saved, state, stream)
+        return _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
@@ -126,6 +126,11 @@ def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:
         cursor_field=stream.cursor_field,
         partition_field=stream.partition_field,
     )
+
+
+def _is_interrupted(state: StreamState) -> bool:
+    """Whether a state of a stream with a cursor has windows that were begun."""
+    return any(isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values())
 
 
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
@@ -186,12 +191,12 @@ def _rewound_position(cursor: Cursor, position: Position, target: object) -> Pos
 
 def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object) -> Edge | None:
     """What edges remember of records that are not read again from `target` on, for a cursor that stands at `at`."""
-    known: Edge | None = None
-    for edge in edges:
-        if edge is not None:
-            keys = {digest: value for digest, value in edge.keys.items() if not cursor.order.reaches(value, target)}
-            known = merged(cursor, known, moved(cursor, replace(edge, keys=keys, held={}), at))
-    return known
+
+    def before(edge: Edge) -> Edge:
+        keys = {digest: value for digest, value in edge.keys.items() if not cursor.order.reaches(value, target)}
+        return moved(cursor, replace(edge, keys=keys, held={}), at)
+
+    return merged(cursor, (before(edge) for edge in edges if edge is not None))
 
 
 def _beyond(cursor: Cursor, value: object, target: object) -> bool:

@@ -112,7 +112,8 @@ class PartitionCheckpointReader(CheckpointReader):
         if not self._changed:
             return None
         self._changed = False
-        return replace(self._state, positions=self._positions.checkpoint(), parents=dict(self._parents))
+        positions = self._positions.checkpoint()
+        return replace(self._state, positions=positions, parents=dict(self._parents), shares_cursor=False)
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         # Not every partition is listed where the progress of parents says which ones are; one that starts where all

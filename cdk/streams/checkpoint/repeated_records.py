@@ -1,6 +1,6 @@
 """The records that a source gives more than once: what edges remember of them, and which window they belong to."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cdk.state.position import Edge, Position
@@ -72,24 +72,27 @@ class Undated:
         return owed
 
 
-def merged(cursor: Cursor, first: Edge | None, second: Edge | None, staying: Container[str] = ()) -> Edge | None:
-    """What is remembered of two edges, at the greater value. staying: digests that stay wherever their records lie.
+def merged(cursor: Cursor, edges: Iterable[Edge | None], staying: Container[str] = ()) -> Edge | None:
+    """What is remembered of some edges, at the greatest value. staying: digests that stay wherever their records lie.
 
-    Where both have met a record both have counted it: the greater number holds, not their sum.
+    Where several have met a record each has counted it: the greatest number holds, not their sum.
     """
-    if first is None or second is None:
-        return first or second
-    values = [edge.value for edge in (first, second) if edge.value is not None]
+    known = [edge for edge in edges if edge is not None]
+    if len(known) <= 1:
+        return known[0] if known else None
+    values = [edge.value for edge in known if edge.value is not None]
     greatest = cursor.greatest(values) if values else None
     keys = {
         digest: value
-        for edge in (first, second)
+        for edge in known
         for digest, value in edge.keys.items()
         if digest in staying or _stays(cursor, value, greatest)
     }
-    counts = {d: max(first.count(d), second.count(d)) for d in {**first.counts, **second.counts} if d in keys}
-    held = {d: max(first.held.get(d, 0), second.held.get(d, 0)) for d in {**first.held, **second.held}}
-    return Edge(greatest, keys, counts, held)
+    counted = {digest for edge in known for digest in edge.counts if digest in keys}
+    held: dict[str, int] = {}
+    for edge in known:
+        held |= {digest: max(count, held.get(digest, 0)) for digest, count in edge.held.items()}
+    return Edge(greatest, keys, {digest: max(edge.count(digest) for edge in known) for digest in counted}, held)
 
 
 def moved(cursor: Cursor, edge: Edge, value: object) -> Edge:

@@ -126,7 +126,7 @@ class SliceCheckpointReader(PartitionReader):
         if again and edge is not None:
             # It leaves out all records with a value, also those that have come since the window was read.
             edge = replace(edge, value=None)
-        opened.edge = merged(self._cursor, opened.edge, edge, () if slice.edge is None else slice.edge.keys)
+        opened.edge = merged(self._cursor, (opened.edge, edge), () if slice.edge is None else slice.edge.keys)
         self._undated.learn(edge)
         if not again:
             opened.position = position
@@ -138,7 +138,7 @@ class SliceCheckpointReader(PartitionReader):
         window = slice.window
         if self._cursor.ordered and position != Start() and window is not None and edge is not None:
             # A cursor that looks back meets records of earlier runs also behind the value reached.
-            known = merged(self._cursor, slice.edge and moved(self._cursor, slice.edge, edge.value), edge)
+            known = merged(self._cursor, (slice.edge and moved(self._cursor, slice.edge, edge.value), edge))
             return replace(slice, window=replace(window, start=edge.value), start=Start(), edge=known, met=None)
         return replace(slice, start=position, met=edge)
 
@@ -176,7 +176,7 @@ class SliceCheckpointReader(PartitionReader):
             self._any_closed = True
             self._planned = self._planned or item.window.last
             self._through = item.window.until
-            self._edge = merged(self._cursor, self._edge, item.edge)
+            self._edge = merged(self._cursor, (self._edge, item.edge))
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)
             if self._edge is None or self._edge.value != value:
                 self._edge = moved(self._cursor, self._edge or Edge(value), value)

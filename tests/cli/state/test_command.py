@@ -493,6 +493,38 @@ def test_an_exported_state_is_read_by_airbyte_and_by_import(state: CommandLine, 
     assert orders.saved.state == {"updated_at": MAR, "_cdk": {"edge": edge}}
 
 
+def test_a_cursor_that_partitions_share_is_exported_alone_and_in_full(state: CommandLine, orders: Filled) -> None:
+    edge = {"value": MAR, "keys": {"digest": MAR}}
+    shared = {"use_global_cursor": True, "state": {"updated_at": MAR}, "lookback_window": 1}
+    partition = {"partition": {"shop": "a"}, "cursor": {"updated_at": FEB, "_cdk": {"edge": {**edge, "value": FEB}}}}
+    orders.add({**shared, "states": [partition]})
+
+    (exported,) = answer(state("export", "-"))
+    state("export", "exact.json", "--format", "exact")
+    state("rewind", "--to", JAN, "--stream", "orders")
+    rewound = orders.saved.state
+
+    assert exported["stream"]["stream_state"] == shared
+    assert (rewound["use_global_cursor"], rewound["state"]) == (True, {"updated_at": JAN})
+    assert rewound["states"] == [{"partition": {"shop": "a"}, "cursor": {"updated_at": JAN}}]
+    assert state("import", "exact.json", "--replace").code == 0
+    assert orders.saved.state == {**shared, "states": [partition]}
+    assert state("fork", "other").code == 0
+    forked = StreamTable(orders.root, "other", "orders", ID).saved
+    assert forked is not None
+    assert forked.state == {**shared, "states": [partition]}
+
+
+def test_a_state_that_was_interrupted_is_so_when_it_is_imported(state: CommandLine, orders: Filled) -> None:
+    window = {"through": JAN, "slices": [{"window": [JAN, FEB, FEB, False], "cursor": {"page": 2}}]}
+    orders.add({"updated_at": JAN, "_cdk": window})
+    state("export", "exact.json", "--format", "exact")
+
+    assert state("import", "exact.json", "--replace").code == 0
+
+    assert not orders.saved.complete
+
+
 def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folder: Path) -> None:
     message = {
         "type": "STREAM",
@@ -505,7 +537,7 @@ def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folde
     assert state("import", "airbyte.json").code == 0
 
     orders = Filled(folder / "tables" / "orders")
-    assert orders.saved == TableState("incremental", "append", state={"updated_at": FEB})
+    assert orders.saved == TableState("incremental", "append", complete=True, state={"updated_at": FEB})
     refused = state("import", "airbyte.json")
     assert (refused.code, orders.version) == (1, 1)
     assert "the stream has a state already; say --replace" in refused.stderr

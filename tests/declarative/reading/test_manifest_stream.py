@@ -382,6 +382,40 @@ def test_what_came_while_others_were_read_is_found_by_the_next_read() -> None:
     assert made.states[-1]["state"] == {"on": "2024-01-20"}
 
 
+def test_a_read_that_is_cut_again_and_again_looks_back_from_the_same_value() -> None:
+    api = answering(lambda asked: dated() if asked["region"] == "eu" else None)
+    parts: dict[str, Any] = {"partition_router": LIST, "stream": {"incremental_sync": SHARED}, "runtime": still()}
+    state = at({"use_global_cursor": True, "state": {"on": "2024-01-20"}, "lookback_window": 86_401})
+
+    for _ in range(3):
+        state = run(api, **parts, state=state).state_messages
+
+    assert queries(api)[-1]["since"] == "2024-01-18"
+
+
+def test_a_read_without_partitions_says_an_empty_state() -> None:
+    empty = {**LIST, "values": "{{ [] }}"}
+
+    made = run(answering(honest), partition_router=empty, stream={"incremental_sync": CURSOR}, runtime=still())
+
+    assert made.states == [{"use_global_cursor": False, "states": [], "lookback_window": 0}]
+
+
+def test_no_partition_of_a_shared_cursor_is_forgotten() -> None:
+    (stream,) = source(
+        answering(lambda _: dated("05")), partition_router=LIST, stream={"incremental_sync": SHARED}
+    ).streams({})
+    reader = stream.checkpoint_reader(
+        decode({"states": [{"partition": {"region": "ch"}, "cursor": {"on": "2024-01-03"}}]})
+    )
+    for slice in iter(reader.next, None):
+        for page in read_slice(stream, slice):
+            if page.position is not None:
+                reader.observe(slice, page.position, page.edge)
+
+    assert reader.forget_missing(NOW, timedelta()) == 0
+
+
 GROUPS = {"type": "GroupingPartitionRouter", "group_size": 1, "underlying_partition_router": LIST}
 
 
