@@ -154,7 +154,7 @@ class Server:
             self.future.add(n)
             time += self.ahead
         self.times.append(time - (time - DAY0) % dialect.unit)
-        record: dict[str, Json] = {**fields, "n": n, "part": 0 if id is MISSING else _part_of(id)}
+        record: dict[str, Json] = {**fields, "n": n, "part": 0 if id is MISSING else part_of(id)}
         if cursor is MISSING:
             record["at"] = dialect.forms[form % len(dialect.forms)](self.times[n])
             record["v"] = f"{self.version(n)}" if form else self.version(n)
@@ -206,7 +206,7 @@ class Server:
         return Page(_text(page) if self.as_text else page, {"offset": end} if end < len(records) else None)
 
 
-def _part_of(id: Json) -> int:
+def part_of(id: Json) -> int:
     """The same for ids that a column may take for one."""
     return crc32(f"{int(id) if type(id) is float and id.is_integer() else id}".encode()) % PARTS
 
