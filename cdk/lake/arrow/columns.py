@@ -43,6 +43,11 @@ RAW_ID, EXTRACTED_AT, META, GENERATION = (
 ADDITIONAL = "_airbyte_additional"
 DELETED_AT = "_ab_cdc_deleted_at"
 """The source's, or of removing stale rows: set in a row that says that the source deleted its key."""
+ROW_SOURCE = "_cdk_source"
+"""What brought a row, in tables whose rows are traced: the sync, the slice, its page in a task, and the request."""
+ROW_SOURCE_TYPE = pa.struct(
+    [("sync_id", pa.string()), ("slice", pa.string()), ("page", pa.int64()), ("request", pa.string())]
+)
 CHANGE = pa.struct([(name, pa.string()) for name in ("field", "change", "reason", "original")])
 OWN_COLUMNS: Mapping[str, pa.DataType] = {
     ADDITIONAL: pa.string(),

@@ -31,6 +31,8 @@ from cdk.lake.arrow.columns import (
     META,
     MOMENT,
     RAW_ID,
+    ROW_SOURCE,
+    ROW_SOURCE_TYPE,
     ColumnType,
     arrow_type,
     column_name,
@@ -76,6 +78,7 @@ class RecordBatchBuilder:
         such; otherwise they are text.
         """
         self.schema = table_schema(declared)
+        self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
@@ -103,18 +106,22 @@ class RecordBatchBuilder:
         """The type of records that become columns without being decoded; None where none would."""
         return self._typed_reader.record_type
 
-    def batch(self, records: Sequence[Record], runs: Runs | None = None) -> pa.RecordBatch:
+    def batch(
+        self, records: Sequence[Record], runs: Runs | None = None, sources: Sequence[Record | None] = ()
+    ) -> pa.RecordBatch:
         """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
+
+        sources: what brought the rows of each of the runs, for tables with a column for it.
 
         Raises FatalError: a record is not an object, or a name in it no text, or NotJson, one of its values is not made
         of JSON's types.
         """
         try:
-            return self._batch(records, runs)
+            return self._batch(records, runs or [(0, len(records))], sources)
         except NotJson as error:
             raise _located(records, error) from None
 
-    def _batch(self, records: Sequence[Record], runs: Runs | None) -> pa.RecordBatch:
+    def _batch(self, records: Sequence[Record], runs: Runs, sources: Sequence[Record | None]) -> pa.RecordBatch:
         changes: dict[int, list[Change]] = {}
         odd: Sequence[int] = ()
         columns = self._typed_reader.of(records)
@@ -126,7 +133,9 @@ class RecordBatchBuilder:
             for name, kind in self._columns.items()
         }
         arrays[ADDITIONAL] = self._additional(records, odd, changes)
-        arrays[RAW_ID] = self._ids.next_ids([(0, size)] if runs is None else runs)
+        if self._traced:
+            arrays[ROW_SOURCE] = _spread(sources or [None] * len(runs), runs)
+        arrays[RAW_ID] = self._ids.next_ids(runs)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
         arrays[META] = self._meta(changes, size)
         arrays[GENERATION] = pa.repeat(pa.scalar(self._generation, pa.int64()), size)
@@ -244,6 +253,12 @@ class RecordBatchBuilder:
         ends = pa.repeat(pa.scalar(0, pa.int32()), size + 1)
         none = pa.ListArray.from_arrays(ends, pa.nulls(0, noted.type.value_type), type=noted.type)
         return pa.StructArray.from_arrays([none], fields=[noted])
+
+
+def _spread(sources: Sequence[Record | None], runs: Runs) -> pa.Array:
+    """What brought each row. It is made once for a page: of many rows it is the same."""
+    places = pa.concat_arrays([pa.repeat(number, count) for number, (_, count) in enumerate(runs)])
+    return pa.array(sources, ROW_SOURCE_TYPE).take(places)
 
 
 def _check(records: Sequence[Record]) -> None:

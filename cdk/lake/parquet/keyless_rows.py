@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
-from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID
+from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE
 
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
@@ -23,7 +23,7 @@ Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 Note: TypeAlias = Mapping[str, Sequence[Mapping[str, str | None] | None] | None] | None
 """A row's `_airbyte_meta`."""
 
-_VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT})
+_VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE})
 """Columns of the kit that differ from read to read, or that removing stale rows sets."""
 
 _DIGEST = 16

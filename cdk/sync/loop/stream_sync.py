@@ -66,6 +66,7 @@ class StreamSync:
         source is asked whether it has changed; None: all is read. check: raises for a state that may not be kept.
         Raises ConfigError and StateError of the table.
         """
+        self._trace = sync if plan.trace_rows else ""
         self._plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
@@ -248,7 +249,7 @@ class StreamSync:
     def target(self) -> WriteTarget:
         """What tasks need to know to read and write."""
         target = self._writing.target(self.saved.generation)
-        return replace(target, source=self._commits.source.snapshot, to_end=self._to_end)
+        return replace(target, source=self._commits.source.snapshot, to_end=self._to_end, trace=self._trace)
 
     def prepare(self, spread: TaskMap) -> None:
         """Bring the table's files to the stream's schema, and its history to the table. Raises StateError."""

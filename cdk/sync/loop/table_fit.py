@@ -15,6 +15,8 @@ from cdk.lake.arrow.columns import (
     JSON_TEXT,
     OWN_COLUMNS,
     RAW_ID,
+    ROW_SOURCE,
+    ROW_SOURCE_TYPE,
     ColumnType,
     column_name,
     column_owner,
@@ -34,9 +36,15 @@ from cdk.sync.settings.stream_plan import StreamPlan
 _LISTED = 10
 
 
+def declared_columns(stream_plan: StreamPlan) -> dict[str, ColumnType]:
+    """The columns of the stream's schema, and of what brought a row, where that is traced."""
+    traced: dict[str, ColumnType] = {ROW_SOURCE: ROW_SOURCE_TYPE} if stream_plan.trace_rows else {}
+    return columns(stream_plan.stream.json_schema()) | traced
+
+
 def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
     """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
-    declared = columns(stream_plan.stream.json_schema())
+    declared = declared_columns(stream_plan)
     table, history = existing_table(stream_plan, declared, tables), history_guard(stream_plan, tables)
     if table is None:
         # A new table has no features, and its columns from the start; its history may be older.

@@ -14,7 +14,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
-from cdk.lake.arrow.columns import ADDITIONAL, columns
+from cdk.lake.arrow.columns import ADDITIONAL
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
 from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
@@ -33,6 +33,7 @@ from cdk.sync.loop.table_fit import (
     check_guards,
     check_key,
     check_moves,
+    declared_columns,
     existing_table,
     history_guard,
     identity,
@@ -66,7 +67,7 @@ class TableWriting:
         Raises ConfigError: the schema needs another table than there is. StateError: see StreamTable.
         """
         stream, name = stream_plan.stream, stream_plan.stream.name
-        self._declared = columns(stream.json_schema())
+        self._declared = declared_columns(stream_plan)
         self._met: dict[str, pa.DataType] = {}
         self._warn_of_most = FirstWarning()
         warn_of_slips(name, stream.json_schema())

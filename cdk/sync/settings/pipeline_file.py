@@ -128,7 +128,8 @@ class StreamOptions(_Part):
     where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
     append_dedup table that keeps no history and deletes nothing, else never.
     generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
-    of what is read now, and the least one whose rows stay. max_age, max_lag: those of this stream.
+    of what is read now, and the least one whose rows stay. max_age, max_lag: those of this stream. trace_rows: each row
+    has the request that brought it, in a column of its own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -152,6 +153,7 @@ class StreamOptions(_Part):
     minimum_generation_id: Annotated[int, Field(ge=0)] = 0
     max_age: Duration | None = None
     max_lag: Duration | None = None
+    trace_rows: bool = False
 
     @model_validator(mode="after")
     def _all_or_its_own(self) -> "StreamOptions":

@@ -49,6 +49,8 @@ class StreamPlan:
     """What is to become of rows that a complete read did not see."""
     forget_after: timedelta | None = None
     """How long a partition may be missing before the state forgets where it stands; None: it never does."""
+    trace_rows: bool = False
+    """Whether each row has the request that brought it."""
 
     @property
     def name(self) -> str:
@@ -144,6 +146,7 @@ def plan_stream(
         options.remove_stale is not None and options.remove_stale.allow_empty,
         options.remove_stale,
         _forget_after(options, sync_mode, traits, where),
+        options.trace_rows,
     )
 
 

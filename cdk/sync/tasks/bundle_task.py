@@ -22,6 +22,7 @@ from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import current_run, setting
 from cdk.base.task_map import task_attempt
 from cdk.base.times.clock import system_clock
+from cdk.base.values import Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads
 from cdk.engine.thread_pool import Repeating, repeating_in_a_thread
@@ -33,6 +34,7 @@ from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
 from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
+from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
 from cdk.state.position import Checkpoint, Done
 from cdk.state.slice import Slice
@@ -290,6 +292,7 @@ def _read_slice(
             reading(progress),
             waiting(term),
             working_for(name, activity),
+            tracing() if targets[task.stream].trace else nullcontext() as trace,
             copies[task.stream].lent() as stream,
         ):
             target = replace(targets[task.stream], stream=stream)
@@ -302,7 +305,7 @@ def _read_slice(
                 task_time.got_page()
                 crash_point("page_read")
                 buffer.pages_read += 1
-                yield page
+                yield page if trace is None else replace(page, source=_source(target, task, trace, buffer.pages_read))
                 if buffer.broken or (resumable and task_time.ends_slice()):
                     return
     except (TokenEnded, RequestsSpent, TermEnded):
@@ -311,6 +314,16 @@ def _read_slice(
         buffer.progress.failure = Failure.of(error)
     finally:
         task_time.reading.discard(task.number)
+
+
+def _source(target: WriteTarget, task: SliceTask, trace: Trace, page: int) -> Record:
+    """What brought a page: the request that its response answers, else the last one that was sent for it."""
+    noted = trace.drain()
+    request = noted.page.request if noted.page is not None else None
+    if request is None and noted.exchanges:
+        request = noted.exchanges[-1].request
+    shown = None if request is None else target.stream.secrets.cut(str(request))
+    return {"sync_id": target.trace, "slice": str(task.slice), "page": page, "request": shown}
 
 
 def _read_pages(target: WriteTarget, slice: Slice, progress: SliceResult) -> Iterator[ReadPage]:

@@ -50,6 +50,8 @@ class WriteTarget:
     """Whether each slice is read to its end, whatever the time of a task."""
     source: HttpSnapshot | None = None
     """What is known of the source's answers, where only what has changed is read; the stream is then picklable."""
+    trace: str = ""
+    """The id of the sync, where each row is to have what brought it; else empty."""
 
 
 @dataclass(frozen=True)
