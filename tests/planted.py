@@ -1550,8 +1550,8 @@ BUGS = [
     Bug(
         "slices count in the order of their plan",
         "sync/tasks/slice_buffer",
-        "self._rows.batch(records, [(number, len(records))])",
-        "self._rows.batch(records)",
+        "self._rows.batch(records, runs, sources)",
+        "self._rows.batch(records, None, sources)",
         "tests/sync/loop/test_table_writer.py",
     ),
     Bug(
