@@ -20,6 +20,8 @@ from cdk.cli.app import run
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.\w+)(, continued)?\n")
+HERE = re.compile(r"(spark-cdk (sync [^;]*|[a-z ]*--help)\n)+")
+"""Commands that need no process of their own."""
 WRITTEN = "http://127.0.0.1:8000"
 """Where pages say that the demo shop's API answers."""
 
@@ -37,7 +39,7 @@ def play(page: Path, folder: Path, address: str) -> None:
             with (folder / header[1]).open("a" if header[2] else "w") as file:
                 file.write(block)
         elif kind == "bash":
-            said = _sync(block) if block.startswith("spark-cdk sync ") and ";" not in block else _shell(block, folder)
+            said = _here(block) if HERE.fullmatch(block) else _shell(block, folder)
         elif kind == "python":
             said = _python(block, names)
         elif kind == "text":
@@ -74,8 +76,8 @@ def _python(block: str, names: dict[str, Any]) -> str:
     return said.getvalue()
 
 
-def _sync(block: str) -> str:
-    """Run `spark-cdk sync` in this process, whose Spark session it takes over."""
+def _here(block: str) -> str:
+    """Run commands in this process: a sync takes over its Spark session, and a page of help needs none of its own."""
     with redirect_stdout(StringIO()) as said, redirect_stderr(said):
         for line in block.splitlines():
             assert run(shlex.split(line)[1:]) == 0, f"{line}\n{said.getvalue()}"
