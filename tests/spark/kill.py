@@ -58,6 +58,8 @@ STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
 # A task fetches some 16 pages, and a run is killed before its 36th: before its first commit, or after some.
 LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.15
+# A sync that nobody kills needs no commits on its way: they are most of the processor time that it would take.
+UNDISTURBED = 60.0
 # What all slices together can fetch in one interval, and the page that each may be in the middle of.
 MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY
 MODES = {
@@ -168,6 +170,7 @@ class Trial:
         master: str = "local[2,4]",
         mode: str = "append",
         start: str = "always",
+        interval: float = INTERVAL,
     ) -> None:
         self.folder, self.backend = folder, backend
         self.tables = [*STREAMS, *(f"{name}_history" for name in STREAMS if mode == "logged")]
@@ -175,7 +178,7 @@ class Trial:
         (folder / "sync.log").touch()
         settings = {
             "address": address,
-            "interval": INTERVAL,
+            "interval": interval,
             "concurrency": CONCURRENCY,
             "master": master,
             "start": start,
@@ -326,7 +329,7 @@ class Undisturbed:
         self.mode, self.sizes, self._full = mode, sizes, folder / "full"
         shop, before = Varied(sizes), 0
         with serving(shop) as address:
-            trial = Trial(folder, shop, address, mode=mode)
+            trial = Trial(folder, shop, address, mode=mode, interval=UNDISTURBED)
             if mode in EARLIER:
                 trial.sync_here()
                 shutil.copytree(folder / "tables", self._full)
