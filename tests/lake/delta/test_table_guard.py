@@ -3,10 +3,11 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -88,14 +89,33 @@ def rows(folder: Path, name: str = "users") -> list[tuple[Any, ...]]:
     return sorted((row["id"], row["n"], row["size"]) for row in found if row.get("_ab_cdc_deleted_at") is None)
 
 
-def filled(folder: Path, use: Use) -> None:
-    """A table with the rows 1, 2 and 3, each in a file of its own where the use allows that."""
+def fill(folder: Path, use: Use) -> Path:
+    """A target whose table has the rows 1, 2 and 3, each in a file of its own where the use allows that."""
     records = [of(1), of(2), of(3)]
     if use in {Use.OVERWRITE, Use.FLAG, Use.DELETE}:
         assert sync(folder, Users(records), OPTIONS[use]).failure is None
     else:
         for record in records:
             assert sync(folder, Users([record]), OPTIONS[use]).failure is None
+    return folder
+
+
+Filled: TypeAlias = Callable[[Use], None]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Use], Path]:
+    return cache(lambda use: fill(tmp_path_factory.mktemp("original"), use))
+
+
+@pytest.fixture
+def filled(originals: Callable[[Use], Path], tmp_path: Path) -> Filled:
+    """Has the target of a test be as `fill` leaves it: a copy, which takes less time than the syncs."""
+
+    def copy(use: Use) -> None:
+        shutil.copytree(originals(use), tmp_path, dirs_exist_ok=True)
+
+    return copy
 
 
 def featured(folder: Path, use: Use, feature: str) -> bool:
@@ -139,8 +159,8 @@ CELLS = [(feature, use) for feature in FEATURES for use in OPTIONS]
 
 
 @pytest.mark.parametrize(("feature", "use"), CELLS, ids=[f"{feature.name}-{use}" for feature, use in CELLS])
-def test_a_cell_of_the_table_is_what_it_says(tmp_path: Path, feature: Feature, use: Use) -> None:
-    filled(tmp_path, use)
+def test_a_cell_of_the_table_is_what_it_says(tmp_path: Path, filled: Filled, feature: Feature, use: Use) -> None:
+    filled(use)
     deleted = featured(tmp_path, use, feature.name)
     stream = stream_of(use)
     # What a use begins with may be refused already.
@@ -168,8 +188,8 @@ def test_a_cell_of_the_table_is_what_it_says(tmp_path: Path, feature: Feature, u
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("use", OPTIONS)
-def test_what_is_not_known_is_refused_by_its_name(tmp_path: Path, name: str, use: Use) -> None:
-    filled(tmp_path, use)
+def test_what_is_not_known_is_refused_by_its_name(tmp_path: Path, filled: Filled, name: str, use: Use) -> None:
+    filled(use)
     featured(tmp_path, use, name)
     stream = stream_of(use)
 
@@ -184,8 +204,8 @@ def test_what_is_not_known_is_refused_by_its_name(tmp_path: Path, name: str, use
 
 @pytest.mark.parametrize("name", HARMLESS)
 @pytest.mark.parametrize("use", OPTIONS)
-def test_what_asks_nothing_of_writers_changes_nothing(tmp_path: Path, name: str, use: Use) -> None:
-    filled(tmp_path, use)
+def test_what_asks_nothing_of_writers_changes_nothing(tmp_path: Path, filled: Filled, name: str, use: Use) -> None:
+    filled(use)
     featured(tmp_path, use, name)
 
     assert sync(tmp_path, stream_of(use), OPTIONS[use]).failure is None
@@ -215,8 +235,8 @@ def test_a_column_that_may_not_be_null_has_to_be_declared(tmp_path: Path, name: 
     assert stream.reads == 0
 
 
-def test_all_that_forbids_a_use_is_said_at_once(tmp_path: Path) -> None:
-    filled(tmp_path, Use.APPEND_DEDUP)
+def test_all_that_forbids_a_use_is_said_at_once(tmp_path: Path, filled: Filled) -> None:
+    filled(Use.APPEND_DEDUP)
     given = featured_table.Given(
         ["rowTracking", "domainMetadata", "identityColumns"], properties={"delta.appendOnly": "true"}
     )
@@ -230,9 +250,9 @@ def test_all_that_forbids_a_use_is_said_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [True, False])
-def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, *, state: bool) -> None:
+def test_tables_says_what_the_next_sync_cannot_do(tmp_path: Path, filled: Filled, *, state: bool) -> None:
     if state:
-        filled(tmp_path, Use.APPEND_DEDUP)
+        filled(Use.APPEND_DEDUP)
     else:
         write_deltalake(str(tmp_path / "users"), pa.table({"id": pa.array([1])}))
     give(tmp_path / "users", featured_table.FEATURES["row tracking"])
@@ -275,8 +295,8 @@ def test_a_preview_checks_what_a_sync_checks(
     assert asked.reads == 0
 
 
-def test_a_preview_of_a_new_table_looks_at_the_history_that_is_there(tmp_path: Path) -> None:
-    filled(tmp_path, Use.HISTORY)
+def test_a_preview_of_a_new_table_looks_at_the_history_that_is_there(tmp_path: Path, filled: Filled) -> None:
+    filled(Use.HISTORY)
     featured(tmp_path, Use.HISTORY, "generated columns")
     shutil.rmtree(tmp_path / "users")
     stream = stream_of(Use.HISTORY)
@@ -315,8 +335,8 @@ IMAGES = {
 
 
 @pytest.mark.parametrize("use", IMAGES)
-def test_a_change_feed_has_each_change_of_a_row_once(tmp_path: Path, use: Use) -> None:
-    filled(tmp_path, use)
+def test_a_change_feed_has_each_change_of_a_row_once(tmp_path: Path, filled: Filled, use: Use) -> None:
+    filled(use)
     featured(tmp_path, use, "a change feed")
     version = DeltaTable(str(tmp_path / "users")).version()
 
@@ -334,9 +354,9 @@ CHECKED = [
 @pytest.mark.parametrize("feature", CHECKED, ids=lambda feature: feature.name)
 @pytest.mark.parametrize("use", [Use.APPEND, Use.OVERWRITE, Use.APPEND_DEDUP])
 def test_rows_that_a_constraint_refuses_are_not_written_and_not_passed(
-    tmp_path: Path, feature: Feature, use: Use
+    tmp_path: Path, filled: Filled, feature: Feature, use: Use
 ) -> None:
-    filled(tmp_path, use)
+    filled(use)
     featured(tmp_path, use, feature.name)
     before = rows(tmp_path)
     bad = {**of(5), "size": None if feature.name == "NOT NULL columns" else 12345}
@@ -358,16 +378,27 @@ def test_rows_that_a_constraint_refuses_are_not_written_and_not_passed(
     assert rows(tmp_path) == [*([] if use is Use.OVERWRITE else before), (4, 4, 1), (5, 5, 1)]
 
 
+@pytest.fixture(scope="module")
+def many_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    def write(partition_by: str) -> Path:
+        folder = tmp_path_factory.mktemp("files")
+        for n in range(25):
+            one = pa.table({"id": pa.array([n]), "n": pa.array([7]), "size": pa.array([1])})
+            write_deltalake(str(folder), one, mode="append", partition_by=partition_by or None)
+        return folder
+
+    return cache(write)
+
+
 JOINED = [feature.name for feature in FEATURES if feature.ways.get(Use.JOIN) is Way.FILES]
 
 
 @pytest.mark.parametrize("name", JOINED)
-@pytest.mark.parametrize("partition_by", [[], ["n"]])
-def test_files_are_joined_whatever_is_checked_of_their_rows(tmp_path: Path, name: str, partition_by: list[str]) -> None:
-    root = tmp_path / "users"
-    for n in range(25):
-        one = pa.table({"id": pa.array([n]), "n": pa.array([7]), "size": pa.array([1])})
-        write_deltalake(str(root), one, mode="append", partition_by=partition_by or None)
+@pytest.mark.parametrize("partition_by", ["", "n"])
+def test_files_are_joined_whatever_is_checked_of_their_rows(
+    tmp_path: Path, many_files: Callable[[str], Path], name: str, partition_by: str
+) -> None:
+    root = shutil.copytree(many_files(partition_by), tmp_path / "users")
     give(root, featured_table.FEATURES[name])
     version = DeltaTable(str(root)).version()
 
@@ -381,10 +412,10 @@ def test_files_are_joined_whatever_is_checked_of_their_rows(tmp_path: Path, name
         assert pa.table(feed).num_rows == 0
 
 
-def test_files_stay_where_vectors_say_which_of_their_rows_count(tmp_path: Path) -> None:
-    root = tmp_path / "users"
-    for n in range(25):
-        write_deltalake(str(root), pa.table({"id": pa.array([n]), "n": pa.array([7])}), mode="append")
+def test_files_stay_where_vectors_say_which_of_their_rows_count(
+    tmp_path: Path, many_files: Callable[[str], Path]
+) -> None:
+    root = shutil.copytree(many_files(""), tmp_path / "users")
     give(root, featured_table.FEATURES["deletion vectors"])
     before = DeltaTable(str(root)).version()
 
@@ -392,8 +423,8 @@ def test_files_stay_where_vectors_say_which_of_their_rows_count(tmp_path: Path) 
     assert DeltaTable(str(root)).version() == before
 
 
-def test_what_vectors_deleted_is_not_counted(tmp_path: Path) -> None:
-    filled(tmp_path, Use.APPEND_DEDUP)
+def test_what_vectors_deleted_is_not_counted(tmp_path: Path, filled: Filled) -> None:
+    filled(Use.APPEND_DEDUP)
     featured(tmp_path, Use.APPEND_DEDUP, "deletion vectors")
 
     (facts,) = tables_of(LocalFolder(tmp_path), "shop")
@@ -404,9 +435,9 @@ def test_what_vectors_deleted_is_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("removal", ["soft", "hard", "report"])
-def test_rows_that_vectors_deleted_are_not_missed(tmp_path: Path, removal: str) -> None:
+def test_rows_that_vectors_deleted_are_not_missed(tmp_path: Path, filled: Filled, removal: str) -> None:
     options = {**FULL, **DEDUP, "remove_stale": {"removal": removal}}
-    filled(tmp_path, Use.FLAG)
+    filled(Use.FLAG)
     featured(tmp_path, Use.FLAG, "deletion vectors")
 
     report = sync(tmp_path, Users([of(2), of(4)]), options)
