@@ -114,6 +114,10 @@ class Cursor(ABC):
         side = self.side(window, value)
         return side is Side.INSIDE or (window.last and side is not Side.BEFORE)
 
+    def precedes(self, window: Window, value: object) -> bool:
+        """Whether a value lies before `window`. Unreadable values do not."""
+        return self.order.rank(value) is not None and not self.order.reaches(value, window.start)
+
     def plan_end(self, now: datetime) -> object:  # noqa: ARG002 - for overriding
         """Where the windows end that are planned at `now`, for a cursor that looks back; None for others.
 

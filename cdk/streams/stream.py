@@ -185,13 +185,17 @@ class Stream(metaclass=_StreamType):
         """The partitions when the parents stand at `parents`; override it to follow a parent's progress."""
         return self.partitions()
 
+    def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
+        """The partitions when the stream stands at `state`."""
+        return self.partitions_since(state.parents)
+
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         """The reader that plans this stream from `state`. Override it to plug in another.
 
         Raises FatalError: the stream gives no partitions.
         """
         now = self.now()
-        partitions = self.partitions_since(state.parents)
+        partitions = self._partitions_from(state)
         return PartitionCheckpointReader(
             self._iterable(partitions, "partitions"),
             lambda partition, position: self.slices(partition, position, now),

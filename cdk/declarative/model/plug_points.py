@@ -226,6 +226,10 @@ class Router(Protocol):
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         """The partitions, in order, when the parents stand at `parents`."""
 
+    def resuming(self, started: Iterable[Partition]) -> "Router":  # noqa: ARG002 - for those that make groups
+        """The router for the rest of a read that was interrupted after it had started some partitions."""
+        return self
+
     @abstractmethod
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         """Put what says which partition into a request."""
@@ -266,12 +270,6 @@ class Incremental:
         value = record.get(self.cursor.field)
         return value is None or window is None or self.cursor.side(window, value) is Side.INSIDE
 
-    def precedes(self, record: Record, window: Window | None) -> bool:
-        """Whether a record lies before a window, as all behind it in a feed do."""
-        if window is None or self.wants(record, window):
-            return False
-        return not self.cursor.order.reaches(record[self.cursor.field], window.start)
-
 
 class AnyIncrementalSync(Component, type=None):
     """How a stream advances from one sync to the next."""
@@ -289,7 +287,7 @@ class AnyStateMigration(
     def build(self, ctx: BuildContext, stream: "AnyStream") -> Callable[[JsonValue], JsonValue]: ...
 
 
-# --- streams -----------------------------------------------------------------------------------------------------
+# --- streams and configs -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,9 +370,6 @@ class AnyCheck(Component, type=None, default="CheckStream"):
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:  # noqa: ARG002 - for overriding
         """The streams that the check needs; none where it needs to know all there are."""
         return ()
-
-
-# --- config ------------------------------------------------------------------------------------------------------
 
 
 class AnyConfigTransformation(Component, type=None, custom="CustomConfigTransformation"):

@@ -77,6 +77,12 @@ class ManifestStream(DeclaredStream):
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return [WHOLE] if self._reader.router is None else self._reader.router.partitions(parents)
 
+    def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
+        router = self._reader.router
+        if router is None or not router.shares_cursor or state.shares_cursor:
+            return super()._partitions_from(state)
+        return router.resuming(filter(None, state.positions)).partitions(state.parents)
+
     def partitions(self) -> Iterable[Partition]:
         return without_states(self.partitions_since({}))
 
@@ -167,13 +173,13 @@ class _AirbyteStateReader(PassingReader):
         if state is not None:
             self._last = state
         if not self.finished:
-            return None if state is None else self._begun(state)
+            return None if state is None else self._unfinished(state)
         if self._said and state is None:
             return None
         self._said = True
         return self._complete(self._last)
 
-    def _begun(self, state: StreamState) -> StreamState:
+    def _unfinished(self, state: StreamState) -> StreamState:
         """The state while partitions are read. How far this read looks back from a shared cursor is no part of it."""
         if self._shared is not None and WHOLE in state.positions:
             state = state.with_(WHOLE, self._shared)

@@ -262,9 +262,7 @@ class _SliceReading:
         if records and (recent := self._in_feed(records)) is not records:
             # Newest first: where the last record of a page is too old, all that follow are; one that is too new says
             # nothing of them.
-            incremental = self._reader.incremental
-            over = incremental is not None and incremental.precedes(records[-1], self._slice.window)
-            following, records = None if over else following, recent
+            following, records = None if self._is_too_old(records[-1]) else following, recent
         if (trace := TRACE.get()) is not None:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
@@ -323,6 +321,13 @@ class _SliceReading:
         if incremental is None or not incremental.data_feed:
             return records
         return [record for record in records if incremental.wants(record, self._slice.window)]
+
+    def _is_too_old(self, record: Record) -> bool:
+        """Whether a record of a feed lies before the window."""
+        incremental, window = self._reader.incremental, self._slice.window
+        if incremental is None or window is None:
+            return False
+        return incremental.cursor.precedes(window, record.get(incremental.cursor.field))
 
     def _merged(self, properties: Properties, query: _PageQuery) -> _FetchedPage:
         """A page that is asked for in several requests, each for some of the properties."""

@@ -230,14 +230,24 @@ class _Grouped(Router):
     # One partition more shifts the others into other groups.
     shares_cursor = True
 
-    def __init__(self, inner: Router, size: int, *, deduplicate: bool, unsent: str) -> None:
+    def __init__(
+        self, inner: Router, size: int, *, deduplicate: bool, unsent: str, started: Sequence[Partition] = ()
+    ) -> None:
         self._unsent, self._warn = unsent, FirstWarning()
-        self._inner, self._size, self._deduplicate = inner, size, deduplicate
+        self._inner, self._size, self._deduplicate, self._started = inner, size, deduplicate, started
         self.parents, self.follows = inner.parents, inner.follows
+
+    def resuming(self, started: Iterable[Partition]) -> Router:
+        """The same with the groups that a read has started: what came to others meanwhile is in further ones."""
+        return _Grouped(
+            self._inner, self._size, deduplicate=self._deduplicate, unsent=self._unsent, started=list(started)
+        )
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         self._warn(self._unsent)
         group: list[Partition] = []
+        started = [_StartedGroup(_members(partition)) for partition in self._started]
+        group_of = {key: known for known in started for key in known.keys}
         keys: set[str] = set()
         states: dict[str, ParentState] = {}
         for item in self._inner.partitions(parents):
@@ -246,18 +256,52 @@ class _Grouped(Router):
                     # Not before the groups of all partitions that it covers.
                     states[name] = item
                 case Partition():
-                    key = canonical({name: value for name, value in item.items() if name != PARENT_SLICE})
-                    if not (self._deduplicate and key in keys):
-                        keys.add(key)
+                    key = _key(item)
+                    if key in keys and self._deduplicate:
+                        continue
+                    if key in keys or key not in group_of:
                         group.append(item)
+                    elif members := group_of[key].add(key, item):
+                        yield _joined(members)
+                    keys.add(key)
             if len(group) == self._size:
                 yield _joined(group)
                 group = []
-        if group:
-            yield _joined(group)
+        for rest in (group, *(known.incomplete for known in started)):
+            if rest:
+                yield _joined(rest)
         yield from states.values()
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None: ...
+
+
+class _StartedGroup:
+    """A group that a read has started. keys: of its members, in order."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.keys, self._there = keys, dict[str, Partition]()
+
+    def add(self, key: str, member: Partition) -> Sequence[Partition]:
+        """Take note that a member is still there; all of them once the last is, and none before."""
+        self._there[key] = member
+        return [] if self.incomplete else [self._there[key] for key in self.keys]
+
+    @property
+    def incomplete(self) -> Sequence[Partition]:
+        """The members that are there, as long as others are missing."""
+        return [] if len(self._there) == len(self.keys) else list(self._there.values())
+
+
+def _key(partition: Mapping[str, JsonValue]) -> str:
+    """What tells the members of groups apart."""
+    return canonical({name: value for name, value in partition.items() if name != PARENT_SLICE})
+
+
+def _members(group: Partition) -> list[str]:
+    """The keys of a group's members."""
+    names = [name for name in group if name != PARENT_SLICE and isinstance(group[name], list)]
+    values = zip(*(group[name] for name in names), strict=False)
+    return [_key(dict(zip(names, member, strict=True))) for member in values]
 
 
 def _joined(group: Sequence[Partition]) -> Partition:
