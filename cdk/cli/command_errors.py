@@ -1,5 +1,8 @@
 """How commands end with an error: the exit code for "try again later", and errors of unknown kinds."""
 
+import os
+import select
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +37,10 @@ class Busy(click.ClickException):
 
 @contextmanager
 def plain_errors(secrets: Secrets) -> Iterator[None]:
-    """Let an error of this block end the command with a line that says why, without secrets."""
+    """Let an error of this block end the command with a line that says why, without secrets.
+
+    Whoever reads its output may have enough, as `head` has: that is no error.
+    """
     try:
         yield
     except StateConflict as error:
@@ -44,5 +50,18 @@ def plain_errors(secrets: Secrets) -> Iterator[None]:
         raise click.ClickException(secrets.mask(f"{stream}{error}")) from None
     except (click.ClickException, click.Abort):
         raise
+    except BrokenPipeError as error:
+        if not _reader_is_gone():
+            raise Unexpected(error, secrets.mask) from None
+        # What is left in buffers has to go somewhere at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
     except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
         raise Unexpected(error, secrets.mask) from None
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads standard output any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))

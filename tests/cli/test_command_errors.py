@@ -1,6 +1,8 @@
 """Connectors whose own code raises before anything is read, with a secret in what they say."""
 
 import json
+import subprocess
+import sys
 from base64 import b64encode
 from pathlib import Path
 from textwrap import dedent
@@ -99,3 +101,28 @@ def test_passwords_in_addresses_are_told_to_nobody(cli: CommandLine, tmp_path: P
     assert ran.code == 1
     assert "pass%2Fw0rd" not in shown
     assert "pass/w0rd" not in shown
+
+
+def test_who_reads_the_output_may_have_enough(tmp_path: Path) -> None:
+    """More is written than a pipe holds, so that the command meets the end of its reader."""
+    (tmp_path / "many.py").write_text(
+        dedent("""
+            from cdk import Source, Stream
+
+            class Shop(Source):
+                def streams(self, config):
+                    return [type(f"S{n}", (Stream,), {"read_records": lambda self, slice: []})() for n in range(1000)]
+        """)
+    )
+    (tmp_path / "pipeline.yaml").write_text("name: shop\nsource: {connector: many.py}\ntarget: {path: tables}\n")
+    code = "import sys; from cdk.cli.app import run; sys.exit(run(['plan', 'pipeline.yaml']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+
+    assert (process.returncode, said) == (0, "")

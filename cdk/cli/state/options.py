@@ -1,7 +1,5 @@
 """What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
 
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from pathlib import Path
@@ -145,9 +143,7 @@ def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
             try:
                 return command(*args, **kwargs)
             except BrokenPipeError:
-                # Whoever reads has enough, as `head`; nothing is left to be written at the end of the process.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return 0
+                raise
             except (DeltaError, OSError) as error:
                 text = f"a table or file cannot be read: {error}"
                 raise click.ClickException(pipeline.secrets.mask(text)) from None
