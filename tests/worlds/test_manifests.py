@@ -448,9 +448,17 @@ def a_member_comes_to_groups_while_a_read_of_them_is_interrupted(world: Manifest
     world.sync(1)
 
 
+def groups_of_days_that_are_rewound(world: Manifests) -> None:
+    begin(world, Plan(dialect="days", router="group"), [put_of(1), put_of(2, 24), put_of(1, 24)], [1, 2])
+    world.sync(4)
+    world.rewind(1)
+    world.sync(4)
+
+
 @pytest.mark.parametrize(
     "happen",
     [
+        groups_of_days_that_are_rewound,
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
         partitions_that_cannot_be_read_before_the_cursor_starts,
         a_feed_whose_newest_page_lies_behind_the_end_of_its_cursor,

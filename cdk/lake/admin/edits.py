@@ -91,7 +91,10 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
         return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
     # A user who moves cursors back, also to an earlier start than before, knows what is read.
     saved = replace(saved, start=None)
-    return _moved(f"rewind to {to}", saved, replace(state, positions=positions.updated(moved), parents={}), stream)
+    # What the last read reached, and how long it took, is said of the cursors as they were.
+    extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
+    new = replace(state, positions=positions.updated(moved), parents={}, extra=extra)
+    return _moved(f"rewind to {to}", saved, new, stream)
 
 
 def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str = "set") -> Change:
