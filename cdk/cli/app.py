@@ -132,8 +132,11 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     except click.Abort:
         return 130
     except SystemExit as error:
-        click.echo(f"Error: {ConnectorExit(error)}", err=True)
-        return 1
+        # So rich ends where nobody reads a table any more.
+        has_enough = isinstance(error.__context__, BrokenPipeError)
+        if not has_enough:
+            click.echo(f"Error: {ConnectorExit(error)}", err=True)
+        return 0 if has_enough else 1
     except CdkError as error:
         click.echo(f"Error: {error}", err=True)
         return 1

@@ -103,7 +103,8 @@ def test_passwords_in_addresses_are_told_to_nobody(cli: CommandLine, tmp_path: P
     assert "pass/w0rd" not in shown
 
 
-def test_who_reads_the_output_may_have_enough(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["plan", "tables"])
+def test_who_reads_the_output_may_have_enough(tmp_path: Path, command: str) -> None:
     """More is written than a pipe holds, so that the command meets the end of its reader."""
     (tmp_path / "many.py").write_text(
         dedent("""
@@ -114,8 +115,12 @@ def test_who_reads_the_output_may_have_enough(tmp_path: Path) -> None:
                     return [type(f"S{n}", (Stream,), {"read_records": lambda self, slice: []})() for n in range(1000)]
         """)
     )
-    (tmp_path / "pipeline.yaml").write_text("name: shop\nsource: {connector: many.py}\ntarget: {path: tables}\n")
-    code = "import sys; from cdk.cli.app import run; sys.exit(run(['plan', 'pipeline.yaml']))"
+    streams = ", ".join(f"s{n}" for n in range(1000))
+    (tmp_path / "pipeline.yaml").write_text(
+        f"name: shop\nsource: {{connector: many.py}}\ntarget: {{path: tables}}\nstreams: [{streams}]\n"
+    )
+    (tmp_path / "tables").mkdir()
+    code = f"import sys; from cdk.cli.app import run; sys.exit(run(['{command}', 'pipeline.yaml']))"
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
