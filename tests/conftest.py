@@ -2,28 +2,28 @@
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from pyspark.sql import SparkSession
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
 from cdk.spark.cluster.session import open_session
 from cdk.sync.settings.pipeline_file import SparkOptions
 from tests.spark import class_archive
 
 TESTS = Path(__file__).parent
-LONGEST = (
-    "spark/test_kill.py",
-    "spark/test_cluster.py",
-    "worlds/",
-    "spark/cluster/test_connect_session.py",
-    "spark/datasource/test_page.py",
-    "spark/datasource/test_streaming.py",
-)
+LONGEST = ("spark/test_cluster.py", "spark/test_kill.py", "worlds/", "spark/cluster/test_connect_session.py")
 """Files and folders whose tests take longest, the longest first."""
+
+USES_SESSION = re.compile(r'\bsession: SparkSession|usefixtures\(.*"session"')
+"""A test of the file uses the fixture: one process runs all such files, so that it starts Spark once."""
 
 
 @pytest.fixture(scope="session")
@@ -69,11 +69,28 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return _FilesAndSession(config, log)
+
+
+class _FilesAndSession(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Gives each process whole files in the order in which they were collected, and one process all of the session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "session" if _turn(self.config.rootpath / file) == 0 else file
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files: the processes that share the tests take whole files, in this order."""
+    """Begin with what takes longest: the files that use the session, and other long ones."""
     assert all((TESTS / name).exists() for name in LONGEST)
-    items.sort(key=lambda item: _turn(item.path.relative_to(TESTS).as_posix()))
+    items.sort(key=lambda item: _turn(item.path))
 
 
-def _turn(path: str) -> int:
-    return next((turn for turn, name in enumerate(LONGEST) if path.startswith(name)), len(LONGEST))
+@cache
+def _turn(file: Path) -> int:
+    path = file.relative_to(TESTS).as_posix()
+    # A long file stays on its own: what its other tests start for all of them takes longer than a session.
+    long = next((turn for turn, name in enumerate(LONGEST, 1) if path.startswith(name)), None)
+    return long or (0 if USES_SESSION.search(file.read_text()) else len(LONGEST) + 1)

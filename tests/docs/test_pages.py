@@ -26,12 +26,6 @@ def test_a_page_does_what_it_says(page: str, folder: Path, address: str) -> None
     play(DOCS / page, folder, address)
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("session")
-def test_the_page_about_syncs_does_what_it_says(folder: Path, address: str) -> None:
-    play(DOCS / "how-to" / "sync-into-delta.md", folder, address)
-
-
 def test_dots_stand_for_the_rest_of_a_line_and_for_nothing_else() -> None:
     assert says("one two three\nfour \n", "one ...\nfour\n")
     assert not says("one\ntwo\nfour", "one ...\nfour")
