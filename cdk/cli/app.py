@@ -85,6 +85,9 @@ LAZY_COMMANDS = (
     LazyCommand(
         "record", help="Read a connector once, and keep requests and responses in a cassette, without secrets."
     ),
+    LazyCommand(
+        "simulate", help="Show what the simulated API of a connector has, or serve it; no credentials, no network."
+    ),
     LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),
     LazyCommand(
         "validate", help="Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."

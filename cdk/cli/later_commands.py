@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
     from cdk.cli.record import record
+    from cdk.cli.simulate import simulate
     from cdk.cli.state.command import state
     from cdk.cli.sync.command import sync
     from cdk.cli.sync.plan import plan
@@ -32,6 +33,7 @@ __all__ = [
     "prove",
     "record",
     "schema",
+    "simulate",
     "state",
     "sync",
     "tables",

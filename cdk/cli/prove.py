@@ -13,6 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
+from cdk.cli.simulation import with_simulation
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette, record
@@ -35,6 +36,7 @@ _SHOWN = 5
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which random moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @file_option("--badge", "Write an SVG that says how it ended.")
+@with_simulation
 @with_egress
 def prove(
     find: FindSource,

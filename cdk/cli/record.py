@@ -8,6 +8,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
+from cdk.cli.simulation import with_simulation
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette
 from cdk.testing.cassettes.drift import drift
@@ -31,6 +32,7 @@ _DRIFTED = 1
 )
 @number_option("--sample", least=2, text="Keep N records of each page, where no page hangs on the others.")
 @click.option("--drift", "compare", is_flag=True, help="Compare the source with the cassette; write nothing.")
+@with_simulation
 @with_egress
 def record(
     find: FindSource,

@@ -42,7 +42,7 @@ class HttpClient:
         sleep: Sleep = sleep,
         on_rate_limited: Callable[[float], None] | None = None,
     ) -> None:
-        self._transport, self._authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
+        self._transport, self.authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
         self._error_handler = error_handler or HttpErrorHandler()
         self._on_rate_limited = on_rate_limited
 
@@ -100,9 +100,7 @@ class HttpClient:
 
     def _outcome(self, request: Request) -> Response | CdkError:
         try:
-            return (
-                self._send(request) if self._authenticator is None else self._authorized(self._authenticator, request)
-            )
+            return self._send(request) if self.authenticator is None else self._authorized(self.authenticator, request)
         except CdkError as error:
             return error
 
@@ -129,13 +127,13 @@ class HttpClient:
 
     def _renew(self, outcome: Response | CdkError, *, renewed: bool) -> bool:
         """Let the authenticator forget its token, once for a request. Whether the next attempt has a new one."""
-        if not isinstance(self._authenticator, Renewable):
+        if not isinstance(self.authenticator, Renewable):
             return False
         if renewed:
             advice = "check what the credentials may read, or renew them in the config"
             text = f"{exchange_text(outcome)}, also with a new access token; {advice}"
             raise as_error(outcome, lambda _: CredentialsError(text))
-        self._authenticator.forget()
+        self.authenticator.forget()
         return True
 
     def _wait(self, why: str, verdict: Verdict, attempt: int) -> None:

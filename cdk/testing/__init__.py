@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.testing.routes import Route, UnexpectedRequest
     from cdk.testing.run import read
     from cdk.testing.simulation import MockClock, simulated
+    from cdk.testing.simulator.records import World
+    from cdk.testing.simulator.simulator import Simulator
     from cdk.testing.snapshots import assert_snapshot
     from cdk.testing.states import at, done, each, state, state_differences
 
@@ -30,9 +32,11 @@ __all__ = [
     "Nonconforming",
     "ReadResult",
     "Route",
+    "Simulator",
     "SyncMode",
     "UnexpectedRequest",
     "Unrecorded",
+    "World",
     "assert_snapshot",
     "at",
     "done",

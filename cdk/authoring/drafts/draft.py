@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk.authoring.drafts.examples import example_of
 from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.testing.simulator.examples import example_of
 
 
 @dataclass(frozen=True, slots=True)

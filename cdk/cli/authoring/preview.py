@@ -26,6 +26,7 @@ from cdk.cli.options import (
 )
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.protocol.state_file import load_state
+from cdk.cli.simulation import with_simulation
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.protocol import error_text
 from cdk.rest.tracing import PageNote
@@ -42,6 +43,7 @@ from cdk.streams.stream import Stream
 @click.option("--step", is_flag=True, help="Show a page, and ask before the next one is requested.")
 @number_option("--body", default=300, least=0, text="How many characters of each body to show.")
 @json_option
+@with_simulation
 @with_egress
 def preview(
     find: FindSource,

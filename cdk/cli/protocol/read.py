@@ -34,6 +34,7 @@ from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
+from cdk.cli.simulation import with_simulation
 from cdk.engine.executors import Executor, Threads
 from cdk.engine.protocol_read import StreamsFailed, Unwatched, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
@@ -54,6 +55,7 @@ W = TypeVar("W")
 @max_duration_option
 @max_requests_option
 @with_cassette
+@with_simulation
 @with_egress
 @crash_report_option
 @debug_option

@@ -25,6 +25,7 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.simulation import with_simulation
 from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
@@ -77,6 +78,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_cassette
+@with_simulation
 @with_egress
 def sync(
     pipeline: Path | None,
@@ -125,8 +127,9 @@ def sync(
         crashes.name, crashes.config = settings.name, dict(settings.config)
         settings = _with_egress(_chosen(settings, names))
         settings = _forced(settings) if force else settings
-        if click.get_current_context().params["cassette"] is not None:
-            # It is played in this process, and not in those that Spark starts.
+        params = click.get_current_context().params
+        if params["cassette"] is not None or params["simulate"] is not None:
+            # They are played in this process, and not in those that Spark starts.
             settings = settings.model_copy(update={"spark": SparkOptions(start="never")})
         limits = {"max_duration": max_duration, "max_requests": max_requests}
         settings = settings.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})

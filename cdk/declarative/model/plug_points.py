@@ -156,6 +156,9 @@ class PageStrategy(Protocol):
     """What its tokens count, in words (`pages from 1`). `records` ask for the same place whatever the size of a page
     is; None for tokens that only the API knows."""
 
+    looks_at: Sequence[tuple[str, ...]] = ()
+    """What of a page says whether there is a next one, and which: paths below `response`, `headers`, `last_record`."""
+
     def first(self) -> JsonValue:
         """The token of the first page; None when it is asked for without one."""
         return None

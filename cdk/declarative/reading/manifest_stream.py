@@ -26,7 +26,7 @@ from cdk.streams.stream import Item, Stream
 class ManifestStream(DeclaredStream):
     """Partitions of a router, windows of a cursor, pages of a retriever. Built by `DeclarativeStream`.
 
-    issue: gives the access tokens of its requests, for so many seconds.
+    reader: reads its slices. issue: gives the access tokens of its requests, for so many seconds.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ManifestStream(DeclaredStream):
     ) -> None:
         super().__init__(config)
         self.name, self.primary_key = name, primary_key
-        self._reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
+        self.reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
         self._incremental = incremental
         self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
         if incremental is not None:
@@ -75,7 +75,7 @@ class ManifestStream(DeclaredStream):
         return self._clock()
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        return [WHOLE] if self._reader.router is None else self._reader.router.partitions(parents)
+        return [WHOLE] if self.reader.router is None else self.reader.router.partitions(parents)
 
     def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
         router = self._reader.router
@@ -87,7 +87,7 @@ class ManifestStream(DeclaredStream):
         return without_states(self.partitions_since({}))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        return self._reader.read(slice)
+        return self.reader.read(slice)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._incremental is None:

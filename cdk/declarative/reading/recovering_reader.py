@@ -45,7 +45,7 @@ class RecoveringReader:
         self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset, split: Split | None
     ) -> None:
         self.router: Router | None = inner.router
-        self._inner, self._reset, self._split = inner, reset, split
+        self.inner, self._reset, self._split = inner, reset, split
         # To look at the cursor's value of each record costs what records that stay text save.
         self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None
 
@@ -58,7 +58,7 @@ class RecoveringReader:
         while remaining:
             attempt = _Attempt(replace(slice, window=remaining[0]), remaining, uncut=remaining == [slice.window])
             try:
-                yield from attempt.read(self._inner, self._incremental, self._reset.limit)
+                yield from attempt.read(self.inner, self._incremental, self._reset.limit)
             except SplitWindow as refused:
                 remaining = self._cut(refused, attempt)
             except ResetPagination as refused:

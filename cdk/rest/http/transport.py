@@ -53,6 +53,12 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
         _PROCESS.network = before
 
 
+def outgoing() -> Callable[[Request], Response]:
+    """What answers a request that leaves this process now: what is simulated, or the network; redirects one by one."""
+    network = _PROCESS.network
+    return RequestsTransport().send_once if network is None else network.send
+
+
 class RequestsTransport:
     """HTTP through the adapters of `requests`, which mock libraries and proxies know; one pool of connections.
 

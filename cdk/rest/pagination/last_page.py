@@ -6,7 +6,7 @@ where an author looks on: in `preview`, `prove` and `ConnectorSuite`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
@@ -17,7 +17,12 @@ from cdk.rest.tracing import explain_next
 
 
 class DoubtsEnd(ABC):
-    """A paginator that can say why a page which names no next one may not be the last."""
+    """A paginator that can say why a page which names no next one may not be the last.
+
+    looks_at: where a page says whether there is a next one, and which: paths below `response` and `headers`.
+    """
+
+    looks_at: Sequence[tuple[str, ...]] = ()
 
     @abstractmethod
     def doubt(self, response: Response) -> str:

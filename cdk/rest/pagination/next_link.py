@@ -38,6 +38,8 @@ class CursorToken(DoubtsEnd):
             raise ConfigError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
         self._extract, self._more = as_path(names, "CursorToken"), None if more is None else as_path(more, "more")
         self._header, self._param, self._optional = header, param, optional
+        token = ("response", *self._extract) if header is None else ("headers", header)
+        self.looks_at = [token] if self._more is None else [token, ("response", *self._more)]
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         if self._more is not None and not response.value_at(*self._more):
@@ -85,6 +87,8 @@ class CursorToken(DoubtsEnd):
 
 class LinkHeader:
     """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
+
+    looks_at: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         following = links(response.headers.get("link", "")).get("next")

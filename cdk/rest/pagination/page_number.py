@@ -33,6 +33,8 @@ class Counting(DoubtsEnd):
     """A paginator that counts: it knows the token of the next page before this one has come."""
 
     _more: Sequence[str] | None
+    size: int | None = None
+    """Records of a full page, where that is known."""
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:
@@ -70,6 +72,7 @@ class PageNumber(Counting):
         self._start, self._param, self._size = start, param, size
         self._size_params = _size_params(size, size_param)
         self._more = None if more is None else as_path(more, "more")
+        self.size, self.looks_at = size, () if self._more is None else [("response", *self._more)]
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         number = _following(self._number(last), 1, response, records, size=self._size, more=self._more)
@@ -108,6 +111,7 @@ class Offset(Counting):
     ) -> None:
         self._size, self._param = size, param
         self._more = None if more is None else as_path(more, "more")
+        self.size, self.looks_at = size, () if self._more is None else [("response", *self._more)]
         self._size_params = _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:

@@ -11,7 +11,8 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.protocol import AirbyteStateMessage
-from cdk.rest import Request, RequestsTransport, Response
+from cdk.rest import Request, Response
+from cdk.rest.http.transport import outgoing
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source
 from cdk.testing.cassettes.interactions import Interaction, Recording
@@ -33,7 +34,7 @@ class Recorder:
     """
 
     def __init__(self, secrets: Collection[str] = (), sends: Callable[[Request], Response] | None = None) -> None:
-        self._send = sends or RequestsTransport().send_once
+        self._send = sends or outgoing()
         self._secrets, self._scrubber = Secrets(secrets), Scrubber(secrets)
         self._answers = Answers()
         self._known = False

@@ -17,7 +17,6 @@ from cdk.authoring.drafts.draft import (
     expression,
     quoted,
 )
-from cdk.authoring.drafts.examples import inside
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
@@ -27,6 +26,7 @@ from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_pag
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.rest.http.redact import looks_secret
+from cdk.testing.simulator.examples import inside
 
 _CLIENT = {"base_url", "headers", "auth", "paginator"}
 _RESOURCE = {"name", "endpoint", "primary_key", "write_disposition", "include_from_parent", "selected"}

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.auth import bearer
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, StreamDraft
-from cdk.authoring.drafts.examples import example_of as example_json
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.rest.http.redact import looks_secret
+from cdk.testing.simulator.examples import example_of as example_json
 
 _TAP = "the tap's code says how; a catalog does not"
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from cdk.authoring.drafts.auth import Login, login
 from cdk.authoring.drafts.cursors import guess_cursor
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft
-from cdk.authoring.drafts.examples import example_of, inside
 from cdk.authoring.drafts.keys import primary_key
 from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
@@ -19,6 +18,7 @@ from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.testing.simulator.examples import example_of, inside
 
 _DOCS = "look in the API's documentation"
 _ANY: JsonObject = {"id": "1"}

@@ -81,6 +81,7 @@ class _StrategyPages(PageRequests):
     def __init__(self, component: DefaultPaginator, strategy: PageStrategy, ctx: BuildContext) -> None:
         self._strategy = strategy
         self.size, self.reads_body, self.counts = strategy.size, strategy.reads_body, strategy.counts
+        self.looks_at = strategy.looks_at
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
 
@@ -241,7 +242,9 @@ class _CursorStrategy(PageStrategy):
 
     def __init__(self, value: Expression, stop: Expression | None, size: int | None) -> None:
         self._value, self._stop, self.size = value, stop, size
-        read = set().union(*(e.template.names for e in (value, stop) if e is not None and e.template is not None))
+        templates = [e.template for e in (value, stop) if e is not None and e.template is not None]
+        read = set().union(*(template.names for template in templates))
+        self.looks_at = [path for template in templates for path in template.paths]
         self.reads_body = "response" in read
         self._links, self._reads_last = "headers" in read, "last_record" in read
 

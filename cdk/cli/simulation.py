@@ -1,0 +1,67 @@
+"""`--simulate`: the option of commands that read a connector whose API is simulated then."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import ParamSpec, TypeVar, cast
+
+import click
+
+from cdk import testing
+from cdk.base.errors import CdkError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import canonical
+from cdk.cli.config_file import read_config
+from cdk.cli.options import given_source
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_simulation(command: Callable[P, R]) -> Callable[P, R]:
+    """Let requests of `command` be answered by a simulator of its connector; its config lacks nothing then."""
+
+    @click.option(
+        "--simulate",
+        is_flag=False,
+        flag_value="",
+        metavar="WORLD",
+        help="Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`.",
+    )
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        text = kwargs.pop("simulate", None)
+        if not isinstance(text, str):
+            return command(*args, **kwargs)
+        secrets = Secrets()
+        try:
+            simulator = _simulator(text, args, kwargs, secrets)
+        except CdkError as error:
+            raise click.ClickException(secrets.mask(str(error))) from error
+        for name, why in simulator.missing.items():
+            click.echo(f"{name} is not simulated: {why}", err=True)
+        with simulator.playing(), NamedTemporaryFile("w", suffix=".json") as config:
+            config.write(canonical(dict(simulator.config)))
+            config.flush()
+            kwargs["config"] = Path(config.name)
+            return command(*args, **kwargs)
+
+    return run
+
+
+def _simulator(
+    text: str, args: Sequence[object], options: Mapping[str, object], secrets: Secrets
+) -> "testing.Simulator":
+    """The simulator of the connector that a command is called with. Raises CdkErrors, and UsageError."""
+    if options.get("pipeline") is not None:
+        raise click.UsageError("'--simulate' takes '--connector' or '--manifest-path', and '--target'")
+    find: object = args[0] if args else None
+    if not callable(find):
+        connector, manifest = options.get("connector"), options.get("manifest_path")
+        trusted = bool(options.get("allow_custom_code"))
+        find = given_source(cast("str | None", connector), cast("Path | None", manifest), trusted=trusted)
+    if find is None:
+        raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?")
+    config = read_config(cast("Path | None", options.get("config")), secrets)
+    return testing.Simulator(find(), config, testing.World.parse(text))

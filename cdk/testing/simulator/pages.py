@@ -1,0 +1,156 @@
+"""Pages: bodies and headers that have a stream ask for the next page, or stop, found by trying what it looks at."""
+
+import re
+from base64 import b32decode, b32encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from cdk.base.values import JsonObject, JsonValue, from_json, to_json
+from cdk.declarative.syntax.json_edit import set_at
+from cdk.rest import Headers, Request, Response
+from cdk.testing.simulator.examples import inside
+
+TOKEN, URL, NUMBER = "<token>", "<url>", "<number>"
+"""What stands for the name of the next page: a text that says all, a URL with that text, a page's number."""
+
+Extras: TypeAlias = Sequence[tuple[tuple[str, ...], JsonValue]]
+"""What lies beside the records, by its path below `response`, `headers` or `last_record`."""
+
+_MARK = re.compile(r"cdkpage-([a-z2-7]+)")
+_PARAMETER = "next_page"
+_MOST_TRIED = 150
+
+
+def page_token(what: Sequence[JsonValue]) -> str:
+    """A text that says which page is next."""
+    return f"cdkpage-{b32encode(to_json(list(what))).decode().rstrip('=').lower()}"
+
+
+def token_in(request: Request) -> list[JsonValue] | None:
+    """What the token says that a request brings back; None: it brings none."""
+    mark = _MARK.search(f"{request.full_url} {(request.body or b'').decode(errors='replace')}")
+    if mark is None:
+        return None
+    value = from_json(b32decode(mark[1].upper() + "=" * (-len(mark[1]) % 8)))
+    assert isinstance(value, list)
+    return value
+
+
+@dataclass(frozen=True)
+class PageShape:
+    """How pages look. path: of the records. single: the body is one record. size: records of a page; None: all.
+
+    more, last: what a page has beside its records that has a next one, and that has none. first, step: the number by
+    which the first page is asked for and how much further the next one is, where pages are counted. after: the place
+    in a record whose value asks for those behind it.
+    """
+
+    path: tuple[str, ...]
+    size: int | None = None
+    single: bool = False
+    more: Extras = ()
+    last: Extras = ()
+    first: int = 0
+    step: int = 0
+    after: str | None = None
+
+    def response(self, request: Request, records: Sequence[JsonObject], number: int, token: str | None) -> Response:
+        """The page with some records. number: of the page, from 0. token: of the next page; None: there is none."""
+        extras = [
+            (path, _filled(value, request, number, token or ""))
+            for path, value in (self.last if token is None else self.more)
+        ]
+        rows = [dict(record) for record in records]
+        below: dict[str, list[tuple[tuple[str, ...], JsonValue]]] = {"response": [], "headers": [], "last_record": []}
+        for (scope, *names), value in extras:
+            below[scope].append((tuple(names), value))
+        for path, value in below["last_record"] if rows else ():
+            set_at(rows[-1], path, value)
+        body: JsonValue = (rows or [{}])[0] if self.single else inside(self.path, rows)
+        if isinstance(body, dict) and (rows or not self.single):
+            for path, value in below["response"]:
+                set_at(body, path, value)
+        headers = {"Content-Type": "application/json", **_headers(below["headers"])}
+        return Response(200, Headers(headers), to_json(body, str), request.full_url, request)
+
+
+def places(looks_at: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Those of the paths that a paginator looks at where a page can have something."""
+    known = [tuple(each) for each in dict.fromkeys(looks_at) if len(each) > 1 and each[0] in _SCOPES]
+    return [each for each in known if not any(other[: len(each)] == each and other != each for other in known)]
+
+
+def shapes(path: tuple[str, ...], sizes: Sequence[int], looks_at: Sequence[tuple[str, ...]]) -> Iterator[PageShape]:
+    """What pages may look like that have a next one, the likeliest first."""
+    within = places(looks_at)
+    in_list = not path and any(each[0] == "response" for each in within)
+    for size, single in [(1, True)] if in_list else [(each, False) for each in sizes]:
+        for values in _choices(within, path):
+            yield PageShape(path, size, single, more=values)
+    if in_list:
+        yield from (PageShape(path, each) for each in sizes)
+
+
+def last_pages(shape: PageShape) -> Iterator[Extras]:
+    """What may be beside the records of a last page, the likeliest first."""
+    options = [(False if value is True else None, *_ENDS) for _, value in shape.more]
+    yield from _combined([path for path, _ in shape.more], options)
+
+
+_ABSENT = "<absent>"
+_ENDS = (None, False, "", "null", "false", _ABSENT, 0, True)
+_NEXT = (TOKEN, URL, True, NUMBER, None, False, "true")
+_FLAGS = (True, False, None, "true", TOKEN, URL, NUMBER)
+"""What the first place may have, and what the others: the name of the next page comes before what says that it is."""
+_SCOPES = ("response", "headers", "last_record")
+
+
+def _choices(within: Sequence[tuple[str, ...]], path: tuple[str, ...]) -> Iterator[Extras]:
+    """Combinations of what lies at some places; records stay where they are."""
+    free = [each for each in within if each[0] != "response" or each[1:] != path[: len(each) - 1]]
+    # A field of a record is there already, as a rule.
+    yield from _combined(
+        free,
+        [
+            (_ABSENT, *_NEXT) if each[0] == "last_record" else _FLAGS if number else _NEXT
+            for number, each in enumerate(free)
+        ],
+    )
+
+
+def _combined(at: Sequence[tuple[str, ...]], options: Sequence[Sequence[JsonValue]]) -> Iterator[Extras]:
+    for chosen in islice(product(*options), _MOST_TRIED):
+        yield [(path, value) for path, value in zip(at, chosen, strict=True) if value != _ABSENT]
+
+
+def _filled(value: JsonValue, request: Request, number: int, token: str) -> JsonValue:
+    match value:
+        case "<token>":
+            return token
+        case "<number>":
+            return number + 1
+        case "<url>":
+            url = urlsplit(request.full_url)
+            pairs = [(name, text) for name, text in parse_qsl(url.query, keep_blank_values=True)]
+            remaining = [(name, text) for name, text in pairs if name != _PARAMETER and not request.hides(name)]
+            return urlunsplit(url._replace(query=urlencode([*remaining, (_PARAMETER, token)])))
+        case _:
+            return value
+
+
+def _headers(extras: Sequence[tuple[tuple[str, ...], JsonValue]]) -> Mapping[str, str]:
+    """Header fields; those below `link` are parts of one."""
+    plain = {path[0]: str(value) for path, value in extras if len(path) == 1 and value is not None}
+    links: dict[str, dict[str, JsonValue]] = {}
+    for path, value in extras:
+        if path[0] == "link" and len(path) == 3 and value is not None:  # noqa: PLR2004 - link, relation, parameter
+            links.setdefault(path[1], {})[path[2]] = value
+    texts = []
+    for relation, parts in links.items():
+        target = parts.pop("url", "https://api.example.com/")
+        if target:
+            texts.append("; ".join([f"<{target}>", f'rel="{relation}"', *(f'{n}="{v}"' for n, v in parts.items())]))
+    return {**plain, **({"Link": ", ".join(texts)} if texts else {})}

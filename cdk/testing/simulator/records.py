@@ -1,0 +1,212 @@
+"""Collection: the records that a simulated API holds of one kind, made anew from a seed whenever they are asked for.
+
+What grows is told in rounds: each brings records that are new and others that have changed, with cursor values behind
+all of the rounds before. Nothing is kept: the same seed and round give the same records, in any process.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from random import Random
+from uuid import UUID
+from zlib import crc32
+
+from cdk.base.errors import ConfigError
+from cdk.base.times.clock import write_timestamp
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, properties_of
+from cdk.rest import path
+from cdk.streams.count_cursor import CountCursor
+from cdk.streams.cursor import Cursor
+from cdk.streams.datetime_cursor import DatetimeCursor
+from cdk.testing.simulator.examples import example_of, kinds_of
+
+ROUND = timedelta(days=1)
+"""How far the clock moves from one round to the next."""
+
+_GREATEST_SERIAL = 100_000
+_PER_SERIAL = 10_000
+_SAMPLED = 5000
+
+
+@dataclass(frozen=True)
+class World:
+    """What is simulated. records: of a stream without parents, in the first round. round: from 0; see `ROUND`.
+
+    faults: each kind of request fails a few times before it is answered. now: the present of the first round.
+    """
+
+    records: int = 25
+    seed: int = 0
+    round: int = 0
+    faults: bool = False
+    now: datetime = datetime(2024, 4, 1, tzinfo=UTC)
+
+    @classmethod
+    def parse(cls, text: str) -> "World":
+        """The world of a text such as `records=100,round=1,faults`. Raises ConfigError: it is none."""
+        world = cls()
+        for part in filter(None, map(str.strip, text.split(","))):
+            name, _, value = part.partition("=")
+            if name == "faults" and not value:
+                world = replace(world, faults=True)
+            elif name == "records" and value.isdigit():
+                world = replace(world, records=int(value))
+            elif name == "seed" and value.isdigit():
+                world = replace(world, seed=int(value))
+            elif name == "round" and value.isdigit():
+                world = replace(world, round=int(value))
+            else:
+                raise ConfigError(f"--simulate: found {part!r}, expected records=N, seed=N, round=N or faults")
+        return world
+
+    @property
+    def present(self) -> datetime:
+        """The moment at which this round is read."""
+        return self.now + self.round * ROUND
+
+    def chance(self, *what: object) -> Random:
+        """Chance that is the same for the same seed and thing."""
+        return Random(f"{self.seed} {what}")  # noqa: S311 - data of tests
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Records of one kind. key_paths: where values are that tell records of it apart. cursor: what grows.
+
+    descending: the API gives the newest records first. copies: paths whose values the stream takes to others.
+    """
+
+    name: str
+    schema: JsonSchema
+    key_paths: Sequence[tuple[str, ...]] = ()
+    cursor: Cursor | None = None
+    descending: bool = False
+    copies: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
+
+    def records(self, world: World, part: str = "") -> list[JsonObject]:
+        """All records of a part, such as that of one parent; by their cursor, else as they came. part: empty for all.
+
+        A stream without parents has one part.
+        """
+        versions = self._versions(world, part)
+        built = [(version, number, self._record(world, part, number, version)) for number, version in versions.items()]
+        if self.cursor is None:
+            return [record for _, _, record in built]
+        rank, field = self.cursor.order.rank, self.cursor.field
+        built.sort(key=lambda each: (rank(each[2].get(field)) or 0, *each[:2]), reverse=self.descending)
+        return [record for _, _, record in built]
+
+    def samples(self, world: World, count: int) -> list[JsonObject]:
+        """Some records, to try what an API may answer; their numbers are none that pages have. All nest the same."""
+        flat = {
+            name: part
+            for name, part in properties_of(self.schema).items()
+            if not {"object", "array"} & {*kinds_of(as_object(part))}
+        }
+        light = replace(self, schema={"type": "object", "properties": flat})
+        full = self._record(world, "", _SAMPLED, 0)
+        numbers = range(_SAMPLED, _SAMPLED + count)
+        built = [light._record(world, "", number, 0) for number in numbers]  # noqa: SLF001 - of its kind
+        return [
+            {**full, **{name: each for name, each in flat_record.items() if not isinstance(each, dict)}}
+            for flat_record in built
+        ]
+
+    def _versions(self, world: World, part: str) -> Mapping[int, int]:
+        """The round in which each record has changed last, by its number."""
+        first = world.chance(self.name, part).randint(0, max(2, world.records // 5)) if part else world.records
+        versions = dict.fromkeys(range(first), 0)
+        for turn in range(1, world.round + 1):
+            chance = world.chance(self.name, part, "round", turn)
+            if versions and not self._appends:
+                versions |= dict.fromkeys(chance.sample(sorted(versions), max(1, len(versions) // 10)), turn)
+            new = chance.randint(0, 1) if part else max(1, world.records // 10)
+            versions |= dict.fromkeys(range(len(versions), len(versions) + new), turn)
+        return versions
+
+    @property
+    def _appends(self) -> bool:
+        """Whether records never change, for their cursor is of their key."""
+        return self.cursor is not None and (self.cursor.field,) in self.key_paths
+
+    def _record(self, world: World, part: str, number: int, version: int) -> JsonObject:
+        record = as_object(example_of(self.schema, self.name, world.chance(self.name, part, number, version)))
+        built = dict(record)
+        for key in self.key_paths:
+            put(built, key, _distinct(_schema_at(self.schema, key), self.name, part, number))
+        if self.cursor is not None:
+            built[self.cursor.field] = self._cursor_value(self.cursor, world, part, number, version)
+        for source, target in self.copies:
+            source_value, target_value = path(*source)(built), path(*target)(built)
+            if source_value is None or target in self.key_paths or (self.cursor and target == (self.cursor.field,)):
+                value = (
+                    example_of(_schema_at(self.schema, target), target[-1]) if target_value is None else target_value
+                )
+                put(built, source, value)
+        return built
+
+    def _cursor_value(self, cursor: Cursor, world: World, part: str, number: int, version: int) -> JsonValue:
+        kinds = kinds_of(_schema_at(self.schema, (cursor.field,)))
+        match cursor:
+            case CountCursor():
+                value: float | str = cursor.start + 1 + number + (0 if self._appends else version * _PER_SERIAL)
+            case DatetimeCursor():
+                share = (number + world.chance(part, number, version).random()) / max(world.records, number + 1)
+                begin, end = self._times(cursor, world, version)
+                pattern = cursor.order.formats[0]
+                value = write_timestamp(begin + (end - begin) * share, pattern)
+            case _:
+                raise ConfigError(f"{self.name}: its cursor is a {type(cursor).__name__}, whose values are unknown")
+        if "string" in kinds:
+            return str(value)
+        return int(value) if "integer" in kinds and isinstance(value, float) else value
+
+    def _times(self, cursor: DatetimeCursor, world: World, turn: int) -> tuple[datetime, datetime]:
+        """Between which moments records of a round change."""
+        end = _last(cursor, world.now + turn * ROUND)
+        begin = _last(cursor, world.now + (turn - 1) * ROUND) if turn else cursor.moment(cursor.start) or end
+        return min(begin + timedelta(seconds=1), end), end
+
+
+@lru_cache(maxsize=256)
+def _last(cursor: DatetimeCursor, now: datetime) -> datetime:
+    """The last moment that a read at `now` asks for."""
+    end: datetime | None = None
+    for window in cursor.windows(None, now):
+        end = cursor.moment(window.end)
+    return end or now
+
+
+def _distinct(schema: JsonSchema, name: str, part: str, number: int) -> JsonValue:
+    """A value that no other record of a name has."""
+    serial = number + 1 + (crc32(f"{name}{part}".encode()) % _GREATEST_SERIAL * _PER_SERIAL if part else 0)
+    kinds = kinds_of(schema)
+    if schema.get("enum") or "boolean" in kinds:
+        return example_of(schema, name, Random(serial))  # noqa: S311 - data of tests
+    if "string" not in kinds and ("integer" in kinds or "number" in kinds):
+        return serial
+    match schema.get("format"):
+        case "uuid":
+            return str(UUID(int=Random(f"{name}{serial}").getrandbits(128), version=4))  # noqa: S311 - data of tests
+        case "date-time" | "date" as form:
+            moment = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(days=number)
+            return moment.strftime("%Y-%m-%d" if form == "date" else "%Y-%m-%dT%H:%M:%SZ")
+        case _:
+            slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower())
+            return f"{slug}-{serial}"
+
+
+def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:
+    """Put a value at a path of a record; what is no object on the way becomes one."""
+    *outer, last = path
+    for name in outer:
+        inner = record.get(name)
+        record[name] = record = inner if isinstance(inner, dict) else {}
+    record[last] = value
+
+
+def _schema_at(schema: JsonSchema, path: Sequence[str]) -> JsonSchema:
+    for name in path:
+        schema = as_object(properties_of(schema).get(name))
+    return schema

@@ -1,0 +1,323 @@
+"""Simulator: an API for a connector that nobody has access to, made of what its streams ask for and of a seed."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from cdk.base.errors import CdkError, FatalError
+from cdk.base.secret_masking import Secrets
+from cdk.base.values import FieldValue, JsonObject, JsonValue, as_object, properties_of, to_json
+from cdk.declarative.interpolation.template import compile_template
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.source import ManifestSource
+from cdk.declarative.syntax.json_edit import set_at
+from cdk.rest import Authenticator, Headers, OAuth2, Request, Response
+from cdk.rest.auth.legacy_session_token import LegacySessionToken
+from cdk.rest.auth.session_token import SessionToken
+from cdk.rest.http.authenticator import text_of
+from cdk.sources.config import prepared_config
+from cdk.streams.datetime_cursor import DatetimeCursor
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+from cdk.testing.mock_api import MockApi
+from cdk.testing.routes import Route, UnexpectedRequest
+from cdk.testing.simulation import MockClock, simulated
+from cdk.testing.simulator.examples import example_of
+from cdk.testing.simulator.pages import token_in
+from cdk.testing.simulator.records import Collection, World
+from cdk.testing.simulator.stream_api import Anatomy, NotSimulated, Probe, StreamApi
+from cdk.testing.simulator.templates import Query, leaves
+
+_TOKEN = "simulated-token"  # noqa: S105 - it opens nothing
+_HISTORY = timedelta(days=30)
+
+
+_ADVICE = "answer it with a cassette or a MockApi"
+
+
+class Unsimulated(FatalError):
+    """A request that the simulator has no response to."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a manifest says that its streams do not, by stream: the fields that make partitions, and what is copied.
+
+    token_paths: where logins have tokens.
+    """
+
+    parent_keys: dict[str, list[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(list))
+    copies: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
+    token_paths: list[tuple[str, ...]] = field(default_factory=list)
+
+
+class Simulator:
+    """A transport that answers what a connector asks for with generated records, and sends nothing.
+
+    source: the connector. config: what is missing in it is made up, credentials too. world: how much there is.
+    config, clock: to read with. missing: the streams that are not simulated, and why.
+    Raises what opening the source raises.
+    """
+
+    def __init__(
+        self, source: Source, config: Mapping[str, JsonValue] | None = None, world: World | None = None
+    ) -> None:
+        self._source, self._known = source, _known(source)
+        try:
+            self._simulate(made_up(source, config or {}), world or World())
+        except CdkError:
+            # What a schema does not ask for may be needed all the same.
+            self._simulate(made_up(source, config or {}, everything=True), world or World())
+        else:
+            if not self._apis:
+                self._simulate(made_up(source, config or {}, everything=True), world or World())
+
+    def _simulate(self, config: Mapping[str, JsonValue], world: World) -> None:
+        source, self.config, self.world = self._source, config, world
+        self.missing: dict[str, str] = {}
+        self._apis: dict[str, StreamApi] = {}
+        self._api, self._logins = MockApi(), set[str]()
+        self._routed: dict[tuple[str, str], list[StreamApi]] = {}
+        with simulated(self, MockClock(self.world.now)):
+            streams = source.open(prepared_config(self.config, source, "config", Secrets()))
+            self.world = replace(self.world, now=_present(streams, self.world))
+        with simulated(self, self.clock):
+            self._names = [stream.name for stream in streams]
+            parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
+            self._build({**dict(parents), **{stream.name: stream for stream in streams}})
+        if self.world.faults:
+            # Not before: what requests look like was found without.
+            self._api = MockApi()
+            for method, pattern in self._routed:
+                self._route(method, pattern, faults=True)
+
+    @property
+    def clock(self) -> MockClock:
+        """A clock that stands at the moment of the round; waits take no time."""
+        return MockClock(self.world.present)
+
+    @property
+    def streams(self) -> Mapping[str, StreamApi]:
+        """Those that are simulated, by name."""
+        return {name: self._apis[name] for name in self._names if name in self._apis}
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """Answer all requests of this process meanwhile, at the time of the round."""
+        with simulated(self, self.clock):
+            yield
+
+    @property
+    def origins(self) -> Sequence[str]:
+        """Scheme and host of all that is simulated."""
+        patterns = [api.pattern for api in self._apis.values()] + [each.partition(" ")[2] for each in self._logins]
+        return list(dict.fromkeys("/".join(each.split("/")[:3]) for each in patterns))
+
+    def records(self, name: str) -> list[JsonObject]:
+        """All records of a stream, as the API has them."""
+        api = self._apis[name]
+        with self.playing():
+            parts = dict.fromkeys(api.key_of(partition) for partition in api.stream.partitions())
+        return [record for part in parts for record in api.collection.records(self.world, part)]
+
+    def send(self, request: Request) -> Response:
+        """The response to a request. Raises Unsimulated: no stream that is simulated sends such a one."""
+        login = self._log_in(request)
+        if login is not None:
+            return login
+        try:
+            return self._api.send(request)
+        except UnexpectedRequest as unknown:
+            names = f"; not simulated yet: {', '.join(self.missing)}" if self.missing else ""
+            raise Unsimulated(f"{request}: nothing is simulated there{names}; {_ADVICE}") from unknown
+
+    def _build(self, streams: Mapping[str, Stream]) -> None:
+        """Find out what the streams ask for; those first whose records others are read for."""
+        waiting = dict(streams)
+        while waiting:
+            before = len(waiting)
+            for name, stream in list(waiting.items()):
+                try:
+                    self._add(name, stream)
+                except (NotSimulated, CdkError) as why:
+                    if name in self._names:
+                        self.missing[name] = f"{why}; {_ADVICE}" if type(why) is NotSimulated else str(why)
+                    continue
+                del waiting[name]
+                self.missing.pop(name, None)
+            if len(waiting) == before:
+                return
+
+    def _add(self, name: str, stream: Stream) -> None:
+        anatomy = Anatomy.of(stream)
+        self._learn_login(anatomy.authenticator)
+        probe = Probe(self._log_in)
+        api = StreamApi(
+            name, stream, anatomy, collection=self._collection(stream, anatomy), world=self.world, probe=probe
+        )
+        method = api.first.method
+        twins = self._routed.setdefault((method, api.pattern), [])
+        for twin in twins:
+            if twin.template.base == api.template.base and twin.shape.path == api.shape.path:
+                # One place of the API that two streams read.
+                api.collection = twin.collection
+        if not twins:
+            self._route(method, api.pattern)
+        twins.append(api)
+        self._apis[name] = api
+
+    def _route(self, method: str, pattern: str, *, faults: bool = False) -> None:
+        apis, route = self._routed[method, pattern], self._api.add(Route(method, pattern))
+        if faults:
+            route.returns(status=429, headers={"Retry-After": "1"}).returns(status=503)
+        route.answers(lambda request: self._answer(apis, request))
+
+    def _answer(self, apis: Sequence[StreamApi], request: Request) -> Response:
+        token = token_in(request)
+        if token is not None:
+            name, *rest = token
+            return self._apis[str(name)].answer(request, Query.brought_back(rest))
+        sent = leaves(request)
+        matches = [(query, api) for api in apis if (query := api.template.match(sent)) is not None]
+        if not matches:
+            raise UnexpectedRequest(str(request))
+        best = max(query.fit for query, _ in matches)
+        answers = [api.answer(request, query) for query, api in matches if query.fit == best]
+        body = answers[0].json()
+        for other in answers[1:]:
+            body = _merged(body, other.json())
+        return Response(200, answers[0].headers, to_json(body, str), request.full_url, request)
+
+    def _collection(self, stream: Stream, anatomy: Anatomy) -> Collection:
+        named = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
+        keys = [(key,) if isinstance(key, str) else tuple(key) for key in named]
+        keys += self._known.parent_keys[stream.name]
+        schema = {"type": "object", **stream.json_schema()}
+        if not {"properties", "allOf"} & schema.keys():
+            schema["properties"] = {"name": {"type": "string"}}
+        if not keys and "id" in as_object(schema.get("properties")):
+            keys.append(("id",))
+        distinct = [key for key in dict.fromkeys(keys) if all(key)]
+        return Collection(
+            stream.name, schema, distinct, stream.cursor, anatomy.descending, self._known.copies[stream.name]
+        )
+
+    def _learn_login(self, authenticator: Authenticator | None) -> None:
+        match authenticator:
+            case OAuth2():
+                self._logins.add(_address("POST", text_of(authenticator.token_url)))
+            case SessionToken():
+                login = authenticator.login()
+                self._logins.add(_address(login.method, login.full_url))
+            case LegacySessionToken():
+                self._logins.add(_address("POST", text_of(authenticator.login_url)))
+                self._logins.add(_address("GET", text_of(authenticator.validate_url)))
+            case _:
+                pass
+
+    def _log_in(self, request: Request) -> Response | None:
+        """The response to a login: a token under every name that one may have; None for other requests."""
+        if _address(request.method, request.full_url) not in self._logins:
+            return None
+        body: JsonObject = {
+            "access_token": _TOKEN,
+            "token_type": "Bearer",
+            "expires_in": 3600,
+            "token": _TOKEN,
+            "id": _TOKEN,
+        }
+        for path in self._known.token_paths:
+            set_at(body, path, _TOKEN)
+        return Response(200, Headers({"Content-Type": "application/json"}), to_json(body), request.full_url, request)
+
+
+def made_up(source: Source, config: Mapping[str, JsonValue], *, everything: bool = False) -> JsonObject:
+    """A config with values for all that the source must have and that is missing; or for all that it may have."""
+    return _completed(source.config_schema, config, everything=everything)
+
+
+def _completed(schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue], *, everything: bool) -> JsonObject:
+    completed = dict(config)
+    required = properties_of(schema) if everything else schema.get("required")
+    for name in required if isinstance(required, Mapping | list | tuple) else ():
+        part = as_object(properties_of(schema).get(name))
+        if name not in completed and "default" not in part:
+            examples = () if {"pattern", "format"} & part.keys() else part.get("examples")
+            text = f"https://{name}.example.com" if "url" in name else f"simulated-{name}"
+            completed[name] = examples[0] if isinstance(examples, list) and examples else example_of(part, text)
+        elif isinstance(completed.get(name), dict):
+            completed[name] = _completed(part, as_object(completed[name]), everything=everything)
+    return completed
+
+
+def _known(source: Source) -> _Known:
+    known = _Known()
+    for part in _objects(source.resolved) if isinstance(source, ManifestSource) else ():
+        match part:
+            case {"type": "ParentStreamConfig", "parent_key": str(key), "stream": {"name": str(name)}}:
+                known.parent_keys[name].append(tuple(key.strip("/").split("/")))
+            case {"session_token_path": [*path]}:
+                known.token_paths.append(tuple(map(str, path)))
+            case {"access_token_name": str(name)}:
+                known.token_paths.append((name,))
+            case {"type": "DeclarativeStream", "name": str(name), "transformations": [*changes]}:
+                known.copies[name] += [pair for change in changes for pair in _copies(as_object(change))]
+            case _:
+                pass
+    return known
+
+
+def _copies(change: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """What a transformation reads of a record, and where that goes."""
+    fields = change.get("fields")
+    for each in fields if change.get("type") == "AddFields" and isinstance(fields, list) else ():
+        match each:
+            case {"path": [*target], "value": str(value)}:
+                for scope, *path in compile_template(value, "").paths:
+                    if scope == "record" and path:
+                        yield tuple(path), tuple(map(str, target))
+            case _:
+                pass
+
+
+def _objects(value: FieldValue) -> Iterator[JsonObject]:
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from _objects(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _objects(item)
+
+
+def _parents(stream: Stream) -> Iterator[Stream]:
+    """The streams whose records a stream is read for, as it reads them, and those of these."""
+    if isinstance(stream, ManifestStream) and stream.reader.router is not None:
+        for parent in stream.reader.router.parents:
+            yield from _parents(parent)
+            yield parent
+
+
+def _present(streams: Sequence[Stream], world: World) -> FieldValue:
+    """A moment some time after all cursors start."""
+    starts = [
+        stream.cursor.moment(stream.cursor.start) for stream in streams if isinstance(stream.cursor, DatetimeCursor)
+    ]
+    return max(
+        [world.now, *(start + _HISTORY for start in starts if start is not None and start + _HISTORY > world.now)]
+    )
+
+
+def _merged(first: JsonValue, other: JsonValue) -> JsonValue:
+    if isinstance(first, dict) and isinstance(other, dict):
+        return {
+            **other,
+            **{name: _merged(value, other[name]) if name in other else value for name, value in first.items()},
+        }
+    return first
+
+
+def _address(method: str, url: str) -> str:
+    return f"{method.upper()} {url.partition('?')[0]}"

@@ -1,0 +1,348 @@
+"""StreamApi: the part of an API that one stream reads, found by letting the stream read what is tried.
+
+The stream itself says how it asks, whatever it is made of: its requests are looked at, and the answers that it goes on
+from, or stops at, are kept. What it does not read as it should is not simulated.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+from cdk.base.errors import CdkError
+from cdk.base.run import RunScope
+from cdk.base.values import FieldValue, JsonObject
+from cdk.declarative.reading.manifest_stream import ManifestStream
+from cdk.declarative.reading.page_reader import PageReader
+from cdk.declarative.reading.recovering_reader import RecoveringReader
+from cdk.rest import Authenticator, HttpStream, JsonDocument, Request, Response
+from cdk.rest.pagination.last_page import DoubtsEnd
+from cdk.rest.pagination.next_link import LinkHeader
+from cdk.rest.pagination.page_number import Counting
+from cdk.rest.records.extractor import FieldExtractor
+from cdk.state.slice import Partition, Slice
+from cdk.state.window import Window
+from cdk.streams.stream import Page, Stream
+from cdk.testing.simulation import simulated
+from cdk.testing.simulator.pages import TOKEN, URL, PageShape, last_pages, page_token, places, shapes, token_in
+from cdk.testing.simulator.records import Collection, World
+from cdk.testing.simulator.templates import Bounds, Leaf, Query, Template, bounds_of, differing, leaves, probe_windows
+
+_USUAL_SIZE = 10
+_PARTS_IN_MEMORY = 50
+_PARTITIONS = 40
+"""So many partitions are looked at, to see what differs from one to the other."""
+
+Answer = Callable[[Request], Response]
+
+
+class NotSimulated(Exception):
+    """Why a stream is not, in words."""
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """What must be known of a stream. path: of its records in a body. looks_at, size: of its paginator."""
+
+    path: tuple[str, ...]
+    looks_at: Sequence[tuple[str, ...]]
+    size: int | None
+    authenticator: Authenticator | None
+    descending: bool = False
+
+    @classmethod
+    def of(cls, stream: Stream) -> "Anatomy":
+        """That of a stream. Raises NotSimulated: it is not made of parts that say so."""
+        match stream:
+            case ManifestStream(reader=RecoveringReader(inner=PageReader() as reader)):
+                return cls._of_manifest(reader)
+            case ManifestStream(reader=reader):
+                raise NotSimulated(
+                    f"its retriever ({type(reader).__module__.rpartition('.')[2]}) is none of plain pages"
+                )
+            case HttpStream() if type(stream).parse is HttpStream.parse and type(stream.decoder) is JsonDocument:
+                paginator = stream.paginator
+                looks_at = paginator.looks_at if isinstance(paginator, DoubtsEnd | LinkHeader) else ()
+                size = paginator.size if isinstance(paginator, Counting) else None
+                return cls(tuple(stream.records_path), looks_at, size, stream.authenticator())
+            case HttpStream():
+                raise NotSimulated("its `parse`, or its decoder, is code of its own")
+            case _:
+                raise NotSimulated(f"{type(stream).__name__} reads in code of its own")
+
+    @classmethod
+    def _of_manifest(cls, reader: PageReader) -> "Anatomy":
+        extractor = reader.extractor
+        if not isinstance(extractor, FieldExtractor) or extractor.expand is not None:
+            raise NotSimulated("its extractor is no DpathExtractor, or expands records")
+        if type(reader.decoder) is not JsonDocument:
+            raise NotSimulated(f"its bodies are not JSON: {type(reader.decoder).__name__}")
+        if reader.properties is not None:
+            raise NotSimulated("it asks for its properties in groups (QueryProperties)")
+        if reader.lazy:
+            raise NotSimulated("records of its parent hold its first page (lazy_read_pointer)")
+        incremental = reader.incremental
+        feed = incremental is not None and incremental.data_feed
+        client = reader.requester.client
+        return cls(extractor.where, reader.pages.looks_at, reader.pages.size, client.authenticator, feed)
+
+
+def _all_of(stream: Stream, world: World) -> Window | None:
+    """A window that all records lie in."""
+    if stream.cursor is None:
+        return None
+    windows = list(stream.cursor.windows(None, world.present))
+    return replace(windows[-1], start=windows[0].start) if windows else None
+
+
+def _altered(partition: Partition) -> Partition:
+    """A partition of which all values are others, so that one is enough to see where they go."""
+
+    def other(value: FieldValue) -> FieldValue:
+        match value:
+            case dict():
+                return {name: other(inner) for name, inner in value.items()}
+            case list():
+                return [other(inner) for inner in value]
+            case bool() | None:
+                return value
+            case int() | float():
+                return value + 1
+            case _:
+                return f"{value}x"
+
+    return Partition(other(partition.fields), extra=other(dict(partition.extra)))
+
+
+class _Enough(BaseException):
+    """The stream has sent the request that was waited for."""
+
+
+class Probe:
+    """A transport that answers a stream's requests one after the other, and ends its read at the next one.
+
+    logs_in: answers logins; None for all else.
+    """
+
+    def __init__(self, logs_in: Callable[[Request], Response | None]) -> None:
+        self._logs_in = logs_in
+        self._answers: list[Answer] = []
+        self._requests: list[Request] = []
+
+    def send(self, request: Request) -> Response:
+        login = self._logs_in(request)
+        if login is not None:
+            return login
+        self._requests.append(request)
+        if len(self._requests) > len(self._answers):
+            raise _Enough
+        return self._answers[len(self._requests) - 1](request)
+
+    def read(self, stream: Stream, slice: Slice, *answers: Answer) -> tuple[list[Request], int]:
+        """The requests of a slice, the last unanswered if it was one more than there are answers; and its records.
+
+        Raises NotSimulated: the stream takes an answer for an error.
+        """
+        self._answers, self._requests, count = [*answers], [], 0
+        with RunScope().working(), simulated(self):
+            try:
+                for item in stream.read_records(slice):
+                    count += len(item.records) if isinstance(item, Page) else 1
+            except _Enough:
+                pass
+            except (CdkError, ValueError) as error:
+                raise NotSimulated(f"it takes a simulated page for an error: {error}") from error
+        return self._requests, count
+
+
+class StreamApi:
+    """Answers the requests of one stream. name: of the stream, and as what it is read. Raises NotSimulated: why not."""
+
+    def __init__(
+        self, name: str, stream: Stream, anatomy: Anatomy, *, collection: Collection, world: World, probe: Probe
+    ) -> None:
+        self._name, self.stream, self.collection = name, stream, collection
+        self._world, self._probe = world, probe
+        windows = probe_windows(stream.cursor)
+        partitions = list(islice(stream.partitions(), _PARTITIONS))
+        if not partitions:
+            raise NotSimulated("there is no partition that it could be read for")
+        self._place: Leaf = ()
+        self._sampled: Sequence[JsonObject] = ()
+        self._parts: dict[str, Sequence[JsonObject]] = {}
+        self._slice = Slice(partitions[0], windows[0])
+        self._whole = Slice(partitions[0], _all_of(stream, world))
+        self.first = self._request(self._slice)
+        base = leaves(self.first)
+        others = [*partitions[1:], *([_altered(partitions[0])] if partitions[0] else [])]
+        sent = [leaves(self._request(Slice(each, windows[0]))) for each in others]
+        keyed = frozenset(leaf for other in sent for leaf in differing(base, other))
+        windowed: dict[Leaf, Bounds | None] = {}
+        if stream.cursor is not None:
+            other = leaves(self._request(Slice(partitions[0], windows[1])))
+            windowed = {
+                leaf: bounds_of(stream.cursor, (base.get(leaf, ""), other.get(leaf, "")), keyed=leaf in keyed)
+                for leaf in differing(base, other)
+            }
+        self.template = Template(base, keyed, windowed)
+        self.filters = stream.cursor is None or any(windowed.values())
+        self.shape = self._shape(anatomy)
+
+    @property
+    def pattern(self) -> str:
+        """The URL of its requests, `*` for what differs."""
+        origin, _, path = self.first.full_url.partition("?")[0].partition("://")
+        host = path.partition("/")[0]
+        varies = {
+            leaf[1]
+            for leaf in (*self.template.keyed, *(self.template.windowed or ()), *self.template.paged)
+            if leaf[0] == "path"
+        }
+        parts = path.split("/")[1:]
+        shown = ["*" if str(at) in varies else part for at, part in enumerate(parts, 1)]
+        return f"{origin}://{'/'.join([host, *shown])}"
+
+    def key_of(self, partition: Partition) -> str:
+        """What a partition is called among the parts of the collection."""
+        query = self.template.match(leaves(self._request(replace(self._slice, partition=partition))))
+        assert query is not None
+        return query.part
+
+    def answer(self, request: Request, query: Query) -> Response:
+        """The page that a request asks for."""
+        rows = [row for row in self._records(query.part) if self._in_window(row, query)]
+        shape, sent = self.shape, leaves(request)
+        begin = self._begin(rows, sent) if query.position is None else query.position
+        size = shape.size or len(rows) or 1
+        end = begin + size
+        token = None
+        if end < len(rows):
+            token = page_token([self._name, query.part, query.lower, query.upper, end])
+        return shape.response(request, rows[begin:end], begin // size, token)
+
+    def _records(self, part: str) -> Sequence[JsonObject]:
+        """Those of a part; the last few are kept, for a part is read in many requests."""
+        if part not in self._parts:
+            if len(self._parts) >= _PARTS_IN_MEMORY:
+                self._parts.clear()
+            self._parts[part] = self.collection.records(self._world, part)
+        return self._parts[part]
+
+    def _in_window(self, row: JsonObject, query: Query) -> bool:
+        cursor = self.collection.cursor
+        if cursor is None or (query.lower is None and query.upper is None):
+            return True
+        rank = cursor.order.rank(row.get(cursor.field))
+        if not isinstance(rank, int):
+            return True
+        return (query.lower is None or rank >= query.lower) and (query.upper is None or rank <= query.upper)
+
+    def _begin(self, rows: Sequence[JsonObject], sent: dict[Leaf, str]) -> int:
+        """At which row the page begins that a request without a token asks for."""
+        shape, text = self.shape, sent.get(self._place)
+        if text is None:
+            return 0
+        if shape.after is not None:
+            known = [str(row.get(shape.after)) for row in rows]
+            return known.index(text) + 1 if text in known else 0
+        if shape.step and text.lstrip("-").isdigit():
+            return max(0, (int(text) - shape.first) * (shape.size or 1) // shape.step)
+        return 0
+
+    def _request(self, slice: Slice) -> Request:
+        requests, _ = self._probe.read(self.stream, slice)
+        if not requests:
+            raise NotSimulated("it sends no request for a slice")
+        if "://" not in requests[0].url:
+            raise NotSimulated(f"its URL {requests[0].url!r} has no scheme; give a config that has the address")
+        return requests[0]
+
+    def _shape(self, anatomy: Anatomy) -> PageShape:
+        """The shape of pages that the stream reads to their end. Raises NotSimulated: none was found."""
+        largest = _USUAL_SIZE if anatomy.size is None else anatomy.size
+        sizes = list(
+            dict.fromkeys(
+                size
+                for size in (min(_USUAL_SIZE, largest), largest)
+                if 0 < size <= max(_USUAL_SIZE, self._world.records)
+            )
+        )
+        problem = NotSimulated("it asks for the same page for ever")
+        template = self.template
+        for shape in shapes(anatomy.path, sizes, anatomy.looks_at):
+            try:
+                if (paged_shape := self._tried(shape)) is not None:
+                    return paged_shape
+            except NotSimulated as refused:
+                problem = refused
+        self.template = template
+        single_page = PageShape(anatomy.path, more=[(path, None) for path in places(anatomy.looks_at)])
+        ended, why = self._ended(single_page, self._samples(3))
+        if ended is None:
+            raise why or problem
+        return replace(ended, more=())
+
+    def _tried(self, shape: PageShape) -> PageShape | None:
+        """A shape with which the stream goes from page to page and stops; None: it does not. Raises NotSimulated."""
+        size = shape.size or 1
+        rows = self._samples(2 * size)
+        tokens = [page_token([self._name, "", None, None, at * size]) for at in (1, 2)]
+        pages = [
+            partial(shape.response, records=rows[at * size : (at + 1) * size], number=at, token=tokens[at])
+            for at in (0, 1)
+        ]
+        requests, _ = self._probe.read(self.stream, self._whole, *pages)
+        if len(requests) <= len(pages):
+            return None
+        placed = self._placed(shape, requests, rows)
+        return None if placed is None else self._ended(placed, ())[0]
+
+    def _ended(
+        self, shape: PageShape, rows: Sequence[JsonObject]
+    ) -> tuple[PageShape, None] | tuple[None, NotSimulated | None]:
+        """A shape whose page with some rows is the last one, or None, and why."""
+        problem = None
+        for last in last_pages(shape):
+            ended = replace(shape, last=last)
+            try:
+                answer = partial(ended.response, records=rows, number=0, token=None)
+                requests, _ = self._probe.read(self.stream, self._whole, answer)
+            except NotSimulated as refused:
+                problem = refused
+                continue
+            if len(requests) == 1:
+                return ended, None
+        return None, problem
+
+    def _samples(self, count: int) -> Sequence[JsonObject]:
+        if len(self._sampled) < count:
+            self._sampled = self.collection.samples(self._world, count)
+        return self._sampled[:count]
+
+    def _placed(self, shape: PageShape, requests: Sequence[Request], rows: Sequence[JsonObject]) -> PageShape | None:
+        """The shape with the way in which further pages are asked for; None: nobody could tell which.
+
+        requests: for the first three pages, the first two of which had `rows`.
+        """
+        first, second, third = map(leaves, requests)
+        moved = differing(second, third)
+        if not moved:
+            return None
+        self.template = replace(self.template, paged=frozenset({*moved, *(second.keys() - first.keys())}))
+        if token_in(requests[1]) is not None:
+            # A text that was taken for a path is none that an API would give.
+            return None if any(leaf[0] == "path" for leaf in moved) else shape
+        if any(value in {TOKEN, URL} for _, value in shape.more if isinstance(value, str)):
+            return None
+        size = shape.size or 1
+        self.template = replace(self.template, paged=frozenset(moved))
+        for leaf in sorted(moved):
+            second_value, third_value = second.get(leaf, ""), third.get(leaf, "")
+            for name, value in rows[size - 1].items():
+                if str(value) == second_value and str(rows[2 * size - 1].get(name)) == third_value:
+                    self._place = leaf
+                    return replace(shape, after=name)
+            if second_value.isdigit() and third_value.isdigit() and int(third_value) > int(second_value):
+                self._place, step = leaf, int(third_value) - int(second_value)
+                return replace(shape, first=int(second_value) - step, step=step)
+        return None

@@ -1,0 +1,94 @@
+import json
+import threading
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from cdk.cli.simulate import server
+from cdk.sources.discovery import find_source
+from cdk.testing import Simulator
+from tests.cli.conftest import CommandLine
+from tests.worlds.table import rows
+
+NOTES = """
+from cdk import DatetimeCursor
+from cdk.rest import Bearer, PageNumber, RestSource, resource
+
+schema = {"type": "object", "properties": {"id": {"type": "integer"}, "text": {"type": "string"}}}
+source = RestSource(
+    "https://api.example.com",
+    resource(
+        "notes", "/notes", records_path="notes", primary_key="id", params={"since": "{window.start}"}, schema=schema,
+        paginator=PageNumber(more=["more"]), cursor=DatetimeCursor("changed_at", start="2024-01-01T00:00:00Z"),
+    ),
+    resource("tags", "/notes/{notes.id}/tags", records_path="tags", primary_key="id"),
+    auth=Bearer("{config.token}"),
+)
+"""
+OPTIONS = ("--connector", "notes.py")
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.py"
+    path.write_text(NOTES)
+    return path
+
+
+@pytest.mark.usefixtures("notes")
+def test_streams_are_read_and_synced_without_credentials_and_later_rounds_bring_what_is_new(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    first = cli("read", *OPTIONS, "--simulate", "records=12")
+    (tmp_path / "state.jsonl").write_text("\n".join(first.lines))
+    later = cli("read", *OPTIONS, "--simulate", "records=12,round=1", "--state", "state.jsonl")
+    for number in range(2):
+        world = f"records=12,round={number},faults"
+        synced = cli("sync", *OPTIONS, "--simulate", world, "--target", "tables", "--stream", "notes", "-q")
+        assert synced.code == 0, synced.stderr
+
+    read = [m["record"]["data"] for m in first.of_type("RECORD") if m["record"]["stream"] == "notes"]
+    new = [m["record"]["data"] for m in later.of_type("RECORD") if m["record"]["stream"] == "notes"]
+    assert (len(read), len(new)) == (12, 3)
+    assert min(row["changed_at"] for row in new) >= max(row["changed_at"] for row in read)
+    assert {row["id"] for row in rows(tmp_path / "tables" / "notes")} == set(range(1, 14))
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_simulated_api_is_shown_previewed_recorded_and_proved(cli: CommandLine) -> None:
+    shown = cli("simulate", *OPTIONS, "records=12")
+    previewed = cli("preview", *OPTIONS, "tags", "--simulate", "records=12", "--json")
+    recorded = cli("record", *OPTIONS, "--simulate", "records=3", "--cassette", "notes.yaml")
+    proved = cli("prove", *OPTIONS, "--cassette", "notes.yaml", "--at-commits", "1", "--at-random", "0")
+
+    assert (shown.code, shown.lines[0].split()) == (0, ["stream", "requests", "records", "pages", "of", "notes"])
+    assert shown.lines[1].split() == ["notes", "GET", "https://api.example.com/notes", "12", "10"]
+    assert shown.lines[2].split()[:3] == ["tags", "GET", "https://api.example.com/notes/*/tags"]
+    assert (previewed.code, recorded.code, proved.code) == (0, 0, 0)
+
+
+def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> None:
+    simulator = Simulator(find_source(str(notes)))
+    with server(simulator, 0) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()  # noqa: TID251 - a server to ask
+        with urlopen(f"http://127.0.0.1:{httpd.server_port}/notes?page=3") as response:
+            body = json.loads(response.read())
+        httpd.shutdown()
+    assert len(body["notes"]) == 5
+    assert body["more"] is False
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("read", *OPTIONS, "--simulate", "rows=1"), "--simulate: found 'rows=1', expected records=N, seed=N, round=N"),
+        (("sync", "pipeline.yaml", "--simulate"), "'--simulate' takes '--connector' or '--manifest-path'"),
+        (("sync", "--simulate"), "which connector?"),
+    ],
+)
+def test_a_world_or_a_connector_that_is_none_is_refused(cli: CommandLine, arguments: list[str], text: str) -> None:
+    run = cli(*arguments)
+    assert run.code != 0
+    assert text in run.stderr

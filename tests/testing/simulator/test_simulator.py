@@ -1,0 +1,157 @@
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import Record, canonical
+from cdk.protocol import AirbyteStateMessage
+from cdk.rest import Bearer, CursorToken, HttpStream, LinkHeader, Offset, PageNumber, Paginator, RestSource, resource
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+from cdk.testing import Simulator, World, read
+from cdk.testing.read_result import ReadResult
+from tests.testing.simulator.described import Described, described
+
+
+def held(simulator: Simulator, name: str) -> list[Record]:
+    """What the API holds of a stream: of `lines`, those below each order."""
+    collection = simulator.streams[name].collection
+    parts = [""] if name == "orders" else [str(row["id"]) for row in held(simulator, "orders")]
+    return [row for part in parts for row in collection.records(simulator.world, part)]
+
+
+def counted(records: Sequence[Record]) -> Counter[str]:
+    """Records, as lines of a read have them: without fields that are null."""
+    return Counter(canonical({name: value for name, value in row.items() if value is not None}) for row in records)
+
+
+def run(simulator: Simulator, source: Source, name: str, state: Sequence[AirbyteStateMessage] = ()) -> ReadResult:
+    run = read(
+        source, name, config=simulator.config, state=state, transport=simulator, clock=simulator.clock, every_state=True
+    )
+    assert run.error is None, run.error
+    return run
+
+
+@settings(max_examples=40)
+@given(described(), st.integers(0, 12), st.integers(0, 3))
+def test_a_read_brings_what_the_simulator_holds(world: Described, count: int, seed: int) -> None:
+    source = world.source()
+    simulator = Simulator(source, world=World(records=count, seed=seed))
+    names = ["orders", *(["lines"] if world.child and count else [])]
+    assert sorted(names) == sorted(simulator.streams), simulator.missing
+    for name in names:
+        result = run(simulator, source, name)
+        assert counted(result.records) == counted(held(simulator, name)) == counted(simulator.records(name))
+        assert result.schema_errors == []
+        assert len({row["id"] for row in result.records}) == len(result.records)
+
+
+@settings(max_examples=30)
+@given(described(), st.integers(1, 9), st.data())
+def test_an_interrupted_read_resumes_without_loss(world: Described, count: int, data: st.DataObject) -> None:
+    source = world.source()
+    simulator = Simulator(source, world=World(records=count))
+    name = data.draw(st.sampled_from([*simulator.streams]))
+    messages = run(simulator, source, name).messages
+    cut = ReadResult(messages[: data.draw(st.integers(0, len(messages)))])
+    resumed = run(simulator, source, name, cut.state_messages)
+    assert {*counted(cut.records), *counted(resumed.records)} == {*counted(held(simulator, name))}
+
+
+@settings(max_examples=30)
+@given(described(), st.integers(2, 12), st.integers(1, 3))
+def test_a_later_sync_sees_what_is_new_and_what_has_changed(world: Described, count: int, rounds: int) -> None:
+    source = world.source()
+    before = Simulator(source, world=World(records=count))
+    after = Simulator(source, world=World(records=count, round=rounds))
+    first = run(before, source, "orders")
+    second = run(after, source, "orders", first.state_messages if world.filter else [])
+    old, new = counted(held(before, "orders")), counted(held(after, "orders"))
+    assert len(held(after, "orders")) == count + rounds
+    assert 1 < len(new - old) <= 2 * rounds
+    assert counted(second.records) >= new - old
+    assert counted(second.records) <= new
+    if world.filter == "both ends":
+        # The window begins at the greatest value before, itself included.
+        assert len(second.records) <= len(new - old) + 1
+
+
+def test_the_same_seed_brings_the_same_records_and_another_one_others() -> None:
+    source = Described().source()
+    first, again, other = (Simulator(source, world=World(seed=seed)).records("orders") for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_kinds_of_requests_fail_a_few_times_where_faults_are_asked_for() -> None:
+    world = Described(login="oauth", child=True)
+    source = world.source()
+    simulator = Simulator(source, world=World(faults=True))
+    result = run(simulator, source, "lines")
+    assert counted(result.records) == counted(held(simulator, "lines"))
+    assert sum("429" in line for line in result.logs) >= 2
+
+
+def test_the_streams_of_a_source_that_is_data_are_simulated() -> None:
+    paginators: list[Paginator] = [
+        PageNumber(size=2, size_param="per_page"),
+        PageNumber(more=["has_more"]),
+        Offset(4),
+        CursorToken("meta", "next", param="after"),
+        CursorToken("next", more=["more"]),
+        CursorToken(header="X-Next", param="after"),
+        LinkHeader(),
+    ]
+    schema = {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}}}
+    tops = [
+        resource(f"r{at}", f"/r{at}", records_path="rows", primary_key="id", paginator=paginator, schema=schema)
+        for at, paginator in enumerate(paginators)
+    ]
+    child = resource("child", "/r0/{r0.id}/child", records_path="rows", params={"at": "{r0.id}"}, primary_key=["id"])
+    source = RestSource("https://{config.host}", *tops, child, auth=Bearer("{config.token}"))
+    simulator = Simulator(source, world=World(records=9))
+    assert simulator.missing == {}
+    for name in simulator.streams:
+        result = run(simulator, source, name)
+        assert counted(result.records) == counted(simulator.records(name))
+        assert len(result.records) >= 5, name
+
+
+class Own(Stream):
+    name = "own"
+
+    def read_records(self, slice: object) -> Iterator[Record]:  # noqa: ARG002
+        yield {}
+
+
+class Parsed(HttpStream):
+    name = "parsed"
+    url_base = "https://api.example.com"
+
+    def path(self, slice: object) -> str:  # noqa: ARG002
+        return "/parsed"
+
+    def parse(self, response: object, slice: object) -> list[Record]:  # noqa: ARG002
+        return []
+
+
+class OfCode(Source):
+    stream_classes = (Own, Parsed)
+
+
+def test_what_is_read_by_code_of_its_own_is_named() -> None:
+    simulator = Simulator(OfCode())
+    assert simulator.missing == {
+        "own": "Own reads in code of its own; answer it with a cassette or a MockApi",
+        "parsed": "its `parse`, or its decoder, is code of its own; answer it with a cassette or a MockApi",
+    }
+
+
+@pytest.mark.parametrize("text", ["records", "records=-1", "rounds=2", "faults=1"])
+def test_a_world_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected records=N, seed=N, round=N or faults"):
+        World.parse(text)
