@@ -2610,6 +2610,8 @@ BUGS = [
         "pa.repeat(number, count) for number, (_, count)",
         "pa.repeat(0, count) for number, (_, count)",
         "tests/sync/test_row_sources.py",
+    ),
+    Bug(
         "a simulated window has an end",
         "testing/simulator/stream_api",
         "(query.upper is None or rank <= query.upper)",

@@ -78,7 +78,7 @@ class ManifestStream(DeclaredStream):
         return [WHOLE] if self.reader.router is None else self.reader.router.partitions(parents)
 
     def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
-        router = self._reader.router
+        router = self.reader.router
         if router is None or not router.shares_cursor or state.shares_cursor:
             return super()._partitions_from(state)
         return router.resuming(filter(None, state.positions)).partitions(state.parents)
@@ -100,7 +100,7 @@ class ManifestStream(DeclaredStream):
     @property
     def grouped(self) -> bool:
         """Whether its partitions are groups, which are others where one member comes or goes."""
-        router = self._reader.router
+        router = self.reader.router
         return router is not None and router.shares_cursor
 
     def _looking_back(self, state: StreamState) -> StreamState:
