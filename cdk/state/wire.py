@@ -9,7 +9,8 @@
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
     shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}.
-                                   Tables have `states` beside it: what the edge of each partition remembers
+                                   Tables have `states` beside it: what the edge of each partition remembers;
+                                   of groups `state` has that of all
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
 and `upto` where its plan ends. On the protocol it is there only while a slice was cut in the middle. Beside the token
@@ -51,7 +52,7 @@ def encode(
     leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
     Of many partitions `states` are `PartitionEntries`: the text of each was made when it moved.
     """
-    positions, shares = state.positions, state.shares_cursor
+    positions, shares = state.positions, state.shares_cursor and WHOLE in state.positions
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
     if not (shares or state.parents) and len(positions) == (WHOLE in positions):

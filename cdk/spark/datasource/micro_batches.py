@@ -119,14 +119,15 @@ def state_after(state: StreamState, steps: Iterable[Step]) -> StreamState:
         parents.update(step.parents)
         if step.slice is not None:
             positions[step.slice.partition.bare] = step.position
-    return replace(state, positions=positions, parents=parents)
+    return replace(state, positions=positions, parents=parents, shares_cursor=False)
 
 
 def drop_shared_cursor(state: StreamState) -> StreamState:
     """A state with all partitions read: one cursor kept for all of them is no longer needed, and a new one starts."""
     if len(state.positions) < 2:  # noqa: PLR2004 - itself alone
         return state
-    return replace(state, positions={part: at for part, at in state.positions.items() if part != WHOLE})
+    positions = {part: at for part, at in state.positions.items() if part != WHOLE}
+    return replace(state, positions=positions, shares_cursor=False)
 
 
 def slices_between(

@@ -513,6 +513,8 @@ def test_a_cursor_that_partitions_share_is_exported_alone_and_in_full(state: Com
     forked = StreamTable(orders.root, "other", "orders", ID).saved
     assert forked is not None
     assert forked.state == {**shared, "states": [partition]}
+    assert state("reset", "--partition", "{}").code == 0
+    assert orders.saved.state == {"use_global_cursor": False, "states": [partition], "lookback_window": 1}
 
 
 def test_a_state_that_was_interrupted_is_so_when_it_is_imported(state: CommandLine, orders: Filled) -> None:
