@@ -12,7 +12,7 @@ from cdk import Json
 from cdk.lake.delta.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
-from tests.spark.kill import FORK, MODES, THREADED, Failed, Trial, Undisturbed, Varied, round_of_kills
+from tests.spark.kill import FORK, MODES, THREADED, UNDISTURBED, Failed, Trial, Undisturbed, Varied, round_of_kills
 
 SIZES = Sizes(products=600, orders=600, customers=14, visits=40)
 
@@ -68,7 +68,7 @@ def test_a_receipt_that_is_wrong_or_missing_fails_the_campaign(
 ) -> None:
     shop = Varied(Sizes(products=60, orders=60, customers=2, visits=6))
     with serving(shop) as address:
-        trial = Trial(tmp_path, shop, address, mode=mode)
+        trial = Trial(tmp_path, shop, address, mode=mode, interval=UNDISTURBED)
         trial.sync_here()
         for log in (tmp_path / "tables" / trial.tables[-1] / "_delta_log").glob("*.json"):
             lines = [orjson.loads(line) for line in log.read_bytes().splitlines()]
