@@ -264,6 +264,20 @@ def a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows(world: 
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def a_table_is_restored_to_a_cut_sync_and_a_record_has_left_since(world: Times) -> None:
+    mode, records = ("Divided", "overwrite"), [(0, 0, 0, {})] * 4
+    world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=records, first=0)
+    world.put([(0, 0, 0, {}), (0, 0, 0, {}), (4, 0, 0, {})])
+    for size, request in ((1, 6), (3, 2), (2, 6)):
+        world.sync_that_is_cut(size, request)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.take_away(6)
+    world.sync_while_somebody_restores(4, ("request", 0), 2)
+    for _ in range(2):
+        world.sync(3)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -294,6 +308,7 @@ WORLDS = [
     a_record_of_the_future_comes_with_each_window_until_its_time_has_come,
     somebody_drops_a_constraint_after_it_has_refused_rows,
     a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows,
+    a_table_is_restored_to_a_cut_sync_and_a_record_has_left_since,
 ]
 
 

@@ -389,11 +389,12 @@ class Times(RuleBasedStateMachine):
         busy = [name for name, reading in self.model.readings.items() if reading.busy]
         self.model.there, self.model.readings, count = deepcopy(self.past[version])
         if self.stream in ONCE:
-            # The rest of a cut sync asks for nothing again that was read to its end; the sync after it does.
+            # The rest of a cut sync asks for nothing again that was read to its end, whatever has come there or left
+            # since; the sync after it does.
             for reading in self.model.readings.values():
                 if reading.cut:
                     reading.since = count
-                    reading.unsure |= set(range(count, len(self.server.records)))
+                    reading.unsure |= {*range(count, len(self.server.records)), *self.server.gone}
         for name in busy:
             self.model.readings[name].busy = self.columns_changed = True
             self.undone = (self._marker(FIRST),)
