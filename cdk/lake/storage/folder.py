@@ -6,7 +6,6 @@ does so by itself, and an object is there as a whole or not at all. The stores a
 
 import errno
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -112,10 +111,6 @@ class Folder(ABC):
     @abstractmethod
     def delete(self, name: str) -> None:
         """Remove a file. One that is not there is no error, and what a store refuses to remove stays."""
-
-    @abstractmethod
-    def delete_all(self) -> None:
-        """Remove the folder and all below it; no error when it is not there."""
 
     @abstractmethod
     def explain(self, error: Exception, stream: str = "") -> Exception:
@@ -225,10 +220,6 @@ class LocalFolder(Folder):
 
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
-
-    def delete_all(self) -> None:
-        if self.path.exists():
-            shutil.rmtree(self.path)
 
     def explain(self, error: Exception, stream: str = "") -> Exception:  # noqa: ARG002 - a store's has both
         return error

@@ -132,10 +132,6 @@ class ObjectStoreFolder(Folder):
         with suppress(OSError):
             self._files.delete_file(self._at(name))
 
-    def delete_all(self) -> None:
-        with suppress(FileNotFoundError), self.explaining():
-            self._files.delete_dir(self._at())
-
     def explain(self, error: Exception, stream: str = "") -> Exception:
         """As in Folder. A FileNotFoundError stays one, and so does what delta-rs itself refuses."""
         text = str(error)
