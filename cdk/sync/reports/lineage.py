@@ -60,7 +60,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True)
 class NotRead:
-    """A stream that need not be read, or cannot be, for not even its table or schema can be used."""
+    """A stream that is not read: it need not be, or its table or schema cannot be used."""
 
     standing: StreamReport
     table: None = None
@@ -110,9 +110,10 @@ def lineage(
         events.emit("FAIL", Failure.of(error).message)
         raise
     reports = [run.standing for _, run in streams]
-    complete = all(report.status is Status.DONE for report in reports)
+    statuses = {report.status for report in reports}
+    kind = "FAIL" if Status.FAILED in statuses else "COMPLETE" if statuses <= {Status.DONE} else "ABORT"
     failures = [f"{report.name}: {report.failure.message}" for report in reports if report.failure is not None]
-    events.emit("COMPLETE" if complete else "FAIL", "\n".join(failures))
+    events.emit(kind, "\n".join(failures))
 
 
 class _LineageRun:

@@ -18,6 +18,7 @@ from cdk.lake.storage.folder import Folder, LocalFolder
 from cdk.lake.storage.object_store import ObjectStoreFolder
 from cdk.spark import Pipeline, SyncResult, SyncRunner
 from cdk.sync.reports.lineage import _name, configured
+from cdk.sync.reports.stream_report import Status
 from cdk.sync.tasks.workers import Workers
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend as ShopApi
@@ -91,7 +92,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list
     return lambda: [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def sync(folder: Path, *streams: Stream, workers: Workers | None = None) -> SyncResult:
+def runner(folder: Path, *streams: Stream, workers: Workers | None = None) -> SyncRunner:
     pipeline = Pipeline.model_validate(
         {
             "name": "nightly",
@@ -100,7 +101,11 @@ def sync(folder: Path, *streams: Stream, workers: Workers | None = None) -> Sync
             "checkpoint_interval": "0s",
         }
     )
-    return SyncRunner(pipeline, Shop(streams), workers=workers or Workers(run_inline, 2)).run()
+    return SyncRunner(pipeline, Shop(streams), workers=workers or Workers(run_inline, 2))
+
+
+def sync(folder: Path, *streams: Stream, workers: Workers | None = None) -> SyncResult:
+    return runner(folder, *streams, workers=workers).run()
 
 
 def facet(told: Json, *path: str) -> Json:
@@ -174,6 +179,20 @@ def test_a_run_that_is_cut_says_how(
     assert [event["eventType"] for event in events()] == ["START", kind]
     message = facet(events()[-1], "run", "facets", "errorMessage")["message"]
     assert message.partition(" (")[0] == f"{type(error).__name__}: {str(error).replace('hunter2', '****')}"
+
+
+def test_a_run_that_ends_at_its_checkpoints_is_an_abort(tmp_path: Path, events: Callable[[], list[Json]]) -> None:
+    class Stopping(Users):
+        name = "stopping"
+
+        def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+            assert token or running.interrupt("SIGTERM")
+            return super().read_page(slice, token)
+
+    running = runner(tmp_path, Stopping())
+
+    assert [report.status for report in running.run().streams] == [Status.INTERRUPTED]
+    assert [event["eventType"] for event in events()] == ["START", "ABORT"]
 
 
 def test_what_the_command_line_hides_is_hidden_here(
