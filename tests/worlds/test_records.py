@@ -377,6 +377,12 @@ KNOWN: Mapping[str, World] = {
     "half a character in the name of a field, beside a cursor that has no column": World(
         "Counted", {"write_mode": "append_dedup", "schema": "discard"}, [Turn([Put(1, fields={"\ud800": 1})])]
     ),
+    "a number that JSON does not have, in a row without a key, whose column becomes text": World(
+        "Divided",
+        {"write_mode": "append_dedup", "schema": "evolve"},
+        [Turn([Put(0, fields={"d": False}), Put(MISSING, fields={"d": math.nan})], (1, 1)), Turn([], (1, 1))],
+        limits=Limits(group_rows=1, file_bytes=1, gathered=1, held_bytes=1),
+    ),
     "a field that first appears on a later page": World(
         "Whole", {"write_mode": "append"}, [Turn([Put(1), Put(2, fields={"a": 1})], (1, 1))]
     ),

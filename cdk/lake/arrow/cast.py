@@ -5,16 +5,13 @@ column was in UTC), structs and lists JSON. NaN and infinity,
 which JSON has not, become the texts NaN, Infinity and -Infinity.
 """
 
-import math
 from collections.abc import Iterator
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import BugError
-from cdk.base.values import JsonValue
-from cdk.lake.arrow.json_text import shown
+from cdk.lake.arrow.json_text import finite, shown
 
 _EXACT = 2**53
 
@@ -91,8 +88,8 @@ def as_texts(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pc.strftime(array, format="%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S")
     if pa.types.is_floating(kind) or pa.types.is_nested(kind):
-        values = (_plain(value) for value in _dated(array).to_pylist())
-        return pa.array([None if value is None else shown(value) for value in values], pa.string())
+        values = _dated(array).to_pylist()
+        return pa.array([None if value is None else shown(finite(value)) for value in values], pa.string())
     return array.cast(pa.string())
 
 
@@ -105,18 +102,3 @@ def _dated(array: pa.Array) -> pa.Array:
     if pa.types.is_list(kind):
         return _list(array, _dated(array.flatten()))
     return as_texts(array) if pa.types.is_temporal(kind) else array
-
-
-def _plain(value: JsonValue) -> JsonValue:
-    """A value of Arrow's as JSON has it; what is no number there is a text."""
-    match value:
-        case dict():
-            return {name: _plain(inner) for name, inner in value.items()}
-        case list():
-            return [_plain(inner) for inner in value]
-        case float() if not math.isfinite(value):
-            return shown(value)
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else str(value)
-        case _:
-            return value

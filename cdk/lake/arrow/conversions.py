@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.times.clock import parse_timestamp
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
-from cdk.lake.arrow.json_text import NO_JSON, json_text, valid
+from cdk.lake.arrow.json_text import NO_JSON, finite, json_text, shown, valid
 
 _BIG_DIGITS = 38
 # Digits behind the microseconds.
@@ -139,7 +139,8 @@ def json_string(value: object) -> str:
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        return json_string(value)
+        # A NaN that was in a column of numbers is this text, too, once the column becomes text.
+        return json_text(value) or shown(finite(value))
     escaped = valid(value)
     if escaped != value:
         raise CoercionError("half a character, a lone surrogate", "ESCAPED", escaped)

@@ -1,6 +1,7 @@
 """Values as JSON text, whatever they hold."""
 
 import json
+import math
 
 import orjson
 
@@ -27,6 +28,19 @@ def json_text(value: object) -> str | None:
     if "null" in text and exact_json(text.encode()) != value and _NAN in json_of(value, special=_NAN):
         return None
     return text
+
+
+def finite(value: object) -> object:
+    """`value` with the texts NaN, Infinity and -Infinity where JSON has no number. Raises NotJson."""
+    match plain(value):
+        case dict() as fields:
+            return {name: finite(inner) for name, inner in fields.items()}
+        case list() as items:
+            return [finite(item) for item in items]
+        case float() as number if not math.isfinite(number):
+            return json_of(number)
+        case other:
+            return other
 
 
 def from_json_text(text: str) -> object:
