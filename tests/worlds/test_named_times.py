@@ -265,8 +265,9 @@ def a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows(world: 
 
 
 def a_table_is_restored_to_a_cut_sync_and_a_record_has_left_since(world: Times) -> None:
-    mode, records = ("Divided", "overwrite"), [(0, 0, 0, {})] * 4
-    world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=records, first=0)
+    mode = ("Divided", "overwrite")
+    records: Records = [(0, 0, 0, {})] * 4
+    world.begin(mode, 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=list(records), first=0)
     world.put([(0, 0, 0, {}), (0, 0, 0, {}), (4, 0, 0, {})])
     for size, request in ((1, 6), (3, 2), (2, 6)):
         world.sync_that_is_cut(size, request)
