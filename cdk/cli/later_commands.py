@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from cdk.cli.authoring.import_ import import_
     from cdk.cli.authoring.new import new
     from cdk.cli.authoring.preview import preview
+    from cdk.cli.authoring.record import record
+    from cdk.cli.authoring.simulate import simulate
     from cdk.cli.authoring.validate import schema, validate
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
-    from cdk.cli.record import record
-    from cdk.cli.simulate import simulate
     from cdk.cli.state.command import state
     from cdk.cli.sync.command import sync
     from cdk.cli.sync.plan import plan

@@ -36,6 +36,7 @@ from cdk.cli.sync.report import SyncReport
 from cdk.cli.sync.signals import exit_code, listening
 from cdk.rest.http.egress import VARIABLE
 from cdk.spark.sync_runner import SyncRunner
+from cdk.streams.source import Source
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOptions
 
@@ -109,9 +110,8 @@ def sync(
     A run that was cut, however hard, is resumed by running the same command again. Without a file, options say what is
     read, as those of `read` do, and `--target` where it goes.
     """
-    options = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty)
+    options, secrets = GivenOptions(connector, manifest_path, config, catalog, target, name, allow_empty), Secrets()
     check_given(pipeline, options)
-    secrets = Secrets()
     log = JsonLog(secrets, level=logging.WARNING if quiet else logging.INFO) if log_format == "json" else None
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
@@ -119,38 +119,60 @@ def sync(
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
-        if pipeline is not None:
-            settings, source = file_pipeline(pipeline, secrets, trusted=allow_custom_code, events=prepares)
-        else:
-            settings, source = given_pipeline(options, secrets, trusted=allow_custom_code, events=prepares)
+        settings, source = _opened(pipeline, options, secrets, trusted=allow_custom_code, events=prepares)
         source.events = events
         crashes.name, crashes.config = settings.name, dict(settings.config)
-        settings = _with_egress(_chosen(settings, names))
+        settings = _played_here(_with_egress(_chosen(settings, names)))
         settings = _forced(settings) if force else settings
-        params = click.get_current_context().params
-        if params["cassette"] is not None or params["simulate"] is not None:
-            # They are played in this process, and not in those that Spark starts.
-            settings = settings.model_copy(update={"spark": SparkOptions(start="never")})
         limits = {"max_duration": max_duration, "max_requests": max_requests}
         settings = settings.model_copy(update={name: limit for name, limit in limits.items() if limit is not None})
         if dry or preview is not None or settings.state.ignore_new_state:
             sync_report.runner = SyncRunner(settings, source, learn=secrets.add)
             return show_previews(sync_report.runner.preview(preview or 0), secrets.mask, sync_report.runner.notes())
         with Display(settings.name, shown=not (quiet or no_progress), log=log) as display, _without_py4j():
-            mask, learn = secrets.mask, secrets.add
-            runner = SyncRunner(
-                settings, source, watch=display.show, mask=mask, learn=learn, crash_secrets=crashes.secrets
-            )
-            sync_report.runner = runner
-            crashes.facts, crashes.crashes = lambda: {"sync": runner.sync}, lambda: _crashes(runner.result)
-            if log is not None:
-                log.pipeline, log.names = settings.name, lambda: RunNames(runner.sync, runner.stream_names)
-            display.doing = runner.doing
+            sync_report.runner = runner = _runner(settings, source, secrets, display=display, crashes=crashes, log=log)
             signals.interrupt, signals.display = runner.interrupt, display
             result = runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)
     return exit_code(result, signals.caught)
+
+
+def _opened(
+    pipeline: Path | None, options: GivenOptions, secrets: Secrets, *, trusted: bool, events: SyncEvents | None
+) -> tuple[Pipeline, Source]:
+    """The pipeline and its source, from its file or from options. Raises ConfigError."""
+    if pipeline is not None:
+        return file_pipeline(pipeline, secrets, trusted=trusted, events=events)
+    return given_pipeline(options, secrets, trusted=trusted, events=events)
+
+
+def _runner(
+    settings: Pipeline,
+    source: Source,
+    secrets: Secrets,
+    *,
+    display: Display,
+    crashes: CrashReports,
+    log: JsonLog | None,
+) -> SyncRunner:
+    """A run that the display shows; crash reports and the log name it and its streams."""
+    runner = SyncRunner(
+        settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add, crash_secrets=crashes.secrets
+    )
+    display.doing = runner.doing
+    crashes.facts, crashes.crashes = lambda: {"sync": runner.sync}, lambda: _crashes(runner.result)
+    if log is not None:
+        log.pipeline, log.names = settings.name, lambda: RunNames(runner.sync, runner.stream_names)
+    return runner
+
+
+def _played_here(settings: Pipeline) -> Pipeline:
+    """The pipeline, without Spark where a cassette or a simulation answers: both play in this process alone."""
+    params = click.get_current_context().params
+    if params["cassette"] is None and params["simulate"] is None:
+        return settings
+    return settings.model_copy(update={"spark": SparkOptions(start="never")})
 
 
 def _chosen(settings: Pipeline, names: tuple[str, ...]) -> Pipeline:

@@ -5,7 +5,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from cdk.cli.simulate import server
+from cdk.cli.authoring.simulate import server
 from cdk.sources.discovery import find_source
 from cdk.testing import Simulator
 from tests.cli.conftest import CommandLine
