@@ -49,7 +49,8 @@ def test_a_page_says_what_it_held_and_why_there_is_a_next_one(
     with tracing() as trace:
         page = users(paginator, api).read_page(Slice(), None)
 
-    assert trace.page == PageNote(("data", "users"), 1, 1, page.next, why)
+    ((request, _, _),) = trace.exchanges
+    assert trace.page == PageNote(("data", "users"), 1, 1, page.next, why, request)
 
 
 def test_each_attempt_is_noted_with_its_response_or_error() -> None:

@@ -69,7 +69,7 @@ def test_a_wait_is_seen_while_it_lasts_and_gone_afterwards(tmp_path: Path) -> No
 
     assert seen == [{"users": "GET https://api.test/users/**** answered 503"}]
     assert sync.doing() == {}
-    assert sorted(path.name for path in (tmp_path / "_cdk").iterdir()) == ["doing.lock"]
+    assert sorted(path.name for path in (tmp_path / "_cdk").iterdir()) == ["doing.completed", "doing.lock"]
 
 
 @pytest.mark.spark

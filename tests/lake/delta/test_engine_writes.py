@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from cdk.lake.delta import stream_table as tables
 from cdk.lake.delta import write_modes
 from cdk.lake.delta.table_guard import Use
-from tests.lake.delta.test_table_guard import OPTIONS, Users, featured, filled, of, rows, sync
+from tests.lake.delta.test_table_guard import OPTIONS, Users, featured, fill, of, rows, sync
 
 POINTS = ["before_state_blob", "after_state_blob", "merged", "after_commit"]
 USES = [Use.APPEND, Use.OVERWRITE, Use.APPEND_DEDUP, Use.FLAG, Use.DELETE]
@@ -25,7 +25,7 @@ class Cut(BaseException):
 def test_a_sync_that_is_cut_beside_a_commit_of_delta_rs_is_made_good_by_the_next(
     tmp_path: Path, use: Use, point: str, nth: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(tmp_path, use)
+    fill(tmp_path, use)
     featured(tmp_path, use, "CHECK constraints")
     met: list[str] = []
 
@@ -56,7 +56,7 @@ def test_a_sync_that_is_cut_beside_a_commit_of_delta_rs_is_made_good_by_the_next
 
 
 def test_the_rows_of_a_feature_are_written_in_the_commit_that_moves_the_marker(tmp_path: Path) -> None:
-    filled(tmp_path, Use.APPEND_DEDUP)
+    fill(tmp_path, Use.APPEND_DEDUP)
     featured(tmp_path, Use.APPEND_DEDUP, "a change feed")
     version = DeltaTable(str(tmp_path / "users")).version()
 
