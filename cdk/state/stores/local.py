@@ -1,4 +1,4 @@
-"""LocalStore: files in a folder of this machine, or of a file system that has hard links."""
+"""LocalStore: files in a folder of this machine, or of a file system that is mounted here."""
 
 import errno
 import fcntl
@@ -23,8 +23,9 @@ class LocalStore(ObjectStore):
 
     A file is written under another name, synced, and then linked to its own: the link fails where the name is taken,
     and what has a name is whole. Names that begin with `.tmp` are what cut writers left, and are ignored.
-    link: makes the hard link. Where the file system has none, the file is created in place instead (`O_EXCL`); then
-    a machine that stops in that moment may leave a half-written record, which the next run refuses to read.
+    link: makes the hard link. Where the file system has none, a lock of the folder keeps other writers away while the
+    file is renamed to a name that is free; then, as with the lease, only writers of one machine exclude each other
+    where the file system locks for one machine only.
     """
 
     def __init__(self, path: Path | str, *, link: Callable[[Path, Path], None] = os.link) -> None:
@@ -39,7 +40,7 @@ class LocalStore(ObjectStore):
 
     def _create(self, path: str, data: bytes) -> bool:
         with self._draft(path, data) as (draft, target):
-            created = self._name(draft, target, data)
+            created = self._name(draft, target)
             if created:
                 _sync(target.parent)
         return created
@@ -57,7 +58,7 @@ class LocalStore(ObjectStore):
             finally:
                 draft.unlink(missing_ok=True)
 
-    def _name(self, draft: Path, target: Path, data: bytes) -> bool:
+    def _name(self, draft: Path, target: Path) -> bool:
         try:
             self._link(draft, target)
         except FileExistsError:
@@ -65,7 +66,7 @@ class LocalStore(ObjectStore):
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            return _write(target, data)
+            return _rename_to_free(draft, target)
         return True
 
     def _read(self, path: str) -> bytes | None:
@@ -120,17 +121,28 @@ class LocalStore(ObjectStore):
             raise TransientError(f"the state store failed: {error.strerror}", path=str(path)) from error
 
 
-def _write(path: Path, data: bytes) -> bool:
-    """Write a new file and sync it; say whether it was new."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE)
-    except FileExistsError:
-        return False
-    with os.fdopen(file, "wb") as out:
+def _write(path: Path, data: bytes) -> None:
+    """Write a new file and sync it."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE), "wb") as out:
         out.write(data)
         out.flush()
         os.fsync(out.fileno())
-    return True
+
+
+def _rename_to_free(draft: Path, target: Path) -> bool:
+    """Give a draft its name unless that is taken; return whether it was free.
+
+    `rename` replaces what has the name, so writers take turns; readers see no file or a whole one.
+    """
+    turn = os.open(target.with_name(".tmp-turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if target.exists():
+            return False
+        draft.replace(target)
+        return True
+    finally:
+        os.close(turn)
 
 
 def _make_folder(folder: Path) -> None:

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 
@@ -76,6 +77,25 @@ def test_no_draft_stays_behind(tmp_path: Path) -> None:
     store.create(KEY, 1, b"{}")
 
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["000000000001.json"]
+
+
+def test_nobody_reads_half_a_file_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted", source, None, target)
+
+    store, seen = LocalStore(tmp_path, link=no_links), list[bytes | None]()
+    opened = os.fdopen
+
+    def look(file: int, mode: str) -> BinaryIO:
+        seen.append(store.read(KEY, 1))
+        return cast("BinaryIO", opened(file, mode))
+
+    monkeypatch.setattr(os, "fdopen", look)
+    assert store.create(KEY, 1, b"{}")
+    assert not store.create(KEY, 1, b"[]")
+
+    assert seen == [None, b"{}"]
+    assert store.read(KEY, 1) == b"{}"
 
 
 def test_a_full_disk_stores_nothing_and_is_told(tmp_path: Path) -> None:
