@@ -149,7 +149,9 @@ def chained(one: str, count: int = 40) -> str:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[" * 50_000, "nested deeper than 200 levels"),
+        # Some builds of libyaml count levels, too, and see more of a line than has been parsed.
+        ("[" * 50_000, "nested deeper than 200 levels|maximum nesting depth"),
+        ("[" * 300, "nested deeper than 200 levels"),
         ("{a: " * 50_000, "nested deeper than 200 levels"),
         ("- " * 50_000, "nested deeper than 200 levels"),
         ("\n".join(" " * n + "a:" for n in range(3000)), "nested deeper than 200 levels"),
