@@ -199,6 +199,13 @@ BUGS = [
         "tests/worlds/test_manifests.py",
     ),
     Bug(
+        "a feed of counted pages resumes at none of them",
+        "declarative/reading/page_reader",
+        "if self._shifting else items",
+        "if False else items",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
         "a feed goes on behind pages that are too new",
         "streams/cursor",
         "return self.order.rank(value) is not None and not self.order.reaches(value, window.start)",

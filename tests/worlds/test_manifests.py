@@ -417,6 +417,14 @@ def a_feed_whose_newest_page_lies_behind_the_end_of_its_cursor(world: Manifests)
     world.sync(2)
 
 
+def a_feed_of_counted_pages_that_shift_while_a_read_is_interrupted(world: Manifests) -> None:
+    begin(world, Plan(filter="feed", pages="offset"), [put_of(0), put_of(0), put_of(0)], interval=0)
+    world.sync_that_is_interrupted(1, 2)
+    world.put([put_of(0)])
+    world.sync(1)
+    world.sync(1)
+
+
 def groups_that_get_another_member(world: Manifests) -> None:
     begin(world, Plan(router="group"), [put_of(1), put_of(2)], [1, 2])
     world.sync(4)
@@ -462,6 +470,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
         partitions_that_cannot_be_read_before_the_cursor_starts,
         a_feed_whose_newest_page_lies_behind_the_end_of_its_cursor,
+        a_feed_of_counted_pages_that_shift_while_a_read_is_interrupted,
         groups_that_get_another_member,
         groups_of_days_that_get_another_member,
         groups_of_records_without_a_time_that_get_another_member,

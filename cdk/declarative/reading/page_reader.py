@@ -134,7 +134,13 @@ class PageReader:
         self._cut = self.extractor.text_path if untouched else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        return read_pages(slice, _SliceReading(self, slice).page)
+        items = read_pages(slice, _SliceReading(self, slice).page)
+        return map(_without_token, items) if self._shifting else items
+
+    @property
+    def _shifting(self) -> bool:
+        """Whether a saved token asks for another page once a record has come: pages are counted, the newest first."""
+        return self.incremental is not None and self.incremental.data_feed and self.pages.counts is not None
 
     def records(self, page: _FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
@@ -217,6 +223,11 @@ class PageReader:
             f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)} as on the pages "
             f"before. Try again later{expired}; if the API ends its pages so, have the paginator stop before this page"
         )
+
+
+def _without_token(item: Item) -> Item:
+    """The item as one from which no read resumes."""
+    return item._replace(next=None) if isinstance(item, Page) else item
 
 
 class _SliceReading:

@@ -76,7 +76,11 @@ class DatetimeBasedCursor(AnyIncrementalSync):
     end_time_option: RequestOption | None = Field(None, description="Where a window's end goes.")
     partition_field_start: str | None = Field(None, description="Name of a window's start in expressions.")
     partition_field_end: str | None = Field(None, description="Name of a window's end in expressions.")
-    is_data_feed: bool = Field(False, description="Records come newest first: stop at the first that is too old.")
+    is_data_feed: bool = Field(
+        False,
+        description="Records come newest first: stop at the first that is too old. An interrupted read begins anew "
+        "where pages are counted: what has come meanwhile has shifted them.",
+    )
     is_client_side_incremental: bool = Field(False, description="The API does not filter: drop what is too old.")
     is_compare_strictly: bool = Field(False, description="Leave out a window that would start where it ends.")
     global_substream_cursor: bool = Field(False, description="One cursor for all partitions.")
