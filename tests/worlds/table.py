@@ -126,11 +126,16 @@ def _is_json(text: str, value: Json) -> bool:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """Whether two values of JSON are one; NaN is itself or its text, and a field that a struct has for others null."""
+    """Whether two values of JSON are one; NaN is itself or its text, and a field that a struct has for others null.
+
+    A struct that became text had its own fields, some of them texts that hold other values as JSON.
+    """
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() >= other.keys() and all(_equal(value, other.get(name)) for name, value in one.items())
     if isinstance(other, float) and not math.isfinite(other):
         return one in (other, json.dumps(other)) or (isinstance(one, float) and math.isnan(one) and math.isnan(other))
+    if isinstance(one, str) and not isinstance(other, str):
+        return other is not None and _is_json(one, other)
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

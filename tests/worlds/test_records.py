@@ -437,6 +437,14 @@ KNOWN: Mapping[str, World] = {
             Turn([], schema={"a": TYPES[0]}),
         ],
     ),
+    "an object in a string of a struct, which becomes text": World(
+        "Whole",
+        {"write_mode": "append"},
+        [
+            Turn([Put(1, fields={"a": {"a": {"b": -0.0}}}), Put(2, fields={"a": {"a": [1]}})], schema={"a": TYPES[9]}),
+            Turn([], schema={"a": TYPES[0]}),
+        ],
+    ),
     "versions that are texts, from 7 to 12": World(
         "Counted", {"write_mode": "append_dedup"}, [Turn([Put(1, form=1)] * 6)], {"id": TYPES[0], "v": TYPES[2]}
     ),
