@@ -123,6 +123,13 @@ def a_history_loses_its_missing_files_while_somebody_joins_others(world: Times) 
     world.sync_while_somebody_joins_files(1, ("request", 0), vacuum=True)
 
 
+def a_history_is_restored_to_before_all_states_that_are_retained(world: Times) -> None:
+    begin(world, WHOLE, [(0, 0, 0, {})] * 4, "history")
+    for _ in range(4):
+        world.sync(1)
+    world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 1)
+
+
 def a_table_is_restored_right_before_a_commit(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.nothing_is_there_twice_and_what_is_there_is_whole()
@@ -295,6 +302,7 @@ WORLDS = [
     folders_of_another_writer_are_merged_into,
     a_constraint_comes_before_a_generation_with_another_type,
     a_history_loses_its_missing_files_while_somebody_joins_others,
+    a_history_is_restored_to_before_all_states_that_are_retained,
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     a_table_is_restored_to_a_narrower_column_right_before_a_merge,

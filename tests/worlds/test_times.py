@@ -4,6 +4,7 @@ What each sync ends in is one of three: right, refused before the first request 
 nothing.
 """
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,6 +84,8 @@ DEEDS = (
     "overwrite",
 )
 """What others do to the table."""
+RETAINED = 20
+"""States of a table that are retained before the newest."""
 ALWAYS = [(kind, n) for kind in ("request", "tasks") for n in range(40)]
 """At each request, and whenever tasks have returned."""
 FIRST, SECOND, THIRD = PIPELINES = ("world", "market", "tide")
@@ -163,7 +166,8 @@ class Times(RuleBasedStateMachine):
     settled: the last sync got to its end, and since then nothing has happened that leaves rows out. past: the
     model, and how many records there were, by the version of the table. again, lost: the history may have rows more
     often than they came, or may lack some. undone: the first pipeline's marker when somebody restored the table
-    during this sync. behind: pipelines whose rows the history may lack until they sync, for somebody has restored it.
+    during this sync. behind: pipelines whose rows the history may lack until they sync, for somebody has restored it,
+    and it has followed to the state followed of each.
     columns_changed: somebody took columns away during this sync, or their types. undeclared: a
     field was declared once. crowded: others commit so often meanwhile that a sync which has to be alone may give up.
     """
@@ -180,6 +184,7 @@ class Times(RuleBasedStateMachine):
         self.again = self.lost = self.crowded = self.columns_changed = self.undeclared = self.constrained = False
         self.undone: tuple[int | None] | None = None
         self.behind: set[str] = set()
+        self.followed: dict[str, int] = {}
         self.schema: dict[str, Mapping[str, Json]] = {}
         self.next_foreign = -1
         self.vectors: dict[str, set[int]] | None = None
@@ -411,8 +416,15 @@ class Times(RuleBasedStateMachine):
             # Without a state it is filled from the table's log, which lacks rows that were merged as they came.
             states = {name: f"spark-cdk/{name}/things/history" for name in PIPELINES}
             self.behind = {name for name, app in states.items() if log.transaction_version(app) is not None}
-            self.lost |= any(older.transaction_version(states[name]) is None for name in self.behind)
+            markers = {name: older.transaction_version(states[name]) for name in self.behind}
+            self.lost |= None in markers.values()
+            self.followed = {name: self._followed(name, marker) for name, marker in markers.items()}
             log.restore(older.version())
+
+    def _followed(self, name: str, marker: int | None) -> int:
+        """The number of the table's state up to which a state of the history has all rows."""
+        blob = self.history_table / "_cdk_state" / name / f"{marker}.json"
+        return number(json.loads(blob.read_bytes())["state"] or 0) if blob.exists() else 0
 
     @precondition(lambda self: self.history)
     @rule()
@@ -468,7 +480,10 @@ class Times(RuleBasedStateMachine):
         if (why := self._refusal(name)) is not None:
             self._refused(name, why)
             return
-        self.behind.discard(name)
+        if name in self.behind:
+            self.behind.discard(name)
+            # The states between say which rows it lacks. Without them it is filled from the table's log.
+            self.lost |= number(self._marker(name) or 0) - self.followed.get(name, 0) >= RETAINED
         report = self._run(name)
         self._check_ended(report, [])
         self._ended(name, report)
@@ -762,12 +777,12 @@ class Times(RuleBasedStateMachine):
         return marker
 
     def _has_states_of(self, version: int) -> bool:
-        """Whether the states are retained that a version of the table names: each the newest, or one of 20 before."""
+        """Whether the states are retained that a version of the table names."""
         table = DeltaTable(str(self.table), version=version)
         for name in PIPELINES:
             marker = table.transaction_version(f"spark-cdk/{name}/things")
             states = [int(path.stem) for path in (self.table / "_cdk_state" / name).glob("*.json")]
-            if marker is not None and number(max(states)) - number(marker) > 20:
+            if marker is not None and number(max(states)) - number(marker) > RETAINED:
                 return False
         return True
 
