@@ -14,11 +14,11 @@ from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, ro
 from cdk.cli.state.exchange import export, fork, import_
 from cdk.cli.state.maintenance import gc, verify
 from cdk.cli.state.options import PipelineFile, for_streams, pipeline_argument, print_json, translate_errors
+from cdk.lake.admin.commit_log import Commit
 from cdk.lake.admin.diff import Move, moves, shown, values
 from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
-from cdk.lake.delta.commit_log import Commit
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.table_state import TableState
 from cdk.sync.loop.conditional_state import about_source

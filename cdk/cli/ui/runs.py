@@ -16,8 +16,8 @@ from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.input_files import read_document
+from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.locate import StreamLocation
-from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.receipt import Receipt
 from cdk.sync.reports.run_report import FORMAT
 

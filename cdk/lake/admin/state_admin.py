@@ -15,10 +15,10 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateConflict, StateError
 from cdk.base.times.clock import Clock, system_clock
+from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.diff import moves
 from cdk.lake.admin.edits import Change, reset, rolled_back
 from cdk.lake.admin.locate import OpenTables, StreamLocation
-from cdk.lake.delta.commit_log import Commit, commits
 from cdk.lake.delta.state_blobs import number, successor
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import NOTE, TableState

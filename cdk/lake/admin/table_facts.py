@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from cdk.lake.admin.commit_log import commits
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits, cursor_of
 from cdk.lake.admin.locate import StreamLocation, locations_in
-from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use, guard_at

@@ -4,7 +4,7 @@ from itertools import pairwise
 from cdk.base.values import Json
 from cdk.cli.state.command import Entry
 from cdk.cli.ui.timeline import WIDTH, Timeline, timeline
-from cdk.lake.delta.commit_log import Commit
+from cdk.lake.admin.commit_log import Commit
 from cdk.lake.delta.state_blobs import successor
 from cdk.lake.delta.table_state import TableState
 

@@ -15,13 +15,13 @@ from cdk.base.errors import BadState, StateConflict, StateError
 from cdk.base.task_map import run_inline
 from cdk.base.values import canonical
 from cdk.lake.admin import state_admin
+from cdk.lake.admin.commit_log import commits
 from cdk.lake.admin.edits import Change, import_state, rewound
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.admin.verify import audits, findings
 from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta import row_history as history_module
-from cdk.lake.delta.commit_log import commits
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
