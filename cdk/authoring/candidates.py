@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from cdk.authoring.drafts.cursors import CHANGED, CREATED, TIMES
 from cdk.authoring.drafts.keys import IDS
-from cdk.authoring.drafts.names import words
+from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, words
 from cdk.base.values import FieldValue, Record
 
 _SHORTEST_DATE = len("2024-01-01")

@@ -4,16 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter
-from cdk.authoring.drafts.names import words
+from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, words
 from cdk.base.values import JsonObject, JsonValue
 
-CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
-CREATED = {"created", "creation", "create"}
 _BOUNDS = {"since", "after", "min", "gte", "gt", "from"}
 _SINCE = {"since", "after"}
 _FILLERS = {"at", "date", "on", "time", "timestamp", "last", "datetime", "filter", "is", "utc"}
 _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
-TIMES = {"date", "time", "timestamp", "datetime"}
 _ISO, _DAY, _EPOCH = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%s"
 _MAIL = "%a, %d %b %Y %H:%M:%S %z"
 _START = "2000-01-01T00:00:00Z"

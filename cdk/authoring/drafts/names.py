@@ -7,6 +7,11 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 PARAMETER = re.compile(r"\{([^{}]*)\}")
 """A parameter in a path."""
 
+CHANGED = {"updated", "modified", "changed", "update", "modification", "edited"}
+CREATED = {"created", "creation", "create"}
+TIMES = {"date", "time", "timestamp", "datetime"}
+"""Words in the names of dates: of the last change, of the creation, of any."""
+
 _SUFFIX = re.compile(r"\.(?:json|xml)$")
 
 

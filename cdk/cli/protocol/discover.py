@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cdk.authoring.candidates import cursor_candidates, key_candidates
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
@@ -73,8 +74,6 @@ def _shown(folder: Path | None, stream: Stream) -> JsonSchema:
 
 def _name_candidates(stream: Stream, records: Sequence[Record]) -> None:
     """Log which fields may be the key or the cursor that a stream does not have."""
-    from cdk.authoring.candidates import cursor_candidates, key_candidates  # noqa: PLC0415 - of --infer alone
-
     if not stream.primary_key and (names := key_candidates(records)):
         logger.info("%s: its primary key may be: %s", stream.name, ", ".join(names[:_MOST]))
     if stream.cursor_field is None and (names := cursor_candidates(records)):
