@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import JsonValue
 from cdk.protocol import error_text
 from cdk.rest.http.messages import Response
-from cdk.rest.http.redact import looks_secret, safe_url, surely_secret
+from cdk.rest.http.redact import safe_url
 from cdk.rest.tracing import Exchange
 
 _SHORTEST = 4

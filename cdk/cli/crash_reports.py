@@ -8,6 +8,7 @@ import click
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
+from cdk.sources.crashes import crash_text, write_crash_report
 
 crash_report_option = click.option(
     "--crash-report",
@@ -51,16 +52,11 @@ class CrashReports:
     def write(self, stream: str, error: Exception) -> None:
         """Write the report of an error of a stream, if it is unexpected."""
         if self._folder is not None:
-            # `read` starts without the HTTP layer, which knows what is called like a secret.
-            from cdk.sources.crashes import crash_text  # noqa: PLC0415
-
             self._write(stream, crash_text(error, self._secrets))
 
     def _write(self, stream: str, crash: str) -> None:
         if self._folder is None or not crash:
             return
-        from cdk.sources.crashes import write_crash_report  # noqa: PLC0415
-
         facts = {"of": self.name, "stream": stream, **self.facts()}
         name = "-".join(filter(None, (self.name, stream)))
         try:

@@ -12,11 +12,11 @@ from typing import Literal, Protocol, TypeAlias
 
 from cdk.base.errors import DecodeError, FatalError, Forbidden, NotFound, ReadError, StaleToken
 from cdk.base.logs import logger
+from cdk.base.secret_names import looks_secret
 from cdk.base.times.clock import Sleep, sleep
 from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.status_errors import BadRequest
 from cdk.rest.http.messages import Headers, Response
-from cdk.rest.http.redact import looks_secret
 from cdk.state.position import Checkpoint, Position
 from cdk.state.slice import Slice
 from cdk.streams.stream import Item, Page

@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from cdk.base.run import current_run
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import canonical
 from cdk.rest.http.messages import Headers, Request, Response
 from cdk.rest.http.metrics import current_metrics
-from cdk.rest.http.redact import looks_secret, without_params
+from cdk.rest.http.redact import without_params
 from cdk.rest.http.transport import Transport
 
 MAX_BYTES = 256 * 2**20

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cdk.base.errors import BugError, CdkError
 from cdk.base.secret_masking import HIDDEN, Secrets
-from cdk.rest.http.redact import looks_secret
+from cdk.base.secret_names import looks_secret
 
 CRASH_SECRETS: ContextVar[Secrets | None] = ContextVar("crash_secrets", default=None)
 """The secrets that a crash in this run must not show; None: nobody asks for crash reports, and none is gathered."""

@@ -19,8 +19,8 @@ from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, Para
 from cdk.authoring.drafts.names import snake
 from cdk.authoring.drafts.pagination import PageFacts, guess_paginator
 from cdk.base.errors import ConfigError
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, from_json
-from cdk.rest.http.redact import looks_secret
 
 _DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
 _VALUES = {

@@ -14,10 +14,11 @@ from cdk.base.errors import DecodeError
 from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, from_json
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
-from cdk.rest.http.redact import hide, looks_secret, safe_url
+from cdk.rest.http.redact import hide, safe_url
 
 RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
 """Where in a request a value goes: a query parameter, a header, a field of the form or of the JSON body."""

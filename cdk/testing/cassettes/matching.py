@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import orjson
 
 from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import canonical, from_json
 from cdk.rest import Request
-from cdk.rest.http.redact import looks_secret, surely_secret
 from cdk.testing.cassettes.interactions import Interaction
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]

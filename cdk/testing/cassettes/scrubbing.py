@@ -14,9 +14,9 @@ import orjson
 
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import FieldValue, JsonValue, from_json
 from cdk.rest import Request
-from cdk.rest.http.redact import looks_secret, surely_secret
 from cdk.testing.cassettes.interactions import Interaction
 
 _SHORTEST = 4

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from cdk.base.errors import CdkError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.secret_masking import Secrets
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import FieldValue, JsonSchema, as_object, properties_of
-from cdk.rest.http.redact import looks_secret
 from cdk.sources.config import prepared_config
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming

@@ -24,8 +24,8 @@ from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import PARAMETER, snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_object
-from cdk.rest.http.redact import looks_secret
 from cdk.testing.simulator.examples import inside
 
 _CLIENT = {"base_url", "headers", "auth", "paginator"}

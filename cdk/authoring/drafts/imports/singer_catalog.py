@@ -8,8 +8,8 @@ from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_object
-from cdk.rest.http.redact import looks_secret
 from cdk.testing.simulator.examples import example_of as example_json
 
 _TAP = "the tap's code says how; a catalog does not"
