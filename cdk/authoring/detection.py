@@ -7,13 +7,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, Parameter
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import plain
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonObject, JsonValue, as_object, canonical, json_kind
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
@@ -69,7 +68,7 @@ def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: 
     where = _records_path(body)
     if where is None:
         raise ConfigError(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
-    records = sequence(path(*where)(body))
+    records = as_list(path(*where)(body))
     tried: list[Trial] = []
     for guess in _guesses(name, first.exchanges[-1], body, where, records):
         tried.append(trials.trial(guess, where, records))
@@ -84,10 +83,10 @@ class _Trials:
     def __init__(self, source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> None:
         self._source, self._config, self._name = source, config, name
         self._manifest = source.resolved
-        streams = [as_object(each) for each in sequence(self._manifest.get("streams"))]
+        streams = [as_object(each) for each in as_list(self._manifest.get("streams"))]
         self._retriever = next((as_object(each.get("retriever")) for each in streams if each.get("name") == name), {})
         if self._retriever.get("type") != "SimpleRetriever":
-            names = did_you_mean(name, [string(each.get("name")) for each in streams])
+            names = did_you_mean(name, [as_string(each.get("name")) for each in streams])
             raise ConfigError(f"the list `streams` of the manifest has no {name!r} with a SimpleRetriever{names}")
         self.exchanges: list[Exchange] = []
 
@@ -99,7 +98,7 @@ class _Trials:
         retriever |= {"record_selector": selector, **changes}
         streams: list[JsonValue] = [
             {**each, "retriever": retriever} if each.get("name") == self._name else each
-            for each in map(as_object, sequence(self._manifest.get("streams")))
+            for each in map(as_object, as_list(self._manifest.get("streams")))
         ]
         source = self._source.revised({**self._manifest, "streams": streams})
         stream: Stream = next(each for each in source.open(self._config) if each.name == self._name)
@@ -140,7 +139,7 @@ def _verdict(
         note = pages[0].note
         return None, f"the first response has no next page{f': {note.why}' if note is not None and note.why else ''}"
     known = set(map(canonical, records))
-    second = sequence(path(*where)(_body(pages[1])))
+    second = as_list(path(*where)(_body(pages[1])))
     if not second:
         return None, "the next page is empty"
     if again := sum(canonical(record) in known for record in second):
@@ -209,7 +208,7 @@ def _records_path(body: JsonValue) -> tuple[str, ...] | None:
     for _ in range(_DEEPEST):
         lists = [(keys, value) for keys, value in level if isinstance(value, list) and value and as_object(value[0])]
         if lists:
-            return max(lists, key=lambda each: len(sequence(each[1])))[0]
+            return max(lists, key=lambda each: len(as_list(each[1])))[0]
         level = [((*keys, name), inner) for keys, value in level for name, inner in as_object(value).items()]
     return None
 

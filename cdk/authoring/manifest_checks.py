@@ -11,7 +11,7 @@ from jinja2 import nodes
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonSchema, JsonValue, Keys, as_object, properties_of
+from cdk.base.values import JsonSchema, JsonValue, Keys, as_list, as_object, branches_of, properties_of
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError
@@ -123,12 +123,9 @@ def _known(schema: JsonValue, path: Sequence[str]) -> set[str] | None:
 
 
 def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
-    part = as_object(schema)
-    yield part
-    for keyword in ("oneOf", "anyOf", "allOf"):
-        branches = part.get(keyword)
-        for branch in branches if isinstance(branches, list) else ():
-            yield from _branches(branch)
+    yield as_object(schema)
+    for _, branch in branches_of(schema):
+        yield from _branches(branch)
 
 
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
@@ -143,7 +140,7 @@ def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str
 
 def _names(streams: JsonValue) -> Iterator[str]:
     """The names of streams, those on a condition too."""
-    for stream in streams if isinstance(streams, list) else ():
+    for stream in as_list(streams):
         match stream:
             case {"name": str() as name}:
                 yield name

@@ -13,7 +13,7 @@ from functools import lru_cache
 from html import escape
 from urllib.parse import quote, quote_plus
 
-from cdk.base.values import FieldValue, JsonSchema, JsonValue
+from cdk.base.values import FieldValue, JsonSchema, JsonValue, branches_of
 
 HIDDEN = "****"
 
@@ -38,8 +38,6 @@ _BACKSLASHES = r"\\{1,3}"
 _LOGIN = re.compile(r"(?<=://)[^/\s:@\"'<>]*:[^/\s\"'<>]+(?=@)")
 """A user and a password before the host of a URL, such as that of a proxy or an object store."""
 
-_BRANCHES = ("oneOf", "anyOf", "allOf")
-
 
 def secret_values(schema: JsonSchema, config: JsonValue) -> Iterator[str]:
     """The secret texts of `config`: values, and all inside them, that `schema` marks with `"airbyte_secret": true`.
@@ -57,10 +55,8 @@ def secret_places(schema: JsonValue, config: JsonValue, path: str = "") -> Itera
         return
     if schema.get("airbyte_secret") is True:
         yield from _texts(config, path)
-    for keyword in _BRANCHES:
-        branches = schema.get(keyword)
-        for branch in branches if isinstance(branches, list | tuple) else ():
-            yield from secret_places(branch, config, path)
+    for _, branch in branches_of(schema):
+        yield from secret_places(branch, config, path)
     properties = schema.get("properties")
     if isinstance(config, Mapping) and isinstance(properties, Mapping):
         for name, part in properties.items():

@@ -4,7 +4,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -158,6 +158,23 @@ def undotted(path: str) -> list[str | int]:
 def as_object(value: JsonValue) -> Mapping[str, JsonValue]:
     """A value that is to be an object of JSON; an empty one where it is something else."""
     return value if isinstance(value, Mapping) else {}
+
+
+def as_list(value: JsonValue) -> Sequence[JsonValue]:
+    """A value that is to be a list of JSON; an empty one where it is something else."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def as_string(value: JsonValue) -> str:
+    """A value that is to be a string; an empty one where it is something else."""
+    return value if isinstance(value, str) else ""
+
+
+def branches_of(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """The schemas that a schema is composed of or chooses from, each behind its place, such as `oneOf[0]`."""
+    for keyword in ("oneOf", "anyOf", "allOf"):
+        for number, branch in enumerate(as_list(as_object(schema).get(keyword))):
+            yield f"{keyword}[{number}]", branch
 
 
 def properties_of(schema: JsonValue) -> Mapping[str, JsonValue]:

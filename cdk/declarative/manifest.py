@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.logs import logger
 from cdk.base.validation_messages import shown
-from cdk.base.values import JsonObject, JsonValue, dotted, undotted
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, dotted, undotted
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
@@ -114,9 +114,8 @@ class Manifest:
     def _twice(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
         """Streams with the name of an earlier one; those whose name is an expression are known later."""
         places: dict[str, int] = {}
-        streams = value.get("streams")
-        for i, stream in enumerate(streams if isinstance(streams, list) else ()):
-            name = stream.get("name") if isinstance(stream, Mapping) else None
+        for i, stream in enumerate(as_list(value.get("streams"))):
+            name = as_object(stream).get("name")
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
                 yield f"{self.where(('streams', i, 'name'))}: streams[{first}] is called {name!r} too; rename one"
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdk.authoring.drafts.draft import ConfigFields, Example, Guess
-from cdk.authoring.drafts.loose_json import string
 from cdk.authoring.drafts.names import snake
-from cdk.base.values import JsonObject, JsonValue, as_object, canonical, from_json
+from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonical, from_json
 
 _FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
@@ -48,7 +47,7 @@ def login(
     examples: list[Example] = []
     for name in names:
         scheme = schemes[name]
-        if mentions_bearer and string(scheme.get("name")).lower() == "authorization":
+        if mentions_bearer and as_string(scheme.get("name")).lower() == "authorization":
             scheme = {"type": "http", "scheme": "bearer"}
         if "authenticator" not in requester:
             component, what, token = authenticator(name, scheme, config, absolute)
@@ -57,7 +56,7 @@ def login(
             examples += token
         elif scheme.get("type") == "apiKey":
             part = "request_parameters" if scheme.get("in") == "query" else "request_headers"
-            own = string(scheme.get("name")) or name
+            own = as_string(scheme.get("name")) or name
             key = config.add(snake(name), _secret(f"key ({own})"))
             sent = {"Cookie": f"{own}={key}"} if scheme.get("in") == "cookie" else {own: key}
             requester[part] = {**as_object(requester.get(part)), **sent}
@@ -74,7 +73,7 @@ def authenticator(
     name: str, scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
 ) -> tuple[JsonObject, str, Sequence[Example]]:
     """The authenticator of a scheme, what it does, and the response with its token."""
-    match scheme.get("type"), string(scheme.get("scheme")).lower():
+    match scheme.get("type"), as_string(scheme.get("scheme")).lower():
         case ("basic", _) | ("http", "basic"):
             return basic(config), "user and password", ()
         case "apiKey", _:
@@ -127,7 +126,7 @@ def _is_login(text: str) -> bool:
 
 
 def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tuple[JsonObject, str, Sequence[Example]]:
-    header = string(scheme.get("name")) or name
+    header = as_string(scheme.get("name")) or name
     if scheme.get("in") == "query":
         return api_key(config, header, "request_parameter"), f"a key in the parameter `{header}`", ()
     if scheme.get("in") == "cookie":
@@ -139,11 +138,11 @@ def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tu
 def _oauth(
     scheme: Mapping[str, JsonValue], config: ConfigFields, absolute: Callable[[str], str]
 ) -> tuple[JsonObject, str, Sequence[Example]]:
-    flows = as_object(scheme.get("flows")) or {string(scheme.get("flow")): scheme}
-    flow = next((name for name in _FLOWS if string(as_object(flows.get(name)).get("tokenUrl"))), None)
+    flows = as_object(scheme.get("flows")) or {as_string(scheme.get("flow")): scheme}
+    flow = next((name for name in _FLOWS if as_string(as_object(flows.get(name)).get("tokenUrl"))), None)
     if flow is None:
         return bearer(config), f"an access token of OAuth 2.0: {', '.join(flows)} gives none without a browser", ()
-    url = absolute(string(as_object(flows[flow]).get("tokenUrl")))
+    url = absolute(as_string(as_object(flows[flow]).get("tokenUrl")))
     client = flow in _FLOWS[:2]
     component: JsonObject = {
         "type": "OAuthAuthenticator",

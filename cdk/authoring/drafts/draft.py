@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk.authoring.drafts.loose_json import sequence, string
-from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import example_of
 
 
@@ -22,7 +21,7 @@ class Parameter:
     def kinds(self) -> set[str]:
         """The JSON types of its values but null; empty where none is described."""
         kinds = self.schema.get("type")
-        return {string(each) for each in (sequence(kinds) or [kinds])} - {"", "null"}
+        return {as_string(each) for each in (as_list(kinds) or [kinds])} - {"", "null"}
 
 
 @dataclass(frozen=True, slots=True)

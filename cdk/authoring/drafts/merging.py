@@ -12,9 +12,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 import yaml
 
-from cdk.authoring.drafts.loose_json import string
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, as_object, canonical, from_json, to_json
+from cdk.base.values import JsonValue, as_object, as_string, canonical, from_json, to_json
 
 LOCK = Path("drafted.lock.json")
 _FORMAT = "spark-cdk-draft/1"
@@ -141,7 +140,7 @@ def _last(folder: Path) -> Mapping[Path, str]:
     if (form := document.get("format")) != _FORMAT:
         why = f"found the format {str(form)[:50]!r}, expected {_FORMAT!r}; restore it, or draft into another folder"
         raise ConfigError(why, path=str(folder / LOCK))
-    return {Path(path): string(text) for path, text in as_object(document.get("files")).items()}
+    return {Path(path): as_string(text) for path, text in as_object(document.get("files")).items()}
 
 
 def _text(path: Path) -> str | None:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdk.authoring.drafts.draft import Guess, Parameter, expression, quoted
-from cdk.authoring.drafts.loose_json import string
 from cdk.authoring.drafts.names import first_of, plain, words
-from cdk.base.values import JsonObject, JsonValue, as_object, canonical
+from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonical
 
 _NUMBERS = ("page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p")
 _OFFSETS = ("offset", "skip", "startindex", "startat", "pageoffset", "start", "from", "firstresult")
@@ -89,14 +88,14 @@ def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[P
         return paging
     other = next(each for each in others if canonical(each.component) == common[0][0])
     component = dict(as_object(other.component))
-    size = string(as_object(component.get("page_size_option")).get("field_name"))
+    size = as_string(as_object(component.get("page_size_option")).get("field_name"))
     if size and size not in pages.parameters:
         strategy = {
             key: value for key, value in as_object(component["pagination_strategy"]).items() if key != "page_size"
         }
         component = {**component, "pagination_strategy": strategy}
         del component["page_size_option"]
-    if string(as_object(component["page_token_option"]).get("field_name")) not in {"", *pages.parameters}:
+    if as_string(as_object(component["page_token_option"]).get("field_name")) not in {"", *pages.parameters}:
         return paging
     what = "" if other.guess is None else other.guess.what
     guess = Guess(what, "most other streams have it", _PREVIEW.format(pages.stream))

@@ -6,7 +6,7 @@ from cdk.base.errors import CdkError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.secret_masking import Secrets
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import FieldValue, JsonSchema, as_object, properties_of
+from cdk.base.values import FieldValue, JsonSchema, as_list, as_object, branches_of, properties_of
 from cdk.sources.config import prepared_config
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming
@@ -33,10 +33,9 @@ def check_spec(subject: SuiteSubject) -> None:
         ) from None
     for path, part in _objects(schema):
         properties = properties_of(part)
-        required = part.get("required")
-        if missing := sorted(set(required if isinstance(required, list) else []) - properties.keys()):
+        if missing := sorted(set(map(str, as_list(part.get("required")))) - properties.keys()):
             raise Nonconforming(
-                f"requires {', '.join(map(str, missing))}, which it does not describe",
+                f"requires {', '.join(missing)}, which it does not describe",
                 where=f"{where}{path}.required",
                 expected="names of `properties`",
                 advice="describe the property, or correct the name",
@@ -155,8 +154,8 @@ def _message(answer: CommandResult) -> str:
 
 def _broken(schema: JsonSchema, config: Mapping[str, FieldValue]) -> Iterator[tuple[str, Mapping[str, FieldValue]]]:
     """Configs of which one property is missing or has a wrong type, each with its name."""
-    required, properties = schema.get("required"), properties_of(schema)
-    for name in required if isinstance(required, list) else []:
+    properties = properties_of(schema)
+    for name in map(str, as_list(schema.get("required"))):
         if "default" not in as_object(properties.get(name)):
             yield name, {key: value for key, value in config.items() if key != name}
     for name, rule in properties.items():
@@ -170,7 +169,5 @@ def _objects(schema: JsonSchema, path: str = "") -> Iterator[tuple[str, JsonSche
     yield path, schema
     for name, rule in properties_of(schema).items():
         yield from _objects(as_object(rule), f"{path}.properties.{name}")
-    for keyword in ("oneOf", "anyOf", "allOf"):
-        branches = schema.get(keyword)
-        for number, branch in enumerate(branches if isinstance(branches, list) else []):
-            yield from _objects(as_object(branch), f"{path}.{keyword}[{number}]")
+    for where, branch in branches_of(schema):
+        yield from _objects(as_object(branch), f"{path}.{where}")

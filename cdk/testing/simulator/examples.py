@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_list, as_object
 from cdk.rest.http.json_path import ANY
 
 _OF_FORMAT = {"date-time": "2024-03-01T00:00:00Z", "date": "2024-03-01"}
@@ -40,7 +40,7 @@ def example_of(schema: JsonSchema, text: str = "1", chance: Random | None = None
     schema = _plain(schema, chance)
     if "const" in schema:
         return schema["const"]
-    if choices := [each for each in _listed(schema.get("enum")) if each is not None]:
+    if choices := [each for each in as_list(schema.get("enum")) if each is not None]:
         return choices[0] if chance is None else chance.choice(choices)
     value: JsonValue = None
     match _kind(schema):
@@ -73,7 +73,7 @@ def inside(path: Sequence[str], records: Sequence[JsonValue]) -> JsonValue:
 def kinds_of(schema: JsonSchema) -> list[str]:
     """The types that a schema names, without null."""
     kinds = schema.get("type")
-    return [str(each) for each in (_listed(kinds) or [kinds]) if each not in {None, "null"}]
+    return [str(each) for each in (as_list(kinds) or [kinds]) if each not in {None, "null"}]
 
 
 def _kind(schema: JsonSchema) -> str:
@@ -87,14 +87,14 @@ def _plain(schema: JsonSchema, chance: Random | None) -> JsonSchema:
     """A schema with those in it that it is made of: all of `allOf`, and one of `oneOf` or `anyOf`."""
     if not _COMPOSED & schema.keys():
         return schema
-    parts = [as_object(part) for part in _listed(schema.get("allOf"))]
+    parts = [as_object(part) for part in as_list(schema.get("allOf"))]
     for word in ("oneOf", "anyOf"):
-        listed = [as_object(part) for part in _listed(schema.get(word))]
+        listed = [as_object(part) for part in as_list(schema.get(word))]
         options = [part for part in listed if part.get("type") != "null"] or listed
         parts += options[:1] if chance is None else chance.sample(options, min(1, len(options)))
     merged: JsonObject = {}
     for part in (schema, *(_plain(part, chance) for part in parts)):
-        required = [*_listed(merged.get("required")), *_listed(part.get("required"))]
+        required = [*as_list(merged.get("required")), *as_list(part.get("required"))]
         properties = {**as_object(merged.get("properties")), **as_object(part.get("properties"))}
         merged = {**merged, **part, **({"required": required} if required else {})}
         merged |= {"properties": properties} if properties else {}
@@ -104,7 +104,7 @@ def _plain(schema: JsonSchema, chance: Random | None) -> JsonSchema:
 def _object(schema: JsonSchema, chance: Random | None) -> JsonObject:
     built: JsonObject = {}
     for name, part in as_object(schema.get("properties")).items():
-        nullable = "null" in _listed(as_object(part).get("type"))
+        nullable = "null" in as_list(as_object(part).get("type"))
         absent = chance is not None and nullable and chance.random() < 0.1  # noqa: PLR2004 - now and then
         built[name] = None if absent else example_of(as_object(part), "1" if chance is None else name, chance)
     return built
@@ -128,7 +128,7 @@ def _number(schema: JsonSchema, kind: str, chance: Random | None) -> JsonValue:
 def _string(schema: JsonSchema, text: str, chance: Random | None) -> JsonValue:
     form = str(schema.get("format", ""))
     if pattern := schema.get("pattern"):
-        samples = [*_listed(schema.get("examples")), schema.get("default"), *_PATTERNED]
+        samples = [*as_list(schema.get("examples")), schema.get("default"), *_PATTERNED]
         return next((each for each in samples if isinstance(each, str) and re.search(str(pattern), each)), text)
     if chance is None:
         value = _OF_FORMAT.get(form, text)
@@ -165,7 +165,3 @@ def _bounds(schema: JsonSchema, low: str, high: str, usual: int) -> tuple[int, i
 def _limit(schema: JsonSchema, name: str, default: float) -> float:
     value = schema.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else default
-
-
-def _listed(value: JsonValue) -> Sequence[JsonValue]:
-    return value if isinstance(value, list | tuple) else ()

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from cdk.base.errors import CdkError, FatalError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import FieldValue, JsonObject, JsonValue, as_object, properties_of, to_json
+from cdk.base.values import FieldValue, JsonObject, JsonValue, as_list, as_object, properties_of, to_json
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.source import ManifestSource
@@ -271,8 +271,7 @@ def _known(source: Source) -> _Known:
 
 def _copies(change: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """What a transformation reads of a record, and where that goes."""
-    fields = change.get("fields")
-    for each in fields if change.get("type") == "AddFields" and isinstance(fields, list) else ():
+    for each in as_list(change.get("fields")) if change.get("type") == "AddFields" else ():
         match each:
             case {"path": [*target], "value": str(value)}:
                 for scope, *path in compile_template(value, "").paths:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from cdk.authoring.drafts.draft import Guess, quoted
-from cdk.authoring.drafts.loose_json import string
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, following, parameter_option, value_at
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_string
 
 _OPTIONS: Mapping[str, set[str]] = {
     "single_page": set(),
@@ -20,7 +19,7 @@ _DLT = "dlt's file says so"
 
 def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[PaginatorGuess, Sequence[tuple[str, str]]]:
     """The paginator of dlt's settings with its defaults; and which options cannot be carried over, and why."""
-    kind = {"json_response": "json_link"}.get(string(settings.get("type")), string(settings.get("type")))
+    kind = {"json_response": "json_link"}.get(as_string(settings.get("type")), as_string(settings.get("type")))
     if kind not in _OPTIONS:
         return PaginatorGuess(None, None), [
             ("type", f"found {kind!r}, which has no component that is known to do the same")
@@ -33,7 +32,7 @@ def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[Paginator
 
 def _paging(kind: str, settings: Mapping[str, JsonValue], pages: PageFacts) -> PaginatorGuess:
     def named(name: str, default: str) -> str:
-        return string(settings.get(name)).removeprefix("$.") or default
+        return as_string(settings.get(name)).removeprefix("$.") or default
 
     url: JsonObject = {"type": "RequestPath"}
     match kind:

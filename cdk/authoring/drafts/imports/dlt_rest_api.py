@@ -20,12 +20,11 @@ from cdk.authoring.drafts.draft import (
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import PARAMETER, snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import inside
 
 _CLIENT = {"base_url", "headers", "auth", "paginator"}
@@ -70,7 +69,7 @@ class _Import:
     def __init__(self, document: Mapping[str, JsonValue]) -> None:
         self._config, self._guesses, self._left_out = ConfigFields(), list[Guess](), list[LeftOut]()
         self._client, self._defaults = as_object(document["client"]), as_object(document.get("resource_defaults"))
-        self._resources = sequence(document["resources"])
+        self._resources = as_list(document["resources"])
         self._base, self._needed = "", list[_Parent]()
         self._logins: Sequence[Example] = ()
 
@@ -90,7 +89,7 @@ class _Import:
         """The resources with what all have by default."""
         for each in self._resources:
             own = {"name": each} if isinstance(each, str) else as_object(each)
-            if not string(own.get("name")):
+            if not as_string(own.get("name")):
                 self._leave("resources", "found one without a name, such as a function of Python: write it as a stream")
                 continue
             endpoints = [
@@ -117,7 +116,7 @@ class _Import:
             case "http_basic":
                 scheme = {"type": "http", "scheme": "basic"}
             case "api_key":
-                where = string(settings.get("location")).replace("param", "query") or "header"
+                where = as_string(settings.get("location")).replace("param", "query") or "header"
                 scheme = {"type": "apiKey", "in": where, "name": settings.get("name") or "Authorization"}
             case "oauth2_client_credentials" if isinstance(token_url := settings.get("access_token_url"), str):
                 scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": token_url}}}
@@ -131,7 +130,7 @@ class _Import:
 
     def _stream(self, resource: Mapping[str, JsonValue]) -> StreamDraft:
         """A resource as a stream."""
-        name, where = snake(string(resource["name"])), f"resources.{resource['name']}"
+        name, where = snake(as_string(resource["name"])), f"resources.{resource['name']}"
         endpoint, at = as_object(resource["endpoint"]), f"{where}.endpoint"
         guesses = [Guess("no schema", "dlt infers it", "`spark-cdk discover --infer` shows it")]
         self._leave_others(where, resource, _RESOURCE)
@@ -142,7 +141,7 @@ class _Import:
         cursor = self._cursor(at, name, endpoint, params, guesses)
         pages = self._paging(at, name, endpoint, params, guesses)
         selector = self._selector(at, name, endpoint.get("data_selector"), guesses)
-        fields = [*map(string, sequence(resource.get("include_from_parent")))] if parents else []
+        fields = [*map(as_string, as_list(resource.get("include_from_parent")))] if parents else []
         retriever: JsonObject = {
             "type": "SimpleRetriever",
             "requester": self._request(at, endpoint, self._path(path, parents), params, pages),
@@ -163,13 +162,13 @@ class _Import:
             "transformations": [{"type": "AddFields", "fields": [*_added(parents, fields)]}] if fields else None,
             "schema_loader": {"type": "InlineSchemaLoader", "schema": {"type": "object", "properties": {}}},
         }
-        if mode := _MODES.get(string(resource.get("write_disposition"))):
+        if mode := _MODES.get(as_string(resource.get("write_disposition"))):
             guesses.append(Guess(f"written as {mode}", _DLT, f"the pipeline file decides: `write_mode: {mode}`"))
         if resource.get("selected") is False:
             guesses.append(Guess("read for its children alone", _DLT, "leave it out of the pipeline's `streams`"))
         record = self._record(name, key, cursor)
         pattern = f"{self._base}/{PARAMETER.sub('*', path).strip('/')}"
-        method = string(endpoint.get("method")).upper() or "GET"
+        method = as_string(endpoint.get("method")).upper() or "GET"
         examples = [Example(pattern, inside(selector, [record]), {}, method)]
         if pages.probe is not None:
             examples.append(Example(pattern, inside(selector, []), {pages.probe[0]: pages.probe[1]}, method))
@@ -192,7 +191,7 @@ class _Import:
 
     def _record(self, name: str, key: JsonValue, cursor: JsonObject | None) -> JsonObject:
         """A record for tests, with what its key, its cursor and its children need."""
-        names = [key] if isinstance(key, str) else [*map(string, sequence(key))]
+        names = [key] if isinstance(key, str) else [*map(as_string, as_list(key))]
         record: JsonObject = dict.fromkeys(names or ["id"], "1")
         for each in self._needed:
             if each.stream == name:
@@ -202,7 +201,7 @@ class _Import:
                     value = {field: value}
                 record[first] = value
         if cursor is not None:
-            record[string(cursor["cursor_field"])] = example_of(cursor, self._config, name)
+            record[as_string(cursor["cursor_field"])] = example_of(cursor, self._config, name)
         return record
 
     def _path(self, path: str, parents: Sequence[_Parent]) -> str:
@@ -228,7 +227,7 @@ class _Import:
                 self._leave(f"{where}.params.{key}", f"found {value!r}, and the bare value is sent")
             cursor |= {**(bound or {}), "end_param" if match and match[1] == "end_value" else "start_param": key}
             del params[key]
-        field = string(cursor.get("cursor_path")).removeprefix("$.")
+        field = as_string(cursor.get("cursor_path")).removeprefix("$.")
         if not field or "." in field:
             if cursor:
                 self._leave(
@@ -240,7 +239,7 @@ class _Import:
         if self._is_code(f"{where}.incremental.initial_value", initial):
             initial = None
         bounds = {"start_param": "start_time_option", "end_param": "end_time_option"}
-        sent = {option: string(cursor[param]) for param, option in bounds.items() if cursor.get(param)}
+        sent = {option: as_string(cursor[param]) for param, option in bounds.items() if cursor.get(param)}
         component, guess = cursor_of(field, initial, sent, self._config, name)
         guesses.append(guess)
         return component
@@ -272,16 +271,16 @@ class _Import:
             check = f"`spark-cdk preview {name}` shows the response; `field_path` leads to them"
             guesses.append(Guess("records: the body, or its elements", "dlt finds the list in the response", check))
             return []
-        path = string(selector).removeprefix("$.").removeprefix("$").removesuffix("[*]").removesuffix(".*")
+        path = as_string(selector).removeprefix("$.").removeprefix("$").removesuffix("[*]").removesuffix(".*")
         if self._is_code(f"{where}.data_selector", selector) or re.search(r"[\[\]()?@*]|^\.", path):
             self._leave(f"{where}.data_selector", f"found {selector!r}, expected names with dots: write `field_path`")
             return []
         return [part for part in path.split(".") if part]
 
     def _filters(self, where: str, endpoint: Mapping[str, JsonValue]) -> Iterator[JsonObject]:
-        for number, each in enumerate(sequence(endpoint.get("response_actions"))):
+        for number, each in enumerate(as_list(endpoint.get("response_actions"))):
             action = as_object(each)
-            code, content = action.get("status_code"), string(action.get("content"))
+            code, content = action.get("status_code"), as_string(action.get("content"))
             if action.get("action") != "ignore" or not (isinstance(code, int) or content):
                 self._leave(f"{where}.response_actions[{number}]", "of actions only `ignore` has a component")
                 continue
@@ -292,7 +291,7 @@ class _Import:
     def _text(self, name: str, value: JsonValue, example: JsonValue = None) -> str:
         """A value of a request. What may be secret, and what dlt looks up, becomes config, and is written nowhere."""
         own = as_object(value)
-        label = string(own.get(SECRET)) or string(own.get(SETTING)) or name
+        label = as_string(own.get(SECRET)) or as_string(own.get(SETTING)) or name
         if self._is_code(name, value) or own or looks_secret(name):
             schema: JsonObject = {"type": "string", "title": label}
             if SECRET in own or looks_secret(name):
@@ -330,7 +329,7 @@ class _Import:
 def _path_of(resource: Mapping[str, JsonValue]) -> tuple[str, JsonObject]:
     """The path of a resource, and its parameters."""
     endpoint = as_object(resource["endpoint"])
-    return string(endpoint.get("path")) or string(resource["name"]), dict(as_object(endpoint.get("params")))
+    return as_string(endpoint.get("path")) or as_string(resource["name"]), dict(as_object(endpoint.get("params")))
 
 
 def _parents(path: str, params: Mapping[str, JsonValue]) -> list[_Parent]:
@@ -341,7 +340,7 @@ def _parents(path: str, params: Mapping[str, JsonValue]) -> list[_Parent]:
         if match := _PARENT.fullmatch(placeholder):
             parents.append(_Parent(placeholder, snake(match[1]), match[2]))
         elif bound.get("type") == "resolve":
-            parents.append(_Parent(placeholder, snake(string(bound.get("resource"))), string(bound.get("field"))))
+            parents.append(_Parent(placeholder, snake(as_string(bound.get("resource"))), as_string(bound.get("field"))))
     return parents
 
 

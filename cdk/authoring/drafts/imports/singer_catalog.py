@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from cdk.authoring.drafts.auth import bearer
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, StreamDraft
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import example_of as example_json
 
 _TAP = "the tap's code says how; a catalog does not"
@@ -21,7 +20,7 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
 
     name: of the catalog's file. Raises ConfigError: it is none.
     """
-    streams = [each for each in map(as_object, sequence(as_object(catalog).get("streams"))) if _name(each)]
+    streams = [each for each in map(as_object, as_list(as_object(catalog).get("streams"))) if _name(each)]
     if not streams:
         raise ConfigError("found no stream, expected a catalog of Singer, an object with `streams`", path=name)
     config, left_out = ConfigFields(), list[LeftOut]()
@@ -46,7 +45,7 @@ def draft_of_singer(catalog: JsonValue, settings: JsonValue, name: str) -> Draft
 
 
 def _name(stream: Mapping[str, JsonValue]) -> str:
-    return string(stream.get("stream")) or string(stream.get("tap_stream_id"))
+    return as_string(stream.get("stream")) or as_string(stream.get("tap_stream_id"))
 
 
 def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: list[LeftOut]) -> StreamDraft:
@@ -57,18 +56,18 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
     extractor: JsonObject = {"type": "DpathExtractor", "field_path": []}
     component: JsonObject = {"type": "DeclarativeStream", "name": name}
     guesses = []
-    keys = [*map(string, sequence(stream.get("key_properties")) or sequence(facts.get("table-key-properties")))]
+    keys = [*map(as_string, as_list(stream.get("key_properties")) or as_list(facts.get("table-key-properties")))]
     if keys:
         component["primary_key"] = keys[0] if len(keys) == 1 else [*keys]
     record = dict(as_object(example_json(schema)))
-    valid = [*map(string, sequence(facts.get("valid-replication-keys")))]
-    chosen = string(stream.get("replication_key")) or string(facts.get("replication-key"))
+    valid = [*map(as_string, as_list(facts.get("valid-replication-keys")))]
+    chosen = as_string(stream.get("replication_key")) or as_string(facts.get("replication-key"))
     if field := chosen or (valid or [""])[0]:
         numeric = {"integer", "number"} & {*_types(properties.get(field, {}))}
         component["incremental_sync"], guess = cursor_of(field, 0 if numeric else None, {}, config, name)
         record = {**record, field: example_of(as_object(component["incremental_sync"]), config, name)}
         guesses.append(guess)
-    method = string(stream.get("replication_method")) or string(facts.get("forced-replication-method"))
+    method = as_string(stream.get("replication_method")) or as_string(facts.get("forced-replication-method"))
     if method == "LOG_BASED":
         left_out.append(LeftOut(f"streams.{name}.replication_method", "LOG_BASED reads a database's log, no HTTP API"))
     if facts.get("selected") is False:
@@ -87,20 +86,20 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
 def _types(schema: Mapping[str, JsonValue]) -> Iterator[str]:
     """The types that a property may have, those of `anyOf` among them, as taps write them."""
     kinds = schema.get("type")
-    yield from map(string, sequence(kinds) or [kinds])
-    for each in sequence(schema.get("anyOf")):
+    yield from map(as_string, as_list(kinds) or [kinds])
+    for each in as_list(schema.get("anyOf")):
         yield from _types(as_object(each))
 
 
 def _metadata(stream: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
     """What the catalog says of a stream besides its schema."""
-    entries = map(as_object, sequence(stream.get("metadata")))
-    return as_object(next((each.get("metadata") for each in entries if not sequence(each.get("breadcrumb"))), None))
+    entries = map(as_object, as_list(stream.get("metadata")))
+    return as_object(next((each.get("metadata") for each in entries if not as_list(each.get("breadcrumb"))), None))
 
 
 def _deselected(stream: Mapping[str, JsonValue]) -> Iterator[str]:
     """The properties that a person has left out."""
-    for entry in map(as_object, sequence(stream.get("metadata"))):
-        path = [*map(string, sequence(entry.get("breadcrumb")))]
+    for entry in map(as_object, as_list(stream.get("metadata"))):
+        path = [*map(as_string, as_list(entry.get("breadcrumb")))]
         if len(path) > 1 and as_object(entry.get("metadata")).get("selected") is False:
             yield ".".join(path[1::2])

@@ -12,9 +12,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
 from cdk.authoring.drafts.draft import Parameter
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, as_object, canonical, json_kind
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
@@ -61,7 +60,7 @@ class Description:
         self._resolver = Registry[JsonObject]().with_resource("", Resource.opaque(contents)).resolver()
         self.unresolved: set[str] = set()
         info = as_object(self._document.get("info"))
-        self.title, self.version = string(info.get("title")) or "the API", str(info.get("version") or "")
+        self.title, self.version = as_string(info.get("title")) or "the API", str(info.get("version") or "")
 
     def mentions(self, words: str) -> bool:
         """Whether these words are anywhere in it."""
@@ -71,7 +70,7 @@ class Description:
         """The object that a value is or refers to; an empty one where there is none in this document."""
         for _ in range(_MOST_REFERENCES):
             value = as_object(value)
-            if not (reference := string(value.get("$ref"))):
+            if not (reference := as_string(value.get("$ref"))):
                 return value
             try:
                 value = self._resolver.lookup(reference).contents
@@ -91,10 +90,10 @@ class Description:
     def servers(self, operation: Operation) -> Sequence[JsonValue]:
         """The servers of an operation, in the form of OpenAPI 3."""
         if "swagger" in self._document:
-            scheme = next(map(string, sequence(self._document.get("schemes"))), "https")
-            host, base = string(self._document.get("host")), string(self._document.get("basePath"))
+            scheme = next(map(as_string, as_list(self._document.get("schemes"))), "https")
+            host, base = as_string(self._document.get("host")), as_string(self._document.get("basePath"))
             return [{"url": f"{scheme}://{host}{base}" if host else base}]
-        return operation.servers or sequence(self._document.get("servers"))
+        return operation.servers or as_list(self._document.get("servers"))
 
     def absolute(self, url: str) -> str:
         """A URL of the description, joined to where it came from, without the user and password that it may name."""
@@ -110,7 +109,7 @@ class Description:
     def _operation(self, path: str, item: Mapping[str, JsonValue], get: Mapping[str, JsonValue]) -> Operation:
         parameters = {
             (each.name, each.location): each
-            for value in [*sequence(item.get("parameters")), *sequence(get.get("parameters"))]
+            for value in [*as_list(item.get("parameters")), *as_list(get.get("parameters"))]
             if (each := self._parameter(self.resolved(value))).name
         }
         responses = as_object(get.get("responses"))
@@ -120,10 +119,10 @@ class Description:
             list(parameters.values()),
             _body(self.resolved(response)),
             list(as_object(response.get("headers"))),
-            sequence(get.get("servers")) or sequence(item.get("servers")),
-            sequence(get["security"] if "security" in get else self._document.get("security")),
+            as_list(get.get("servers")) or as_list(item.get("servers")),
+            as_list(get["security"] if "security" in get else self._document.get("security")),
             get.get("deprecated") is True,
-            " ".join(string(get.get(key)) for key in ("summary", "description")),
+            " ".join(as_string(get.get(key)) for key in ("summary", "description")),
         )
 
     def _parameter(self, value: Mapping[str, JsonValue]) -> Parameter:
@@ -131,11 +130,11 @@ class Description:
         schema = self.resolved(value.get("schema") or next(iter(content), None))
         own = {key: value[key] for key in _IN_PARAMETERS if key in value}
         return Parameter(
-            string(value.get("name")),
-            string(value.get("in")),
+            as_string(value.get("name")),
+            as_string(value.get("in")),
             value.get("required") is True,
             schema or own,
-            string(value.get("description")),
+            as_string(value.get("description")),
         )
 
 

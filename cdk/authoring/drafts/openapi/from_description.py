@@ -9,7 +9,6 @@ from cdk.authoring.drafts.auth import Login, login
 from cdk.authoring.drafts.cursors import guess_cursor
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft
 from cdk.authoring.drafts.keys import primary_key
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
@@ -17,7 +16,7 @@ from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import example_of, inside
 
 _DOCS = "look in the API's documentation"
@@ -37,7 +36,7 @@ class _Candidate:
     @property
     def kinds(self) -> Mapping[str, str]:
         """The types of the fields."""
-        return {name: string(schema.get("type")) for name, schema in self.fields.items()}
+        return {name: as_string(schema.get("type")) for name, schema in self.fields.items()}
 
     @property
     def resource(self) -> str:
@@ -148,12 +147,12 @@ class _Drafting:
     def _base(self, operation: Operation) -> tuple[str, str]:
         """Where an operation's paths begin, with expressions for variables, and with their defaults."""
         server = as_object(next(iter(self._description.servers(operation)), None))
-        written = actual = self._description.absolute(string(server.get("url")) or "/").rstrip("/")
+        written = actual = self._description.absolute(as_string(server.get("url")) or "/").rstrip("/")
         for name, value in as_object(server.get("variables")).items():
             raw = as_object(value).get("default")
             default = "" if raw is None else str(raw)
             schema: JsonObject = {"type": "string", "title": f"{name} of the server", "default": default}
-            if choices := sequence(as_object(value).get("enum")):
+            if choices := as_list(as_object(value).get("enum")):
                 schema["enum"] = [str(each) for each in choices]
             written = written.replace(f"{{{name}}}", self._config.add(snake(name), schema))
             actual = actual.replace(f"{{{name}}}", default)
@@ -208,7 +207,7 @@ class _Drafting:
         if detail is not None:
             name = path_parameters(detail)[-1]
             known = self._operations[detail].located("path").get(name)
-            parameter = name, "" if known is None else string(known.schema.get("type"))
+            parameter = name, "" if known is None else as_string(known.schema.get("type"))
         return primary_key(candidate.kinds, candidate.resource, parameter)
 
     def _pages(self, candidate: _Candidate) -> PageFacts:
@@ -231,7 +230,7 @@ class _Drafting:
         for name, each in parameters.items():
             if not each.required or name in used or name.lower() in _NO_FIELDS:
                 continue
-            choices = sequence(each.schema.get("enum"))
+            choices = as_list(each.schema.get("enum"))
             sent[name] = str(choices[0]) if len(choices) == 1 else self._paths.field(each)
         return sent
 

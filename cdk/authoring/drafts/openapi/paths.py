@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
 from cdk.authoring.drafts.keys import field_of
-from cdk.authoring.drafts.loose_json import string
 from cdk.authoring.drafts.names import PARAMETER, path_parameters, plain, segments, shape, singular, snake
 from cdk.authoring.drafts.openapi.description import Operation
-from cdk.base.values import JsonObject
+from cdk.base.values import JsonObject, as_string
 
 _KINDS = {"string", "integer", "number", "boolean"}
 _GENERAL = {"id", "uuid", "guid", "key", "name", "slug", "code", "number"}
@@ -68,7 +67,7 @@ class Paths:
             before = _before(operation.path, index)
             if not before.endswith("/") or (parent := self._parent(operation.path, before)) is None:
                 continue
-            kind = string(known[names[index]].schema.get("type")) if names[index] in known else ""
+            kind = as_string(known[names[index]].schema.get("type")) if names[index] in known else ""
             if (guess := field_of(names[index], kind, parent.kinds, parent.resource)) is not None:
                 self._above[operation.path] = parent.operation.path
                 return self._child(operation, index, parent, *guess)
@@ -94,7 +93,7 @@ class Paths:
 
     def field(self, parameter: Parameter) -> str:
         """The expression of a parameter's value in the config."""
-        kind = string(parameter.schema.get("type"))
+        kind = as_string(parameter.schema.get("type"))
         schema: JsonObject = {"type": kind if kind in _KINDS else "string", "title": _title(parameter)}
         if kind in _KINDS:
             schema |= {key: parameter.schema[key] for key in ("enum", "default") if key in parameter.schema}

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from cdk.authoring.drafts.loose_json import sequence, string
 from cdk.authoring.drafts.openapi.description import Description
-from cdk.base.values import JsonObject, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 
 _DEEPEST = 5
 """Levels of a record's schema; what is deeper is any object."""
@@ -30,9 +29,9 @@ class Schemas:
         schema = self._description.resolved(value)
         if depth > _MOST_PARTS:
             return schema
-        parts = [self.flat(part, depth + 1) for part in sequence(schema.get("allOf"))]
+        parts = [self.flat(part, depth + 1) for part in as_list(schema.get("allOf"))]
         for key in ("oneOf", "anyOf"):
-            choices = [self.flat(part, depth + 1) for part in sequence(schema.get(key))]
+            choices = [self.flat(part, depth + 1) for part in as_list(schema.get(key))]
             choices = [choice for choice in choices if choice.get("type") != "null"]
             if len({_kind(choice) for choice in choices}) == 1:
                 parts += choices
@@ -65,7 +64,7 @@ class Schemas:
                     yield (name,), schema
 
     def _written(self, value: JsonValue, depth: int, above: tuple[str, ...]) -> JsonObject:
-        reference = string(as_object(value).get("$ref"))
+        reference = as_string(as_object(value).get("$ref"))
         schema = {} if reference and reference in above else self.flat(value)
         above = (*above, reference)
         match schema.get("type"):
