@@ -6,7 +6,7 @@ from itertools import chain, islice, takewhile
 from urllib.parse import parse_qsl, urlsplit
 
 from cdk.authoring.candidates import key_candidates
-from cdk.authoring.drafts.draft import Guess, Parameter
+from cdk.authoring.drafts.draft import Guess, known_parameter, record_selector
 from cdk.authoring.drafts.names import plain
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.authoring.preview import PreviewPage, preview_pages
@@ -93,9 +93,7 @@ class _Trials:
     def read(self, changes: Mapping[str, JsonValue], where: Sequence[str]) -> list[PreviewPage]:
         """The first two pages of the first slice, with another paginator and other parts of the retriever."""
         retriever = {key: part for key, part in self._retriever.items() if key != "paginator"}
-        extractor: JsonObject = {"type": "DpathExtractor", "field_path": list(where)}
-        selector: JsonObject = {"type": "RecordSelector", "extractor": extractor}
-        retriever |= {"record_selector": selector, **changes}
+        retriever |= {"record_selector": record_selector(where), **changes}
         streams: list[JsonValue] = [
             {**each, "retriever": retriever} if each.get("name") == self._name else each
             for each in map(as_object, as_list(self._manifest.get("streams")))
@@ -154,12 +152,12 @@ def _guesses(
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
     query = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
-    sent = {key: _parameter(key, int(value) if value.isdecimal() else value) for key, value in query.items()}
+    sent = {key: known_parameter(key, int(value) if value.isdecimal() else value) for key, value in query.items()}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
-    shown = {key: _parameter(key, value) for key, value in echoed.items()}
+    shown = {key: known_parameter(key, value) for key, value in echoed.items()}
     usual = (
-        {"page": _parameter("page", 1)},
-        {"offset": _parameter("offset", 0), "limit": _parameter("limit", len(records))},
+        {"page": known_parameter("page", 1)},
+        {"offset": known_parameter("offset", 0), "limit": known_parameter("limit", len(records))},
     )
     key = next(iter(key_candidates([dict(as_object(record)) for record in records])), None)
     headers = tuple(response.headers) if isinstance(response, Response) else ()
@@ -174,12 +172,6 @@ def _guesses(
         if guess.component is not None and (text := canonical(guess.component)) not in tried:
             tried.add(text)
             yield guess
-
-
-def _parameter(name: str, value: JsonValue) -> Parameter:
-    """A parameter whose value is known: as good as a documented one."""
-    kind = "integer" if type(value) is int else "string"
-    return Parameter(name, "query", required=False, schema={"type": kind, "default": value}, text="")
 
 
 def _schema(value: JsonValue) -> Mapping[str, JsonValue]:

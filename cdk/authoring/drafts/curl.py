@@ -15,7 +15,15 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
 
 from cdk.authoring.drafts.auth import authenticator_of_header, basic, bearer
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, Parameter, StreamDraft
+from cdk.authoring.drafts.draft import (
+    ConfigFields,
+    Draft,
+    Guess,
+    StreamDraft,
+    examples_of,
+    known_parameter,
+    stream_component,
+)
 from cdk.authoring.drafts.names import snake
 from cdk.authoring.drafts.pagination import PageFacts, guess_paginator
 from cdk.base.errors import ConfigError
@@ -151,9 +159,8 @@ class _Request:
         name = snake(
             next((part for part in reversed(path) if not _random(part) and not part.isdigit()), url.hostname or "")
         )
-        pages = guess_paginator(
-            PageFacts(name, {key: _parameter(key, value) for key, value in query.items()}, {}, (), "", None)
-        )
+        known = {key: known_parameter(key, int(text) if text.isdecimal() else text) for key, text in query.items()}
+        pages = guess_paginator(PageFacts(name, known, {}, (), "", None))
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
@@ -174,19 +181,6 @@ class _Request:
     def _drafted(
         self, name: str, paginator: JsonObject | None, guesses: Sequence[Guess], probe: tuple[str, JsonValue] | None
     ) -> Draft:
-        retriever: JsonObject = {
-            "type": "SimpleRetriever",
-            "requester": self._requester,
-            "record_selector": {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": []}},
-        }
-        if paginator is not None:
-            retriever["paginator"] = paginator
-        component: JsonObject = {
-            "type": "DeclarativeStream",
-            "name": name,
-            "retriever": retriever,
-            "schema_loader": {"type": "InlineSchemaLoader", "schema": {"type": "object", "properties": {}}},
-        }
         unknown = "a command line says nothing of the response"
         check = _PREVIEW.format(name)
         known = [
@@ -198,10 +192,8 @@ class _Request:
             why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
             known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
         path = re.sub(r"\{\{.*?\}\}", "*", str(self._requester["path"]))
-        method = str(self._requester["http_method"])
-        examples = [Example(path, [{"id": "1"}], {}, method)]
-        if probe is not None:
-            examples.append(Example(path, [], {probe[0]: probe[1]}, method))
+        examples = examples_of(path, (), {"id": "1"}, probe, str(self._requester["http_method"]))
+        component = stream_component(name, self._requester, paginator=paginator)
         stream = StreamDraft(name, component, [*known, *guesses], examples)
         return Draft("a curl command", {}, [stream], self._config, adds=True)
 
@@ -297,12 +289,6 @@ class _Request:
         self._secrets.append(own)
         schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
         return self._config.add(own, schema)
-
-
-def _parameter(name: str, value: str) -> Parameter:
-    """A parameter whose value the command has: as good as a documented one."""
-    schema: JsonObject = {"type": "integer", "default": int(value)} if value.isdecimal() else {"type": "string"}
-    return Parameter(name, "query", required=False, schema=schema, text="")
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
-from cdk.testing.simulator.examples import example_of
+from cdk.testing.simulator.examples import example_of, inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,63 @@ class LeftOut:
 
     path: str
     reason: str
+
+
+def stream_component(
+    name: str,
+    requester: JsonObject,
+    path: Sequence[str] = (),
+    *,
+    schema: JsonValue = None,
+    key: JsonValue = None,
+    cursor: JsonValue = None,
+    paginator: JsonValue = None,
+    router: JsonValue = None,
+    transformations: JsonValue = None,
+) -> JsonObject:
+    """A stream of a manifest, without what is None. path: where its records lie. schema: None: it has no fields yet."""
+    retriever: JsonObject = {
+        "type": "SimpleRetriever",
+        "requester": requester,
+        "record_selector": record_selector(path),
+        "paginator": paginator,
+        "partition_router": router,
+    }
+    return present(
+        {
+            "type": "DeclarativeStream",
+            "name": name,
+            "primary_key": key,
+            "incremental_sync": cursor,
+            "retriever": present(retriever),
+            "transformations": transformations,
+            "schema_loader": {"type": "InlineSchemaLoader", "schema": schema or {"type": "object", "properties": {}}},
+        }
+    )
+
+
+def record_selector(path: Sequence[str]) -> JsonObject:
+    """What takes records from a path in a body."""
+    return {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": list(path)}}
+
+
+def present(component: Mapping[str, JsonValue]) -> JsonObject:
+    """A component without the fields that are None."""
+    return {name: value for name, value in component.items() if value is not None}
+
+
+def examples_of(
+    url_path: str, path: Sequence[str], record: JsonValue, probe: tuple[str, JsonValue] | None, method: str = "GET"
+) -> list[Example]:
+    """Responses with a record at a path; behind it the empty page that a parameter, `probe`, asks for, if one does."""
+    examples = [Example(url_path, inside(path, [record]), {}, method)]
+    return examples if probe is None else [*examples, Example(url_path, inside(path, []), dict([probe]), method)]
+
+
+def known_parameter(name: str, value: JsonValue) -> Parameter:
+    """A parameter of the query whose value is known: as good as a documented one."""
+    schema: JsonObject = {"type": "integer", "default": value} if type(value) is int else {"type": "string"}
+    return Parameter(name, "query", required=False, schema=schema, text="")
 
 
 class ConfigFields:

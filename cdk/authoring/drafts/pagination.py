@@ -163,17 +163,22 @@ def _by_number(pages: PageFacts) -> PaginatorGuess | None:
     first = 0 if 0 in (schema.get("default"), schema.get("minimum")) else 1
     strategy: JsonObject = {"type": "PageIncrement", "start_from_page": first, "inject_on_first_request": True}
     what = f"page number in `{parameter}`, the first is {first}"
-    return _counting(pages, strategy, parameter, what, 1 + first)
+    return counting(pages, strategy, parameter, 1 + first, what=what)
 
 
 def _by_offset(pages: PageFacts) -> PaginatorGuess | None:
     if (parameter := _integer(pages, _OFFSETS)) is None or first_of(pages.parameters, _SIZES) is None:
         return None
-    return _counting(pages, {"type": "OffsetIncrement"}, parameter, f"offset in `{parameter}`", 1)
+    return counting(pages, {"type": "OffsetIncrement"}, parameter, 1, what=f"offset in `{parameter}`")
 
 
-def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str, second: int) -> PaginatorGuess:
-    """Pages that end with one that is not full, where the size is documented, else with an empty one."""
+def counting(
+    pages: PageFacts, strategy: JsonObject, parameter: str, second: int, *, what: str, why: str = _NAMES
+) -> PaginatorGuess:
+    """Pages that end with one that is not full, where the size is documented, else with an empty one.
+
+    second: what asks for the second page.
+    """
     sized = _size(pages)
     size, number, documented = sized or ("", 0, False)
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy}
@@ -189,7 +194,7 @@ def _counting(pages: PageFacts, strategy: JsonObject, parameter: str, what: str,
             always = {size: str(number)}
     if not documented:
         what = f"{what}, up to an empty page"
-    guess = Guess(f"pagination: {what}", _NAMES, _PREVIEW.format(pages.stream))
+    guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
     return PaginatorGuess(
         paginator, guess, frozenset(handled), always, None if documented else (parameter, str(second))
     )

@@ -1,9 +1,10 @@
 """The paginators of dlt as components of manifests."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from cdk.authoring.drafts.draft import Guess, quoted
-from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, following, parameter_option, value_at
+from cdk.authoring.drafts.draft import quoted
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, counting, following, parameter_option, value_at
 from cdk.base.values import JsonObject, JsonValue, as_string
 
 _OPTIONS: Mapping[str, set[str]] = {
@@ -49,24 +50,14 @@ def _paging(kind: str, settings: Mapping[str, JsonValue], pages: PageFacts) -> P
         case "offset":
             size = settings.get("limit")
             always = {named("limit_param", "limit"): str(size)} if isinstance(size, int) else {}
-            return _counting(pages, {"type": "OffsetIncrement"}, named("offset_param", "offset"), 1, always)
+            offset = named("offset_param", "offset")
+            # Whether an API fills the pages before the last one, nothing says.
+            counted = counting(pages, {"type": "OffsetIncrement"}, offset, 1, what=f"`{offset}`", why=_DLT)
+            return replace(counted, handled=counted.handled | always.keys(), always=always)
         case "page_number":
             first = base if isinstance(base := settings.get("base_page"), int) else 0
             strategy: JsonObject = {"type": "PageIncrement", "start_from_page": first, "inject_on_first_request": True}
-            return _counting(pages, strategy, named("page_param", "page"), first + 1, {})
+            page = named("page_param", "page")
+            return counting(pages, strategy, page, first + 1, what=f"`{page}`", why=_DLT)
         case _:
             return PaginatorGuess(None, None)
-
-
-def _counting(
-    pages: PageFacts, strategy: JsonObject, parameter: str, second: int, always: Mapping[str, JsonValue]
-) -> PaginatorGuess:
-    """PageFacts that end with an empty one: whether an API fills those before the last one, nothing says."""
-    component: JsonObject = {
-        "type": "DefaultPaginator",
-        "pagination_strategy": strategy,
-        "page_token_option": parameter_option(parameter),
-    }
-    check = f"`spark-cdk preview {pages.stream}` shows why there is a next page"
-    guess = Guess(f"pagination: `{parameter}`, up to an empty page", _DLT, check)
-    return PaginatorGuess(component, guess, frozenset({parameter, *always}), always, (parameter, str(second)))

@@ -12,10 +12,13 @@ from cdk.authoring.drafts.draft import (
     Example,
     Guess,
     LeftOut,
-    Parameter,
     StreamDraft,
+    examples_of,
     expression,
+    known_parameter,
+    present,
     quoted,
+    stream_component,
 )
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
@@ -25,7 +28,6 @@ from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_pag
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
-from cdk.testing.simulator.examples import inside
 
 _CLIENT = {"base_url", "headers", "auth", "paginator"}
 _RESOURCE = {"name", "endpoint", "primary_key", "write_disposition", "include_from_parent", "selected"}
@@ -142,26 +144,18 @@ class _Import:
         pages = self._paging(at, name, endpoint, params, guesses)
         selector = self._selector(at, name, endpoint.get("data_selector"), guesses)
         fields = [*map(as_string, as_list(resource.get("include_from_parent")))] if parents else []
-        retriever: JsonObject = {
-            "type": "SimpleRetriever",
-            "requester": self._request(at, endpoint, self._path(path, parents), params, pages),
-            "record_selector": {
-                "type": "RecordSelector",
-                "extractor": {"type": "DpathExtractor", "field_path": list(selector)},
-            },
-            "paginator": pages.component,
-            "partition_router": _router(parents, fields),
-        }
+        request = self._request(at, endpoint, self._path(path, parents), params, pages)
         key = resource.get("primary_key")
-        component: JsonObject = {
-            "type": "DeclarativeStream",
-            "name": name,
-            "primary_key": None if self._is_code(f"{where}.primary_key", key) else key,
-            "incremental_sync": cursor,
-            "retriever": _present(retriever),
-            "transformations": [{"type": "AddFields", "fields": [*_added(parents, fields)]}] if fields else None,
-            "schema_loader": {"type": "InlineSchemaLoader", "schema": {"type": "object", "properties": {}}},
-        }
+        component = stream_component(
+            name,
+            request,
+            selector,
+            key=None if self._is_code(f"{where}.primary_key", key) else key,
+            cursor=cursor,
+            paginator=pages.component,
+            router=_router(parents, fields),
+            transformations=[{"type": "AddFields", "fields": [*_added(parents, fields)]}] if fields else None,
+        )
         if mode := _MODES.get(as_string(resource.get("write_disposition"))):
             guesses.append(Guess(f"written as {mode}", _DLT, f"the pipeline file decides: `write_mode: {mode}`"))
         if resource.get("selected") is False:
@@ -169,10 +163,7 @@ class _Import:
         record = self._record(name, key, cursor)
         pattern = f"{self._base}/{PARAMETER.sub('*', path).strip('/')}"
         method = as_string(endpoint.get("method")).upper() or "GET"
-        examples = [Example(pattern, inside(selector, [record]), {}, method)]
-        if pages.probe is not None:
-            examples.append(Example(pattern, inside(selector, []), {pages.probe[0]: pages.probe[1]}, method))
-        return StreamDraft(name, _present(component), guesses, examples)
+        return StreamDraft(name, component, guesses, examples_of(pattern, selector, record, pages.probe, method))
 
     def _request(
         self, where: str, endpoint: Mapping[str, JsonValue], path: str, params: JsonObject, pages: PaginatorGuess
@@ -187,7 +178,7 @@ class _Import:
             "request_body": body and {"type": "RequestBodyJsonObject", "value": self._nested("json", body)},
             "error_handler": {"type": "DefaultErrorHandler", "response_filters": filters} if filters else None,
         }
-        return _present(request)
+        return present(request)
 
     def _record(self, name: str, key: JsonValue, cursor: JsonObject | None) -> JsonObject:
         """A record for tests, with what its key, its cursor and its children need."""
@@ -250,10 +241,7 @@ class _Import:
         named = endpoint.get("paginator", self._client.get("paginator")) or "auto"
         settings = {"type": named} if isinstance(named, str) else as_object(named)
         if self._is_code(f"{where}.paginator", named) or settings.get("type") == "auto":
-            known = {
-                key: Parameter(key, "query", required=False, schema=_kind(value), text="")
-                for key, value in params.items()
-            }
+            known = {key: known_parameter(key, value) for key, value in params.items()}
             pages = guess_paginator(PageFacts(name, known, {}, (), "", None))
             what = "no pagination: one page is read" if pages.guess is None else pages.guess.what
             check = f"`spark-cdk preview {name}` shows what the response says of a next page"
@@ -344,10 +332,6 @@ def _parents(path: str, params: Mapping[str, JsonValue]) -> list[_Parent]:
     return parents
 
 
-def _present(component: Mapping[str, JsonValue]) -> JsonObject:
-    return {name: value for name, value in component.items() if value is not None}
-
-
 def _router(parents: Sequence[_Parent], fields: Sequence[str]) -> JsonObject | None:
     extra: JsonObject = {"extra_fields": [[field] for field in fields]} if fields else {}
     configs: list[JsonValue] = [
@@ -368,7 +352,3 @@ def _added(parents: Sequence[_Parent], fields: Sequence[str]) -> Iterator[JsonVa
     for field in fields:
         value = expression(f"stream_slice.extra_fields[{quoted(field)}]")
         yield {"type": "AddedFieldDefinition", "path": [f"_{parents[0].stream}_{field}"], "value": value}
-
-
-def _kind(value: JsonValue) -> JsonObject:
-    return {"type": "integer", "default": value} if isinstance(value, int) else {"type": "string"}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.auth import bearer
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, StreamDraft
+from cdk.authoring.drafts.draft import ConfigFields, Draft, Guess, LeftOut, StreamDraft, examples_of, stream_component
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
@@ -53,19 +53,16 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
     schema: JsonObject = {"type": "object", **as_object(stream.get("schema"))}
     properties = {key: as_object(value) for key, value in as_object(schema.get("properties")).items()}
     requester: JsonObject = {"$ref": "#/definitions/requester", "path": f"/{_name(stream)}"}
-    extractor: JsonObject = {"type": "DpathExtractor", "field_path": []}
-    component: JsonObject = {"type": "DeclarativeStream", "name": name}
-    guesses = []
+    guesses: list[Guess] = []
+    cursor: JsonObject | None = None
     keys = [*map(as_string, as_list(stream.get("key_properties")) or as_list(facts.get("table-key-properties")))]
-    if keys:
-        component["primary_key"] = keys[0] if len(keys) == 1 else [*keys]
     record = dict(as_object(example_json(schema)))
     valid = [*map(as_string, as_list(facts.get("valid-replication-keys")))]
     chosen = as_string(stream.get("replication_key")) or as_string(facts.get("replication-key"))
     if field := chosen or (valid or [""])[0]:
         numeric = {"integer", "number"} & {*_types(properties.get(field, {}))}
-        component["incremental_sync"], guess = cursor_of(field, 0 if numeric else None, {}, config, name)
-        record = {**record, field: example_of(as_object(component["incremental_sync"]), config, name)}
+        cursor, guess = cursor_of(field, 0 if numeric else None, {}, config, name)
+        record = {**record, field: example_of(cursor, config, name)}
         guesses.append(guess)
     method = as_string(stream.get("replication_method")) or as_string(facts.get("forced-replication-method"))
     if method == "LOG_BASED":
@@ -74,13 +71,9 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
         guesses.append(Guess("not selected", "the catalog says so", "leave it out of the pipeline's `streams`"))
     unread = "it is not selected, and read all the same: add `RemoveFields`"
     left_out += [LeftOut(f"streams.{name}.{key}", unread) for key in _deselected(stream)]
-    component["retriever"] = {
-        "type": "SimpleRetriever",
-        "requester": requester,
-        "record_selector": {"type": "RecordSelector", "extractor": extractor},
-    }
-    component["schema_loader"] = {"type": "InlineSchemaLoader", "schema": schema}
-    return StreamDraft(name, component, guesses, [Example(f"/{_name(stream)}", [record or {"id": "1"}])])
+    key: JsonValue = keys[0] if len(keys) == 1 else keys or None
+    component = stream_component(name, requester, schema=schema, key=key, cursor=cursor)
+    return StreamDraft(name, component, guesses, examples_of(f"/{_name(stream)}", (), record or {"id": "1"}, None))
 
 
 def _types(schema: Mapping[str, JsonValue]) -> Iterator[str]:

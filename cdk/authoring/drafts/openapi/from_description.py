@@ -7,17 +7,26 @@ from urllib.parse import urlsplit
 
 from cdk.authoring.drafts.auth import Login, login
 from cdk.authoring.drafts.cursors import guess_cursor
-from cdk.authoring.drafts.draft import ConfigFields, Draft, Example, Guess, LeftOut, Parameter, StreamDraft
+from cdk.authoring.drafts.draft import (
+    ConfigFields,
+    Draft,
+    Guess,
+    LeftOut,
+    Parameter,
+    StreamDraft,
+    examples_of,
+    stream_component,
+)
 from cdk.authoring.drafts.keys import primary_key
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
-from cdk.authoring.drafts.openapi.paths import BoundPath, Parent, Paths
+from cdk.authoring.drafts.openapi.paths import Parent, Paths
 from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
-from cdk.testing.simulator.examples import example_of, inside
+from cdk.testing.simulator.examples import example_of
 
 _DOCS = "look in the API's documentation"
 _ANY: JsonObject = {"id": "1"}
@@ -183,23 +192,20 @@ class _Drafting:
             requester["request_parameters"] = parameters
         if headers:
             requester["request_headers"] = headers
-        retriever: JsonObject = {"type": "SimpleRetriever", "requester": requester}
-        where: JsonValue = list(candidate.collection.path)
-        extractor: JsonObject = {"type": "DpathExtractor", "field_path": where}
-        retriever["record_selector"] = {"type": "RecordSelector", "extractor": extractor}
-        if pages.component is not None:
-            retriever["paginator"] = pages.component
-        if bound.router is not None:
-            retriever["partition_router"] = bound.router
-        component: JsonObject = {"type": "DeclarativeStream", "name": name}
-        if key is not None:
-            component["primary_key"] = key[0]
-        if cursor is not None:
-            component["incremental_sync"] = cursor.component
         schema = self._schemas.record(candidate.collection.items)
-        component["retriever"] = retriever
-        component["schema_loader"] = {"type": "InlineSchemaLoader", "schema": schema}
-        return StreamDraft(name, component, guesses, self._examples(candidate, bound, schema, pages.probe))
+        component = stream_component(
+            name,
+            requester,
+            candidate.collection.path,
+            schema=schema,
+            key=None if key is None else key[0],
+            cursor=None if cursor is None else cursor.component,
+            paginator=pages.component,
+            router=bound.router,
+        )
+        url_path = urlsplit(self._base(operation)[1]).path.rstrip("/") + bound.pattern
+        examples = examples_of(url_path, candidate.collection.path, example_of(schema) or _ANY, pages.probe)
+        return StreamDraft(name, component, guesses, examples)
 
     def _primary_key(self, candidate: _Candidate) -> tuple[str, str] | None:
         detail = self._details.get(f"{shape(candidate.operation.path)}/{{}}")
@@ -233,14 +239,3 @@ class _Drafting:
             choices = as_list(each.schema.get("enum"))
             sent[name] = str(choices[0]) if len(choices) == 1 else self._paths.field(each)
         return sent
-
-    def _examples(
-        self, candidate: _Candidate, bound: BoundPath, schema: JsonObject, probe: tuple[str, JsonValue] | None
-    ) -> Sequence[Example]:
-        _, base = self._base(candidate.operation)
-        path = urlsplit(base).path.rstrip("/") + bound.pattern
-        where = candidate.collection.path
-        answers = [Example(path, inside(where, [example_of(schema) or _ANY]))]
-        if probe is not None:
-            answers.append(Example(path, inside(where, []), {probe[0]: probe[1]}))
-        return answers
