@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdk.base.errors import CdkError, ConfigError
-from cdk.base.logs import logger
+from cdk.base.logs import log_records, logger
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, undotted
 from cdk.base.yaml_file import YamlFile
@@ -58,16 +58,17 @@ class Problems:
     @contextmanager
     def gathering(self) -> Iterator[None]:
         """Take the errors of this block, which ends at the first that is raised, and its warnings."""
-        handler = _Warnings(self)
-        logger.addHandler(handler)
         propagates, logger.propagate = logger.propagate, False
         try:
-            yield
+            with log_records(self._add_warning, level=logging.WARNING):
+                yield
         except CdkError as error:
             self.add(str(error))
         finally:
-            logger.removeHandler(handler)
             logger.propagate = propagates
+
+    def _add_warning(self, record: logging.LogRecord) -> None:
+        self.add(record.getMessage(), certain=record.levelno >= logging.ERROR)
 
     def add(self, text: str, *, certain: bool = True) -> None:
         """Take what an error says, a problem a line; of a warning without its line only what no other one says."""
@@ -104,15 +105,6 @@ class Problems:
         if self._line is None:
             self._line = _lines(self._file)
         return self._line(path)
-
-
-class _Warnings(logging.Handler):
-    def __init__(self, problems: Problems) -> None:
-        super().__init__(logging.WARNING)
-        self._problems = problems
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._problems.add(record.getMessage(), certain=record.levelno >= logging.ERROR)
 
 
 def _lines(path: Path) -> Callable[[str], int | None]:

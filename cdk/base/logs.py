@@ -1,7 +1,8 @@
 """The kit's logger. What becomes of its lines (LOG messages, a terminal) is the command line's business."""
 
 import logging
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from cdk.base.run import setting
@@ -23,6 +24,37 @@ def warn(text: str) -> None:
 def warnings_in(texts: list[str]) -> AbstractContextManager[list[str]]:
     """Gather in `texts`, each once, what a block warns of with `warn` on its own thread."""
     return setting(_TEXTS, texts)
+
+
+@contextmanager
+def log_records(
+    handle: Callable[[logging.LogRecord], object],
+    source: logging.Logger = logger,
+    *,
+    level: int = logging.NOTSET,
+    lowest: int | None = None,
+) -> Iterator[None]:
+    """Call `handle` with each record of this level or above that reaches a logger in this block, in any thread.
+
+    lowest: the level of the logger meanwhile; None: the one that it has.
+    """
+    handler, before = _Calling(handle, level), source.level
+    source.addHandler(handler)
+    source.setLevel(before if lowest is None else lowest)
+    try:
+        yield
+    finally:
+        source.setLevel(before)
+        source.removeHandler(handler)
+
+
+class _Calling(logging.Handler):
+    def __init__(self, handle: Callable[[logging.LogRecord], object], level: int) -> None:
+        super().__init__(level)
+        self._handle = handle
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._handle(record)
 
 
 class FirstWarning:

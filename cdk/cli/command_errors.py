@@ -1,20 +1,21 @@
-"""How commands end with an error: the exit code for "try again later", and errors of unknown kinds."""
+"""What commands say besides their output: warnings, and how they end with an error."""
 
+import logging
 import os
 import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import click
 
 from cdk.base.errors import CdkError, StateConflict
+from cdk.base.logs import log_records
 from cdk.base.secret_masking import Secrets
 
 LIMIT_REACHED = 124
 """What timeout(1) ends with: the time was up, or the requests were used up."""
-
 
 STALE = 3
 """A table is older than it may be."""
@@ -58,6 +59,11 @@ def plain_errors(secrets: Secrets) -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
     except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
         raise Unexpected(error, secrets.mask) from None
+
+
+def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
+    """Print the warnings of the log in this block, a line each, without secrets."""
+    return log_records(lambda record: click.echo(secrets.mask(record.getMessage()), err=True), level=logging.WARNING)
 
 
 def _reader_is_gone() -> bool:

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 from cdk import sources
 from cdk.base.errors import CatalogError, CdkError
-from cdk.base.logs import logger, warnings_in
+from cdk.base.logs import log_records, warnings_in
 from cdk.base.process.concurrency import Learned
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
@@ -145,23 +145,6 @@ def _errors_of(result: ReadResult) -> Iterator[None]:
         result.error = error
 
 
-@contextmanager
-def _lines_of_the_log(lines: list[str], secrets: Secrets) -> Iterator[None]:
+def _lines_of_the_log(lines: list[str], secrets: Secrets) -> AbstractContextManager[None]:
     """Gather what the kit logs, at every level."""
-    handler, level = _Lines(lines, secrets), logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
-
-
-class _Lines(logging.Handler):
-    def __init__(self, lines: list[str], secrets: Secrets) -> None:
-        super().__init__()
-        self._lines, self._secrets = lines, secrets
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._lines.append(self._secrets.mask(record.getMessage()))
+    return log_records(lambda record: lines.append(secrets.mask(record.getMessage())), lowest=logging.DEBUG)

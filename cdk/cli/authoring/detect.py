@@ -11,11 +11,10 @@ from cdk.authoring.exchanges import learn_secrets
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, to_json
-from cdk.cli.command_errors import plain_errors
+from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.declarative.source import ManifestSource
 
 _WORKS = {True: "works", False: "does not work", None: "may work"}

@@ -10,7 +10,7 @@ from cdk.authoring.doctor import Finding, machine_findings, pipeline_findings, s
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
-from cdk.cli.command_errors import plain_errors
+from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
     FindSource,
@@ -23,7 +23,6 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", None)}

@@ -13,7 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Json, JsonValue, Record, to_json
 from cdk.cli.authoring.records_table import print_records
-from cdk.cli.command_errors import plain_errors
+from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
     FindSource,
@@ -27,7 +27,6 @@ from cdk.cli.options import (
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
-from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.protocol import error_text
 from cdk.rest.tracing import PageNote
 from cdk.state.manager import ConnectorStateManager

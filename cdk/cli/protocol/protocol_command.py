@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 
 from cdk.base.errors import ConnectorExit
-from cdk.base.logs import logger
+from cdk.base.logs import log_records, logger
 from cdk.base.process.interruption import Interrupted
 from cdk.base.run import one_run
 from cdk.base.times.clock import system_clock
@@ -89,28 +89,16 @@ def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
 @contextmanager
 def _logging_to(output: Output, *, debug: bool) -> Iterator[None]:
     """Let every logger, and Python's warnings, speak through `output`; those below INFO only when `debug`."""
-    root, handler = logging.getLogger(), _LogLines(output)
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.DEBUG if debug else logging.INFO)
-    logging.captureWarnings(capture=True)
-    try:
-        yield
-    finally:
-        logging.captureWarnings(capture=False)
-        root.setLevel(level)
-        root.removeHandler(handler)
+    lowest, formatter = logging.DEBUG if debug else logging.INFO, logging.Formatter()
 
-
-class _LogLines(logging.Handler):
-    """Writes log records as LOG messages, secrets hidden."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__()
-        self._output = output
-        self._format = logging.Formatter()
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def write(record: logging.LogRecord) -> None:
         level = next((level for number, level in _LEVELS if record.levelno >= number), Level.DEBUG)
-        stack = self._format.formatException(record.exc_info) if record.exc_info else None
-        self._output.write(log_line(level, record.getMessage(), stack_trace=stack, mask=self._output.secrets.mask))
+        stack = formatter.formatException(record.exc_info) if record.exc_info else None
+        output.write(log_line(level, record.getMessage(), stack_trace=stack, mask=output.secrets.mask))
+
+    with log_records(write, logging.getLogger(), lowest=lowest):
+        logging.captureWarnings(capture=True)
+        try:
+            yield
+        finally:
+            logging.captureWarnings(capture=False)

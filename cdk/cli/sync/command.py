@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from cdk.base.secret_masking import Secrets
+from cdk.cli.command_errors import warnings_on_stderr
 from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
     catalog_option,
@@ -26,7 +27,6 @@ from cdk.cli.options import (
 )
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.simulation import with_simulation
-from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline

@@ -7,10 +7,9 @@ import click
 
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue, to_json
-from cdk.cli.command_errors import plain_errors
+from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.stderr_log import warnings_on_stderr
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.lake.admin.diff import shown, values
 from cdk.protocol import Mask
