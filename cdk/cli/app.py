@@ -11,6 +11,7 @@ import click
 from cdk.base.errors import CdkError, ConnectorExit
 from cdk.cli import later_commands
 from cdk.cli.authoring.completion import completed, completion
+from cdk.cli.options import pipeline_path
 from cdk.cli.protocol.check import check
 from cdk.cli.protocol.discover import discover
 from cdk.cli.protocol.read import read
@@ -42,7 +43,7 @@ class LazyCommand(click.Command):
 
 
 @click.command(name="check", params=[*check.params])
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@pipeline_path(required=False)
 @click.pass_context
 def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **options: object) -> int:
     """Try the connection with a config, and say whether it works; or all that a PIPELINE file names.

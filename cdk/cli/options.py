@@ -1,6 +1,7 @@
 """The options that commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from cdk import sources, testing
 from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
-from cdk.base.values import canonical
+from cdk.base.values import JsonValue, canonical
 from cdk.rest.http.egress import Egress, limited
 from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
@@ -23,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., object])
 
 FindSource: TypeAlias = Callable[[], Source]
 """Gives the source a command works with, or raises ConfigError: called where errors are messages already."""
+
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class _ConnectorOption(click.Option):
@@ -146,15 +151,27 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
             cassette = testing.Cassette(path)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
-        with cassette.playing(), NamedTemporaryFile("w", suffix=".json") as config:
+        with cassette.playing(), temporary_config(cassette.config) as config:
             if kwargs.get("config", config) is None and kwargs.get("pipeline") is None:
                 # That of the recording, which lacks nothing but the secrets.
-                config.write(canonical(dict(cassette.config)))
-                config.flush()
-                kwargs["config"] = Path(config.name)
+                kwargs["config"] = config
             return command(*args, **kwargs)
 
     return run
+
+
+@contextmanager
+def temporary_config(config: Mapping[str, JsonValue]) -> Iterator[Path]:
+    """A config in a file, which is there meanwhile."""
+    with NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(canonical(dict(config)))
+        file.flush()
+        yield Path(file.name)
+
+
+def pipeline_path(*, required: bool = True) -> Callable[[F], F]:
+    """The argument with the path of a pipeline file."""
+    return click.argument("pipeline", type=FILE, required=required)
 
 
 def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:  # noqa: ARG001

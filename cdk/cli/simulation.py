@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import ParamSpec, TypeVar, cast
 
 import click
@@ -11,9 +10,8 @@ import click
 from cdk import testing
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import canonical
 from cdk.cli.config_file import read_config
-from cdk.cli.options import given_source
+from cdk.cli.options import given_source, temporary_config
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,10 +39,8 @@ def with_simulation(command: Callable[P, R]) -> Callable[P, R]:
             raise click.ClickException(secrets.mask(str(error))) from error
         for name, why in simulator.missing.items():
             click.echo(f"{name} is not simulated: {why}", err=True)
-        with simulator.playing(), NamedTemporaryFile("w", suffix=".json") as config:
-            config.write(canonical(dict(simulator.config)))
-            config.flush()
-            kwargs["config"] = Path(config.name)
+        with simulator.playing(), temporary_config(simulator.config) as config:
+            kwargs["config"] = config
             return command(*args, **kwargs)
 
     return run

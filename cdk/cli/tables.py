@@ -17,7 +17,7 @@ from cdk.base.values import JsonValue
 from cdk.cli.command_errors import STALE
 from cdk.cli.options import duration_option, json_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors
-from cdk.cli.sync.stream_table import span
+from cdk.cli.sync.stream_table import counted, span
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits
 from cdk.lake.admin.table_facts import TableFacts, TableRequest, tables_of
 from cdk.lake.storage.folder import LocalFolder
@@ -155,9 +155,7 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
             console.print(Text(f"{facts.stream}: {facts.hint}", "yellow"), soft_wrap=True)
         if freshness.stale:
             console.print(Text(f"{facts.stream}: stale: exceeds {freshness.stale}", "red"), soft_wrap=True)
-    count = (
-        f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}" if tables else "no sync has committed anything yet"
-    )
+    count = counted(len(tables), "table") if tables else "no sync has committed anything yet"
     console.print(Text(f"{pipeline} → {target}: {count}", "dim"), soft_wrap=True)
 
 

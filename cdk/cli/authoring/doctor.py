@@ -20,6 +20,7 @@ from cdk.cli.options import (
     given_source,
     json_option,
     manifest_option,
+    pipeline_path,
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
@@ -29,7 +30,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@pipeline_path(required=False)
 @connector_option
 @manifest_option
 @custom_code_option
@@ -62,7 +63,7 @@ def doctor(
 
 
 @click.command("check")
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_path()
 @custom_code_option
 @with_egress
 def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:

@@ -12,17 +12,14 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.authoring.new import write_new
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.input_files import read_document
-
-_FILE = click.Path(path_type=Path, dir_okay=False)
+from cdk.cli.options import FILE, FOLDER
 
 name_option = click.option("--name", help="What the connector is called. Default: as the file.")
-folder_option = click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), help="Where it is written. Default: its name."
-)
+folder_option = click.option("--folder", type=FOLDER, help="Where it is written. Default: its name.")
 
 
 @click.command("dlt-rest-api")
-@click.argument("file", type=_FILE)
+@click.argument("file", type=FILE)
 @name_option
 @folder_option
 def dlt_rest_api(file: Path, *, name: str | None, folder: Path | None) -> int:
@@ -32,10 +29,8 @@ def dlt_rest_api(file: Path, *, name: str | None, folder: Path | None) -> int:
 
 
 @click.command("singer-tap")
-@click.argument("catalog", type=_FILE)
-@click.option(
-    "--config", type=_FILE, help="The tap's config: its properties become the connector's, its values do not."
-)
+@click.argument("catalog", type=FILE)
+@click.option("--config", type=FILE, help="The tap's config: its properties become the connector's, its values do not.")
 @name_option
 @folder_option
 def singer_tap(catalog: Path, *, config: Path | None, name: str | None, folder: Path | None) -> int:

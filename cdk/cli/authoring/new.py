@@ -13,6 +13,7 @@ from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
+from cdk.cli.options import FOLDER
 
 _LISTED = 3
 """Names and paths of a list that are shown; README.md has all."""
@@ -32,7 +33,7 @@ _LISTED = 3
     metavar="COMMAND",
     help="Draft a stream from a curl command line, or add it to an earlier draft; `-` reads standard input.",
 )
-@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Where it is written. Default: NAME.")
+@click.option("--folder", type=FOLDER, help="Where it is written. Default: NAME.")
 def new(name: str, *, language: Language, from_openapi: str | None, from_curl: str | None, folder: Path | None) -> int:
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
     if from_openapi is not None and from_curl is not None:

@@ -17,6 +17,7 @@ from cdk.base.values import to_json
 from cdk.cli.authoring.file_checks import KINDS, FileChecks, FindSource, kind_of_file
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import (
+    FILE,
     config_option,
     connector_option,
     custom_code_option,
@@ -29,7 +30,7 @@ _SCHEMAS = {"manifest": manifest_schema, "pipeline": pipeline_schema}
 
 
 @click.command()
-@click.argument("file", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="FILE...", nargs=-1, required=True, type=FILE)
 @click.option("--kind", type=click.Choice(KINDS), help="What the files are. Default: what is in them tells.")
 @connector_option
 @manifest_option

@@ -12,7 +12,7 @@ from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.values import JsonSchema, Record, from_json, to_json
 from cdk.cli.config_file import load_config
-from cdk.cli.options import FindSource, config_option, debug_option, with_egress, with_source
+from cdk.cli.options import FOLDER, FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import run_protocol_command
@@ -36,7 +36,7 @@ _MOST = 3
 @click.option(
     "--schemas",
     metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="With --infer: write each schema to <stream>.json in this folder, where no other file is.",
 )
 @with_egress

@@ -7,6 +7,7 @@ import orjson
 
 from cdk.base.values import from_json
 from cdk.cli.input_files import read_document
+from cdk.cli.options import FILE
 from cdk.cli.state.options import (
     PipelineFile,
     dry_option,
@@ -44,7 +45,7 @@ def reset(pipeline: PipelineFile, names: tuple[str, ...], partition: str | None,
 @trust_option
 @pipeline_argument
 @click.argument("stream")
-@click.argument("file", metavar="STATE.json", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="STATE.json", type=FILE)
 @dry_option
 @translate_errors
 def set_(pipeline: PipelineFile, stream: str, file: Path, *, dry: bool) -> int:

@@ -9,6 +9,7 @@ import click
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.values import JsonValue, to_json
 from cdk.cli.input_files import read_documents
+from cdk.cli.options import FILE
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.state.options import (
     PipelineFile,
@@ -63,7 +64,7 @@ def export(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, form: 
 @click.command(name="import")
 @trust_option
 @pipeline_argument
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=FILE)
 @for_streams
 @click.option("--replace", is_flag=True, help="Put imported states in the place of those that are there.")
 @dry_option

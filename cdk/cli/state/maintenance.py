@@ -7,6 +7,7 @@ import click
 from cdk.base.times.clock import system_clock
 from cdk.cli.options import json_option
 from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, print_json, translate_errors
+from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.verify import audits, findings, orphan_files
 
 _DAYS = 7
@@ -42,8 +43,8 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
             click.echo(f"{issue.stream}: {'broken' if issue.broken else 'note'}: {issue.text}")
         for sentence in () if names else pipeline.tables_of_others(alone=not tables):
             click.echo(sentence)
-        count = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'}"
-        click.echo(f"{pipeline.name}: {count}, {'something is broken' if broken else 'nothing is broken'}")
+        result = "something is broken" if broken else "nothing is broken"
+        click.echo(f"{pipeline.name}: {counted(len(tables), 'table')}, {result}")
     return 1 if broken else 0
 
 

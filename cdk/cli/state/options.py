@@ -12,7 +12,9 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import to_json
 from cdk.cli.command_errors import plain_errors
+from cdk.cli.options import FILE
 from cdk.cli.sync.pipeline_from_file import file_pipeline
+from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.storage.credentials import secrets_of
@@ -81,7 +83,7 @@ class PipelineFile:
             return
         if tables := tables_of_others(root, self.name):
             others = ", ".join(map(repr, sorted({name for names in tables.values() for name in names})))
-            line = f"{len(tables)} {'table' if len(tables) == 1 else 'tables'} of the target are of {others} alone"
+            line = f"{counted(len(tables), 'table')} of the target are of {others} alone"
             yield line + (
                 f"; if that was the pipeline's name before, give it back, run `spark-cdk state fork FILE {self.name}`, "
                 "and rename it"
@@ -116,7 +118,7 @@ class PipelineFile:
 
 pipeline_argument = click.argument(
     "pipeline",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     callback=lambda ctx, _, path: PipelineFile(path, trusted=bool(ctx.params.pop("trusted", False))),
 )
 for_streams = click.option(

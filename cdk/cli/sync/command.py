@@ -14,6 +14,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import warnings_on_stderr
 from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
+    FILE,
     catalog_option,
     config_option,
     connector_option,
@@ -22,6 +23,7 @@ from cdk.cli.options import (
     max_duration_option,
     max_requests_option,
     number_option,
+    pipeline_path,
     with_cassette,
     with_egress,
 )
@@ -42,7 +44,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@pipeline_path(required=False)
 @connector_option
 @manifest_option
 @config_option
@@ -52,17 +54,9 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
 @custom_code_option
+@click.option("--report", type=FILE, metavar="FILE", help="Write what the run did to FILE, as JSON, however it ends.")
 @click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write what the run did to FILE, as JSON, however it ends.",
-)
-@click.option(
-    "--metrics",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write what the run measured to FILE, for Prometheus, however it ends.",
+    "--metrics", type=FILE, metavar="FILE", help="Write what the run measured to FILE, for Prometheus, however it ends."
 )
 @crash_report_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be read; read and write nothing.")

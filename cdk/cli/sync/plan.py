@@ -8,7 +8,7 @@ import click
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, JsonValue, to_json
 from cdk.cli.command_errors import plain_errors, warnings_on_stderr
-from cdk.cli.options import custom_code_option, json_option, number_option, with_egress
+from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.lake.admin.diff import shown, values
@@ -21,7 +21,7 @@ _CURSORS = 3
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_path()
 @number_option("--most", default=10_000, text="Slices of a stream to count.")
 @custom_code_option
 @json_option

@@ -13,22 +13,13 @@ _OF_FORMAT = {"date-time": "2024-03-01T00:00:00Z", "date": "2024-03-01"}
 _OF_TYPE: Mapping[str, JsonValue] = {"integer": 1, "number": 1.5, "boolean": True}
 _COMPOSED = frozenset(("allOf", "oneOf", "anyOf"))
 _FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+# fmt: off
 _PATTERNED = (
-    *("2024-03-01T00:00:00Z", "2024-03-01T00:00:00.000Z", "2024-03-01", "2024-03-01 00:00:00", "20240301", "2024"),
-    *(
-        "1",
-        "a",
-        "A1",
-        "abc",
-        "abc-1",
-        "https://api.example.com",
-        "api.example.com",
-        "a@example.com",
-        "12:00:00",
-        "01-2024",
-    ),
-    *("0" * 20, "a" * 32, "00000000-0000-4000-8000-000000000000", "P1D", "USD", "a,b"),
+    "2024-03-01T00:00:00Z", "2024-03-01T00:00:00.000Z", "2024-03-01", "2024-03-01 00:00:00", "20240301", "2024",
+    "1", "a", "A1", "abc", "abc-1", "https://api.example.com", "api.example.com", "a@example.com", "12:00:00",
+    "01-2024", "0" * 20, "a" * 32, "00000000-0000-4000-8000-000000000000", "P1D", "USD", "a,b",
 )
+# fmt: on
 """What is tried where a string has a pattern."""
 
 

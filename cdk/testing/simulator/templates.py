@@ -29,11 +29,13 @@ _MOMENTS = (
     (datetime(2023, 4, 15, 11, 12, 13, tzinfo=UTC), datetime(2024, 5, 26, 14, 15, 16, tzinfo=UTC)),
 )
 _NUMBERS = ((1234567, 7654321), (2345678, 8765432))
+# fmt: off
 _FORMATS = (
-    *("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z"),
-    *("%Y-%m-%dT%H:%M:%S.%_msZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d", "%Y/%m/%d"),
-    *("%m/%d/%Y", "%d-%m-%Y", "%d.%m.%Y", "%s", "%ms", "%Y-%m", "%Y"),
+    "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S.%_msZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d", "%Y/%m/%d",
+    "%m/%d/%Y", "%d-%m-%Y", "%d.%m.%Y", "%s", "%ms", "%Y-%m", "%Y",
 )
+# fmt: on
 """How requests may write a moment, besides the formats of the cursor."""
 _PRECISIONS = [timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)]
 _MICROSECOND = timedelta(microseconds=1)
