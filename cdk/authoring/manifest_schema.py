@@ -34,7 +34,7 @@ _PARAMETERS = {"type": "object", "description": "Values that this component give
 _FORMER = "FormerComponent"
 _REFERRING = {
     "$ref": {"type": "string", "description": "A part of this manifest, such as `#/definitions/requester`."},
-    "$options": {"description": "What `$parameters` was called in old manifests."},
+    "$options": {"description": "What `$parameters` was called in old manifests.", "doNotSuggest": True},
 }
 _LINK = {"type": "string", "pattern": r"^(#/|\*ref\()", "title": "A reference"}
 _REFERENCE = {"type": "object", "required": ["$ref"], "properties": {"$ref": {"type": "string"}}}
@@ -85,14 +85,17 @@ def manifest_schema() -> dict[str, Json]:
     """
     resolved = resolved_schema()
     definitions = {name: _written(schema) for name, schema in resolved["definitions"].items()}
-    for old, today in former_types().items():
+    former = former_types()
+    for old, today in former.items():
         names = definitions[_defined(today)]["properties"]["type"]["enum"] if today else []
         names += [old] if today else []
+    alone = "|".join(sorted(old for old, today in former.items() if today is None))
     definitions[_FORMER] = {
         "title": "A component of old manifests",
         "type": "object",
         "required": ["type"],
-        "properties": {"type": {"enum": sorted(name for name, today in former_types().items() if today is None)}},
+        # No `enum`, of which editors offer each value.
+        "properties": {"type": {"pattern": f"^({alone})$"}},
     }
     root = {**definitions[_ROOT], "required": ["version"]}
     return {**resolved, "definitions": {**definitions, _ROOT: root}}
@@ -137,7 +140,8 @@ def _model_schema(name: str, model: type[BaseModel]) -> dict[str, Json]:
     fields = fields_of(model)
     properties: dict[str, Json] = {}
     if issubclass(model, Component):
-        properties = {"type": {"type": "string", "enum": [name]}}
+        # No type beside it: a language server offers the names where nothing is written yet, which is no string.
+        properties = {"type": {"enum": [name]}}
     for key, field in fields.items():
         if key == "$parameters":
             properties[key] = _PARAMETERS

