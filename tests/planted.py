@@ -187,7 +187,7 @@ BUGS = [
     Bug(
         "groups that get another member know what comes again",
         "declarative/reading/manifest_stream",
-        "None if edge is None else moved(self._cursor, edge, value)",
+        "merged(self._cursor, edges)",
         "None",
         "tests/worlds/test_manifests.py",
     ),
@@ -196,6 +196,13 @@ BUGS = [
         "declarative/components/streams/partition_routers",
         "unsent=self._unsent, started=list(started)",
         "unsent=self._unsent",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
+        "groups share a cursor that knows what was read before an interruption",
+        "declarative/reading/manifest_stream",
+        "*(at.cursor[field] for at in reached)]",
+        "*[]]",
         "tests/worlds/test_manifests.py",
     ),
     Bug(

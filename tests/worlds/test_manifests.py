@@ -456,6 +456,17 @@ def a_member_comes_to_groups_while_a_read_of_them_is_interrupted(world: Manifest
     world.sync(1)
 
 
+def groups_of_days_of_which_the_newest_was_read_before_an_interruption(world: Manifests) -> None:
+    begin(world, Plan(dialect="days", router="group", step="P1D"), [put_of(2), put_of(1, 24)], [0, 1, 2], interval=0)
+    world.wait(96)
+    world.sync_that_is_interrupted(4, 4)
+    world.sync(4)
+    saved = world._admin.standing(world._planned().location).saved
+    assert saved is not None
+    assert saved.state["state"]["at"] == world.api.records[-1]["at"]
+    world.sync(4)
+
+
 def groups_of_days_that_are_rewound(world: Manifests) -> None:
     begin(world, Plan(dialect="days", router="group"), [put_of(1), put_of(2, 24), put_of(1, 24)], [1, 2])
     world.sync(4)
@@ -466,6 +477,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
 @pytest.mark.parametrize(
     "happen",
     [
+        groups_of_days_of_which_the_newest_was_read_before_an_interruption,
         groups_of_days_that_are_rewound,
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
         partitions_that_cannot_be_read_before_the_cursor_starts,

@@ -208,13 +208,13 @@ class _AirbyteStateReader(PassingReader):
         if not self._stream.grouped:
             return None if value is None else positions.updated({WHOLE: Checkpoint({field: value})})
         reached = [at for at in positions.values() if isinstance(at, Checkpoint) and field in at.cursor]
-        if value is None and reached:
-            value = self._cursor.greatest([at.cursor[field] for at in reached])
-        if value is None:
+        # What was read before an interruption counts, too.
+        values = [*([] if value is None else [value]), *(at.cursor[field] for at in reached)]
+        if not values:
             return None
+        value = self._cursor.greatest(values)
         if isinstance(self._cursor, DatetimeCursor) and (moment := self._cursor.moment(value)) is not None:
             # What came to a group while others were read may be older than a value from after the begin of the read.
             value = value if moment <= self._started else self._cursor.write(self._started)
-        edge = merged(self._cursor, (at.edge for at in reached))
-        at = Checkpoint({field: value}, None if edge is None else moved(self._cursor, edge, value))
-        return StoredPositions.of({WHOLE: at})
+        edges = (moved(self._cursor, at.edge, value) for at in reached if at.edge is not None)
+        return StoredPositions.of({WHOLE: Checkpoint({field: value}, merged(self._cursor, edges))})
