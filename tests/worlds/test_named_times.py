@@ -130,6 +130,12 @@ def a_history_is_restored_to_before_all_states_that_are_retained(world: Times) -
     world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 1)
 
 
+def a_history_gets_rows_anew_whose_column_somebody_has_narrowed(world: Times) -> None:
+    begin(world, MERGED, [(0, 0, 0, {}), (0, 0, 0, {"a": {"a": 1}})], "history")
+    world.somebody("overwrite", 2)
+    world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 1)
+
+
 def a_table_is_restored_right_before_a_commit(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.nothing_is_there_twice_and_what_is_there_is_whole()
@@ -303,6 +309,7 @@ WORLDS = [
     a_constraint_comes_before_a_generation_with_another_type,
     a_history_loses_its_missing_files_while_somebody_joins_others,
     a_history_is_restored_to_before_all_states_that_are_retained,
+    a_history_gets_rows_anew_whose_column_somebody_has_narrowed,
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     a_table_is_restored_to_a_narrower_column_right_before_a_merge,

@@ -7,10 +7,11 @@ are missing, it reads the table's own log and copies every row that a file still
 row's id.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.arrow.columns import RAW_ID
-from cdk.lake.arrow.type_promotion import common_type, only_gains
+from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.state_blobs import number
@@ -54,20 +55,23 @@ class RowHistory:
         """
         if self._followed is None or self._followed == self.main.state_version:
             return
-        self._align(spread)
         files = self._named_since(self._followed)
         if files is None or missing_files(self.table.root, [file.path for file in files]):
-            self._fill()
-        elif files:
+            self._fill(spread)
+            return
+        written = {file.path: schema_of(self.table.root, file.path, self._stream) for file in files}
+        self._align(written.values(), spread)
+        if files:
             crash_point("before_history")
-            self._commit(files)
+            self._commit(files, written)
 
     def catch_up(self, spread: TaskMap = run_inline) -> None:
         """Add the rows that are missing, and the columns they need, where files are gone, too. Raises as `follow`."""
         repeat_if_changed(self.table, self._remove_missing)
         if self._followed is None:
-            self._align(spread)
-            self._fill()
+            self._fill(spread)
+        elif self._followed == self.main.state_version:
+            self._align((), spread)
         else:
             self.follow(spread)
 
@@ -108,28 +112,25 @@ class RowHistory:
             return self.main.load(version)
         return None
 
-    def _align(self, spread: TaskMap) -> None:
+    def _align(self, written: Iterable[pa.Schema], spread: TaskMap) -> None:
         """Bring columns and files to the table's types, which this run or another pipeline has changed.
 
-        That one may have been interrupted between the two tables.
+        That one may have been interrupted between the two tables. written: the columns of files that are to be added;
+        the table may have narrower ones by now.
         """
-        if not self._is_aligned:
-            repeat_if_changed(self.table, partial(self._aligned, spread))
+        target = partial(self._target, list(written))
+        if not self.table.schema.equals(target()):
+            repeat_if_changed(self.table, partial(self._aligned, target, spread))
 
-    @property
-    def _is_aligned(self) -> bool:
-        return bool(self.table.schema.equals(self._target()))
-
-    def _aligned(self, spread: TaskMap) -> None:
+    def _aligned(self, planned: Callable[..., pa.Schema], spread: TaskMap) -> None:
         # Another pipeline that has changed the table has changed its history, too, mostly.
         self.table.reopen()
-        current = self.table.schema
-        target = self._target()
+        current, target = self.table.schema, planned()
         self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
-        if not self._is_aligned:
-            widen(self.table, self._saved, self._target, self._bounded, spread)
+        if not self.table.schema.equals(planned()):
+            widen(self.table, self._saved, planned, self._bounded, spread)
 
-    def _target(self, exact: frozenset[str] = frozenset()) -> pa.Schema:
+    def _target(self, written: Sequence[pa.Schema], exact: frozenset[str] = frozenset()) -> pa.Schema:
         fields = {field.name: field for field in self.table.schema}
         for field in self.main.schema:
             old = fields.get(field.name)
@@ -138,31 +139,40 @@ class RowHistory:
                 where = f"{self.table.root}: column {field.name!r}"
                 raise StateError(f"{where} is {old and old.type}, and {field.type} in the table that it follows")
             fields[field.name] = pa.field(field.name, kind)
+        for field in chain.from_iterable(written):
+            # Other writers have types of their own for what they write again, which readers cast.
+            if field.name in fields and writable(field.type):
+                kind = common_type(fields[field.name].type, field.type, exact=field.name in exact)
+                fields[field.name] = pa.field(field.name, kind or fields[field.name].type)
         return pa.schema(list(fields.values()))
 
-    def _fitting(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files, rewritten where their columns have other types than the history's."""
+    def _fitting(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:
+        """The files, rewritten where their columns have other types than the history's.
+
+        written: the columns of files, by path; that of others is the history's.
+        """
         kinds = {field.name: field.type for field in self.table.schema}
         readable: list[DataFile] = []
         outdated: list[DataFile] = []
         for file in files:
-            written = schema_of(self.table.root, file.path, self._stream)
-            same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in written)
+            columns = written.get(file.path, self.table.schema)
+            same = all(only_gains(field.type, kinds.get(field.name, field.type)) for field in columns)
             (readable if same else outdated).append(file)
         old = [TableFile(file.path, file.rows, partition=file.partition, size=file.size) for file in outdated]
         return [*readable, *self.table.layout(self._bounded).rewrite(old, run_inline)] if old else readable
 
-    def _fill(self) -> None:
+    def _fill(self, spread: TaskMap) -> None:
         """Copy the rows that files of the table's log have and the history has not, each as its first file has it.
 
         In the driver, 150 bytes of memory a row: this comes once, with the history, or after an accident.
         """
+        self._align((schema_of(self.main.root, unquote(path)) for path, _ in self._files_of_log()), spread)
         files = self.table.layout(self._bounded).write(self._missing_rows())
         if files:
             text = "%s: its history lacked %d rows that are in the table's log, and has them now; rows that no file of "
             text += "the table has any more are not among them"
             logger.warning(text, self._stream, row_count(files))
-        self._commit(files)
+        self._commit(files, {})
 
     def _missing_rows(self) -> Iterator[pa.RecordBatch]:
         schema = self.table.schema
@@ -198,14 +208,14 @@ class RowHistory:
             if file.path not in yielded:
                 yield file.path, file.partition
 
-    def _commit(self, files: Sequence[DataFile]) -> None:
-        """Add the files and note up to which state the history is complete."""
-        repeat_if_changed(self.table, partial(self._add, files))
+    def _commit(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:
+        """Add the files and note up to which state the history is complete. written: see `_fitting`."""
+        repeat_if_changed(self.table, partial(self._add, files, written))
 
-    def _add(self, files: Sequence[DataFile]) -> None:
+    def _add(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:
         self.table.guard.check([Use.HISTORY])
         saved = replace(self._saved, state=self.main.state_version or 0, records=self._saved.records + row_count(files))
-        fitting = self._fitting(files)
+        fitting = self._fitting(files, written)
         with self.table.removing_if_changed([file for file in fitting if file not in files]):
             self.table.commit(saved, fitting)
 

@@ -235,6 +235,11 @@ def test_a_widening_without_new_rows_adds_no_row_again() -> None:
     histories(edit, Histories.sync, widen, Histories.sync, Histories.sync)
 
 
+def test_a_history_without_rows_has_the_columns_of_its_table() -> None:
+    begun = [Histories.sync_without_history, Histories.sync] * 2
+    histories(*begun, lambda world: world.widen(wide=True), Histories.sync)
+
+
 def test_neither_joined_files_nor_a_commit_of_state_alone_add_rows_again() -> None:
     more = [edit, Histories.sync] * 4
     histories(*more, Histories.commit_state_alone, Histories.sync, Histories.sync)
