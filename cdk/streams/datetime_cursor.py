@@ -150,13 +150,9 @@ class DatetimeCursor(Cursor):
             raise BadState(f"state.{self.field}", after, self.order.expected)
         if after is not None and again:
             lower = earlier(lower, self._lookback)
-        lower, upper = max(lower, first), self._last(now)
-        if upto is not None:
-            upper = self.moment(upto) or upper
+        lower, upper = max(lower, first), self.until(now, upto)
         if self._clamping is not None:
-            lower, upper = self._clamping.ceil(lower), self._clamping.floor(upper)
-            if self.granularity is not None:
-                upper = earlier(upper, self.granularity)
+            lower = self._clamping.ceil(lower)
         if not self.by_request:
             # No two windows may be written alike: a value would belong to both.
             lower, upper = self._as_written(lower), self._as_written(upper)
@@ -164,6 +160,15 @@ class DatetimeCursor(Cursor):
             # Nothing but the edge itself can be new.
             yield self._window(lower, upper, upper, last=True)
         yield from self._split(lower, upper, last_is_last=upto is None)
+
+    def until(self, now: datetime, upto: object = None) -> datetime:
+        """Where the windows end that are planned at `now`. upto: they end there in any case."""
+        end = (None if upto is None else self.moment(upto)) or self._last(now)
+        if self._clamping is not None:
+            end = self._clamping.floor(end)
+            if self.granularity is not None:
+                end = earlier(end, self.granularity)
+        return end
 
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
         while lower < upper:

@@ -185,8 +185,12 @@ class Stream(metaclass=_StreamType):
         """The partitions when the parents stand at `parents`; override it to follow a parent's progress."""
         return self.partitions()
 
-    def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
-        """The partitions when the stream stands at `state`."""
+    def _partitions_from(
+        self,
+        state: StreamState,
+        now: datetime,  # noqa: ARG002 - for overriding
+    ) -> Iterable[Partition | ParentState]:
+        """The partitions when the stream stands at `state`, for windows that are planned at `now`."""
         return self.partitions_since(state.parents)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
@@ -195,7 +199,7 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: the stream gives no partitions.
         """
         now = self.now()
-        partitions = self._partitions_from(state)
+        partitions = self._partitions_from(state, now)
         return PartitionCheckpointReader(
             self._iterable(partitions, "partitions"),
             lambda partition, position: self.slices(partition, position, now),

@@ -456,6 +456,15 @@ def a_member_comes_to_groups_while_a_read_of_them_is_interrupted(world: Manifest
     world.sync(1)
 
 
+def parents_that_are_followed_behind_the_end_of_their_childrens_cursor(world: Manifests) -> None:
+    begin(world, Plan(dialect="days", router="follow", end=-1), [put_of(2), put_of(2, 24)], [2], interval=0)
+    world.sync(4)
+    world.change_parts(1, first=False)
+    world.sync(4)
+    world.wait(24)
+    world.sync(4)
+
+
 def groups_of_days_of_which_the_newest_was_read_before_an_interruption(world: Manifests) -> None:
     begin(world, Plan(dialect="days", router="group", step="P1D"), [put_of(2), put_of(1, 24)], [0, 1, 2], interval=0)
     world.wait(96)
@@ -477,6 +486,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
 @pytest.mark.parametrize(
     "happen",
     [
+        parents_that_are_followed_behind_the_end_of_their_childrens_cursor,
         groups_of_days_of_which_the_newest_was_read_before_an_interruption,
         groups_of_days_that_are_rewound,
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
