@@ -1451,6 +1451,12 @@ BUGS = [
         "tests/declarative/test_source.py",
     ),
     Bug(
+        "streams of a template are asked for once",
+        "declarative/source",
+        "stream.reload = partial(recipe.stream, stream.name, stream.copy)",
+        "stream.reload = partial(recipe.stream, stream.name)",
+    ),
+    Bug(
         "overrides are no config",
         "declarative/source",
         "        self._rules(config).validate(config)\n        overridden",

@@ -1,6 +1,7 @@
 """ManifestSource: a connector that is a manifest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -13,6 +14,7 @@ from cdk.base.run import current_run
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, canonical, from_json, to_json
 from cdk.declarative.components.records.config_normalization import ConfigRules
+from cdk.declarative.components.streams.dynamic_streams import streams_of_copy
 from cdk.declarative.components.streams.partition_routers import ParentStreamConfig
 from cdk.declarative.components.streams.source import DeclarativeSource
 from cdk.declarative.components.streams.streams import DeclarativeStream
@@ -102,19 +104,32 @@ class ManifestSource(Source):
         """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
-        return self._located(ctx, config)
+        return list(self._located(ctx, config, self._root.built(ctx, (), self._manifest.reads_config)).values())
+
+    def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:
+        """The streams that are written out, or those of a copy of a template; nothing is asked of the API for that."""
+        ctx = self._context(config)
+        if copy:
+            declared = streams_of_copy(pickle.loads(copy), ctx, "")  # noqa: S301 - the driver's own
+        else:
+            declared = self._root.written(ctx, self._manifest.reads_config)
+        streams = self._located(ctx, config, declared)
+        self.guarded(list(streams.values()), config)
+        return streams
 
     def _located(
-        self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str] = ()
-    ) -> Sequence[DeclaredStream]:
+        self, ctx: BuildContext, config: Mapping[str, JsonValue], declared: Iterable[DeclaredStream]
+    ) -> Mapping[str, DeclaredStream]:
+        """The declared streams by name, ready to travel; errors with their places."""
         try:
-            return self._built(ctx, config, names)
+            self._root.limit_jobs(ctx)
+            return self._named(config, declared)
         except ManifestError as error:
             raise self._manifest.located(error) from error
 
-    def _built(
-        self, ctx: BuildContext, config: Mapping[str, JsonValue], names: Sequence[str]
-    ) -> Sequence[DeclaredStream]:
+    def _named(
+        self, config: Mapping[str, JsonValue], declared: Iterable[DeclaredStream]
+    ) -> Mapping[str, DeclaredStream]:
         runtime = self._runtime
         try:
             written = to_json(self._manifest.value), canonical(config)
@@ -123,13 +138,13 @@ class ManifestSource(Source):
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
         recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id)
         streams: dict[str, DeclaredStream] = {}
-        for stream in self._root.built(ctx, names, self._manifest.reads_config):
+        for stream in declared:
             if stream.name in streams:
                 raise ManifestError(f"{self._manifest.name}: two streams are called {stream.name!r}")
             stream.locate(self._manifest.located)
-            stream.reload = partial(recipe.stream, stream.name)
+            stream.reload = partial(recipe.stream, stream.name, stream.copy)
             streams[stream.name] = stream
-        return list(streams.values())
+        return streams
 
     def check(self, config: Mapping[str, JsonValue]) -> None:
         check = self._root.check
@@ -143,7 +158,8 @@ class ManifestSource(Source):
         ctx.runtime.keep = partial(self._save, config)
         for secret in secret_values(self.config_schema, overrides):
             ctx.runtime.learn(secret)
-        check.build(ctx)(self._located(ctx, overridden, check.names(overridden)))
+        declared = self._root.built(ctx, check.names(overridden), self._manifest.reads_config)
+        check.build(ctx)(list(self._located(ctx, overridden, declared).values()))
 
     def _context(self, config: Mapping[str, JsonValue]) -> BuildContext:
         # Answers that a stream and the children that read it as their parent both ask for are fetched once.
@@ -187,7 +203,7 @@ def parent_names(component: Component) -> Iterator[str]:
 class Recipe:
     """What travels to another process in place of a stream: the manifest and the config, to build it there.
 
-    run: the run that it is built for. What a source is made of, its streams among it, may be asked of the API.
+    run: the run that it is built for: what is kept for its length is kept for no other.
     """
 
     manifest: bytes
@@ -196,15 +212,26 @@ class Recipe:
     custom: CustomCode | None = None
     run: str = ""
 
-    def stream(self, name: str) -> Stream:
-        """The stream of this name. Built once for a run in a process."""
-        return _rebuilt(self)[name]
+    def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None) -> Stream:
+        """The stream of this name. Built once for a run in a process. copy: of the template that it was made of."""
+        return _rebuilt(self)[name] if copy is None else _rebuilt_copy(self, pickle.dumps(copy))[name]
+
+
+@lru_cache(maxsize=8)
+def _source(recipe: Recipe) -> tuple[ManifestSource, Mapping[str, JsonValue]]:
+    source = ManifestSource(Manifest(from_json(recipe.manifest)), Runtime(folder=recipe.folder, custom=recipe.custom))
+    config = from_json(recipe.config)
+    assert isinstance(config, Mapping)
+    return source, config
 
 
 @lru_cache(maxsize=8)
 def _rebuilt(recipe: Recipe) -> Mapping[str, Stream]:
-    runtime = Runtime(folder=recipe.folder, custom=recipe.custom)
-    source = ManifestSource(Manifest(from_json(recipe.manifest)), runtime)
-    config = from_json(recipe.config)
-    assert isinstance(config, Mapping)
-    return {stream.name: stream for stream in source.open(config)}
+    source, config = _source(recipe)
+    return source.rebuilt(config)
+
+
+@lru_cache(maxsize=1024)
+def _rebuilt_copy(recipe: Recipe, copy: bytes) -> Mapping[str, Stream]:
+    source, config = _source(recipe)
+    return source.rebuilt(config, copy)

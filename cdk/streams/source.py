@@ -1,7 +1,7 @@
 """Source: a connector's streams, its config's schema, and a check of the connection."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import SecretMarks, secret_places
@@ -10,6 +10,8 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.source_events import Events
 from cdk.streams.stream import Stream
+
+S = TypeVar("S", bound=Stream)
 
 NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperties": True}
 
@@ -47,7 +49,10 @@ class Source:
 
     def open(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config, for reading: each knows the secrets that must not be in its state."""
-        streams = self.streams(config)
+        return self.guarded(self.streams(config), config)
+
+    def guarded(self, streams: Sequence[S], config: Mapping[str, JsonValue]) -> Sequence[S]:
+        """The streams, which now know the secrets of the config."""
         marks = SecretMarks(secret_places(self.config_schema, config))
         for stream in streams:
             stream.secrets = marks

@@ -12,7 +12,7 @@ from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.streams.source_events import Events
-from cdk.testing import MockApi, read
+from cdk.testing import MockApi, read, simulated
 from tests.rest.api import Time
 
 SELECTOR = {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": ["data"]}}
@@ -400,6 +400,27 @@ def test_a_stream_travels_as_its_manifest() -> None:
 
     assert [part.name for part in again] == ["users", "audit", "t1", "t2", "t3"]
     assert [part.json_schema() for part in again] == [part.json_schema() for part in streams]
+
+
+def test_a_stream_of_a_template_asks_for_nothing_where_it_has_travelled_to() -> None:
+    """What there was when the source was opened is read, whatever the API says later that there is."""
+    names = {"type": "ComponentMappingDefinition", "field_path": ["name"], "value": "{{ components_values.name }}"}
+    resolver = {
+        "type": "HttpComponentsResolver",
+        "retriever": stream("tables")["retriever"],
+        "components_mapping": [names],
+    }
+    template = {"type": "DynamicDeclarativeStream", "stream_template": stream(""), "components_resolver": resolver}
+    source, api = ManifestSource(Manifest(manifest(dynamic_streams=[template]))), MockApi()
+    api.get("/tables").returns(json={"data": [{"name": "a"}, {"name": "b"}]}).returns(json={"data": []})
+
+    with simulated(api):
+        streams = source.open({})
+        there = [pickle.loads(pickle.dumps(part)) for part in streams]  # noqa: S301 - our own
+
+    assert [part.name for part in there] == ["users", "teams", "a", "b"]
+    assert len(api.requests) == 1
+    assert pickle.loads(pickle.dumps(streams[2])) is there[2]  # noqa: S301
 
 
 SIZED = {"type": "PageIncrement", "page_size": "{{ config['size'] }}"}

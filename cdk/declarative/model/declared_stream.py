@@ -16,6 +16,9 @@ class DeclaredStream(Stream):
     template: str = ""
     """The name of the template that it was made of; empty for a stream that is written out."""
 
+    copy: Mapping[str, JsonValue] | None = None
+    """What the template has become for it: all that it was asked of the API or the config for."""
+
     reload: Callable[[], Stream] | None = None
     """Rebuilds it in another process: the manifest and the config travel, not what was built of them."""
 

@@ -219,10 +219,17 @@ class DynamicDeclarativeStream(Component):
             document = propagate(
                 {"type": "DeclarativeStream", **blob}, inherited=self.parameters, parent_wins=self.use_parent_parameters
             )
-            try:
-                stream = Component.registry[str(document["type"])].model_validate(document)
-            except (KeyError, ValidationError) as error:
-                raise ManifestError(f"the streams of {self.name!r}: {problems(error, document)}") from None
-            if not isinstance(stream, AnyStreams):
-                raise ManifestError(f"the streams of {self.name!r}: found a {document['type']}, expected a stream")
-            yield from stream.streams(ctx)
+            for stream in streams_of_copy(document, ctx, self.name):
+                stream.copy = document
+                yield stream
+
+
+def streams_of_copy(document: Mapping[str, JsonValue], ctx: BuildContext, template: str) -> Iterator[DeclaredStream]:
+    """The streams of a filled copy of a template. Raises ManifestError: the copy is no stream."""
+    try:
+        stream = Component.registry[str(document["type"])].model_validate(document)
+    except (KeyError, ValidationError) as error:
+        raise ManifestError(f"the streams of {template!r}: {problems(error, document)}") from None
+    if not isinstance(stream, AnyStreams):
+        raise ManifestError(f"the streams of {template!r}: found a {document['type']}, expected a stream")
+    yield from stream.streams(ctx)

@@ -228,20 +228,28 @@ class DeclarativeSource(Component):
 
         To know the streams of a template may take requests, and another stream may be one that cannot be built.
         """
-        if (count := ctx.integer(self, "max_concurrent_async_job_count", None, least=1)) is not None:
-            ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
         # Streams on a condition have no name before the condition is known.
-        written = [(getattr(item, "name", ""), item) for item in self.streams]
-        alone = names and set(names) <= {name for name, _ in written}
-        for name, item in written:
-            if not alone or name in names:
-                yield from _streams(item, ctx, of_config)
+        alone = names and set(names) <= {getattr(item, "name", "") for item in self.streams}
+        yield from self.written(ctx, of_config, names if alone else ())
         if alone:
             return
         for i, template in enumerate(self.dynamic_streams):
             for stream in template.streams(ctx):
                 stream.template = template.name or f"dynamic_stream_{i}"
                 yield stream
+
+    def limit_jobs(self, ctx: BuildContext) -> None:
+        """Have all streams that are built with `ctx` share the jobs that may run at once."""
+        if (count := ctx.integer(self, "max_concurrent_async_job_count", None, least=1)) is not None:
+            ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
+
+    def written(
+        self, ctx: BuildContext, of_config: Callable[[ManifestError], bool], names: Sequence[str] = ()
+    ) -> Iterator[DeclaredStream]:
+        """The streams that are written out, those on a condition among them; of `names` only, where there are any."""
+        for item in self.streams:
+            if not names or getattr(item, "name", "") in names:
+                yield from _streams(item, ctx, of_config)
 
 
 def _streams(
