@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # importing them at run time would import the engine
     from cdk.testing.cassettes.replay import Cassette, Unrecorded
     from cdk.testing.conformance.finding import Nonconforming
     from cdk.testing.conformance.hostile_world import HostileWorld
-    from cdk.testing.conformance.suite import ConnectorSuite
+    from cdk.testing.conformance.suite import ConnectorSuite, SparkConnectorSuite
     from cdk.testing.mock_api import MockApi
     from cdk.testing.read_result import ReadResult
     from cdk.testing.routes import Route, UnexpectedRequest
@@ -33,6 +33,7 @@ __all__ = [
     "ReadResult",
     "Route",
     "Simulator",
+    "SparkConnectorSuite",
     "SyncMode",
     "UnexpectedRequest",
     "Unrecorded",

@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--connector-config", metavar="FILE", help="A config that works, JSON or YAML.")
     group.addoption("--connector-cassette", metavar="FILE", help="What `spark-cdk record` wrote, for the network.")
+    group.addoption("--connector-spark", action="store_true", help="Have tasks on a local Spark read it, too.")
     group.addoption("--update-snapshots", action="store_true", help="Write snapshots of reads anew.")
 
 
@@ -33,6 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from cdk.testing.conformance import chosen  # noqa: PLC0415 - see the module
 
         chosen.choose(str(name), config.getoption("--connector-config"), config.getoption("--connector-cassette"))
+        if config.getoption("--connector-spark"):
+            chosen.read_on_spark()
         tests = chosen.__file__
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
             config.args = []

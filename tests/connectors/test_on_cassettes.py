@@ -9,6 +9,7 @@ import pytest
 from cdk import Json
 from cdk.sources.discovery import find_source
 from cdk.testing import Cassette, ConnectorSuite
+from cdk.testing.conformance.sync_checks import check_spark
 from cdk.testing.proving.proof import prove
 from cdk.testing.proving.trials import Subject
 from connectors.buildbot import source as buildbot
@@ -42,6 +43,12 @@ class TestKinto(ConnectorSuite):
 class TestPrometheus(ConnectorSuite):
     source = Prometheus
     cassette = CASSETTES["prometheus"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("suite", [TestBuildbot, TestDatasette, TestKinto, TestPrometheus])
+def test_tasks_on_spark_bring_what_this_process_does(suite: type[ConnectorSuite]) -> None:
+    check_spark(suite().readable)
 
 
 @pytest.mark.parametrize("name", CASSETTES)

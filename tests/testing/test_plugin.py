@@ -47,6 +47,19 @@ def test_a_connector_is_tested_beside_test_files(tmp_path: Path) -> None:
     assert "1 failed, 17 passed" in bad[1]
 
 
+@pytest.mark.spark
+def test_a_connector_is_read_on_spark_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
+    (tmp_path / "config.json").write_text('{"continent": "Europe"}')
+
+    config = ("--connector-config", "config.json")
+    only = ("-k", "spark_bring", "--import-mode=importlib")
+    ended = pytest_with(tmp_path, "--connector", "good.py", *config, "--connector-spark", *only)
+
+    assert ended[0] == 0, ended[1]
+    assert "1 passed, 17 deselected" in ended[1]
+
+
 def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(dedent(CONNECTOR).replace("BETWEEN", '"CH"'))
     (tmp_path / "config.yaml").write_text('continent: "${CONTINENT_OF_A_TEST}"\n')

@@ -11,7 +11,7 @@ from cdk.base.values import FieldValue, dotted, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
-from cdk.testing.conformance.suite import ConnectorSuite
+from cdk.testing.conformance.suite import ConnectorSuite, SparkConnectorSuite
 from cdk.testing.run import connector
 
 
@@ -36,3 +36,9 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
         TestConnector.source, TestConnector.config, TestConnector.cassette = connector(name), config, cassette
     except CdkError as error:
         raise pytest.UsageError(f"--connector {name}: {error}") from error
+
+
+def read_on_spark() -> None:
+    """Have tasks on Spark read the connector, too."""
+    test = SparkConnectorSuite.test_tasks_on_spark_bring_the_same
+    setattr(TestConnector, test.__name__, test)

@@ -1,14 +1,10 @@
-"""What becomes of records when a read is interrupted, repeated, cut into other windows, done in threads, or synced."""
+"""What becomes of records when a read is interrupted, repeated, cut into other windows, or done in threads."""
 
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from cdk import sync
 from cdk.base.values import FieldValue, canonical
-from cdk.streams.stream import full_name
 from cdk.testing.conformance.faults import Together
 from cdk.testing.conformance.finding import Nonconforming
 from cdk.testing.conformance.subject import SuiteSubject, Unanswered
@@ -105,42 +101,6 @@ def check_threads(subject: SuiteSubject) -> None:
                     expected="the same records in any order",
                     advice="keep what belongs to a slice in variables of `read_records`, not in the stream, its class "
                     "or the module; or set `max_concurrency = 1`",
-                )
-
-
-def check_sync(subject: SuiteSubject) -> None:
-    """Check that a sync, in this process, writes each record of a read once into the stream's table."""
-    # A quarter of a second, which only this check takes.
-    from deltalake import DeltaTable  # noqa: PLC0415
-
-    with TemporaryDirectory() as folder, subject.streams() as streams:
-        pipeline = sync.Pipeline.model_validate(
-            {
-                "name": "conformance",
-                "source": {"connector": "conformance", "config": dict(subject.config)},
-                "target": {"path": folder},
-                "streams": {full_name(stream): {"write_mode": "append"} for stream in streams.values()},
-            }
-        )
-        with subject.world():
-            result = sync.SyncRunner(pipeline, subject.source).run()
-        for report in result.streams:
-            if report.failure is not None:
-                raise Nonconforming(
-                    f"a sync fails: {report.failure.message}",
-                    where=report.name,
-                    expected="rows in a table",
-                    advice="correct the connector; `spark-cdk sync` shows the same",
-                )
-            stream = next(stream for stream in streams.values() if full_name(stream) == report.name)
-            records = len(subject.first.records_of(stream.name))
-            rows = DeltaTable(Path(folder, stream.namespace or "", stream.name)).count()
-            if rows != records:
-                raise Nonconforming(
-                    f"a sync writes {rows} rows, and a read has {records} records",
-                    where=report.name,
-                    expected="a row for each record",
-                    advice="build the same streams each time; what belongs to one read is no matter of the class",
                 )
 
 

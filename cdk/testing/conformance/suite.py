@@ -18,14 +18,9 @@ from cdk.testing.conformance.record_checks import (
     check_schema,
     check_warnings,
 )
-from cdk.testing.conformance.resume_checks import (
-    check_resume,
-    check_second_read,
-    check_sync,
-    check_threads,
-    check_windows,
-)
+from cdk.testing.conformance.resume_checks import check_resume, check_second_read, check_threads, check_windows
 from cdk.testing.conformance.subject import SuiteSubject
+from cdk.testing.conformance.sync_checks import check_spark, check_sync
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock
 
@@ -124,6 +119,13 @@ class ConnectorSuite:
 
     def test_no_secret_is_written_anywhere(self) -> None:
         check_secrets(self.readable)
+
+
+class SparkConnectorSuite(ConnectorSuite):
+    """The same tests, and one that starts a Spark of this machine, which needs a Java: some seconds more."""
+
+    def test_tasks_on_spark_bring_the_same(self) -> None:
+        check_spark(self.readable)
 
 
 @cache
