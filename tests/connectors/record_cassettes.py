@@ -5,18 +5,15 @@ Each is read from a real server with a few rows, which is started here.
 
 import sqlite3
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cdk import Json, Source
+from cdk import Json
+from cdk.sources.discovery import find_source
 from cdk.testing.cassettes import record
 from cdk.testing.cassettes.interactions import save
-from connectors.buildbot import source as buildbot
-from connectors.datasette import source as datasette
-from connectors.kinto import Kinto
-from connectors.prometheus import Prometheus
 from tests.connectors.kinto.conftest import PASSWORD, USER, Server
 from tests.servers.buildbot import building
 from tests.servers.process import serving
@@ -34,26 +31,38 @@ insert into visits values ('monday'), ('monday'), ('friday');
 """
 
 
-def main() -> None:
-    """Start each server, fill it, read it."""
+@contextmanager
+def datasette_server() -> Iterator[Mapping[str, Json]]:
     with TemporaryDirectory() as folder:
         database = Path(folder) / "library.db"
         with closing(sqlite3.connect(database)) as connection:
             connection.executescript(TABLES)
         for url in served(database):
-            config = {"url": url, "database": "library", "cursor_column": "version", "page_size": 2}
-            _record("datasette", datasette, config)
+            yield {"url": url, "database": "library", "cursor_column": "version", "page_size": 2}
+
+
+@contextmanager
+def prometheus_server() -> Iterator[Mapping[str, Json]]:
+    with TemporaryDirectory() as folder:
         samples = Database(Path(folder))
         samples.write(
             {(host, second): second / 7 for host in ("a", 'with "quotes"') for second in range(0, 200_000, 20_000)}
         )
         with samples.serving() as url:
-            _record("prometheus", Prometheus(), config_of(url))
+            yield config_of(url)
+
+
+@contextmanager
+def buildbot_server() -> Iterator[Mapping[str, Json]]:
     with TemporaryDirectory() as folder, building(Path(folder)) as builder:
         for name in ("kit", "docs", "kit"):
             builder.start_build(name)
         builder.wait_for(3)
-        _record("buildbot", buildbot, {"url": builder.url})
+        yield {"url": builder.url}
+
+
+@contextmanager
+def kinto_server() -> Iterator[Mapping[str, Json]]:
     serve = [sys.executable, "-W", "ignore", str(Path(__file__).parent / "kinto" / "serve.py")]
     with serving(serve, r"^(\d+)$") as port, Server(f"http://127.0.0.1:{port}/v1") as kinto:
         kinto.open_account()
@@ -61,14 +70,26 @@ def main() -> None:
         kinto.put_records("blog/drafts", 4)
         kinto.delete("blog/collections/posts/records/r001")
         auth = {"type": "basic", "username": USER, "password": PASSWORD}
-        _record("kinto", Kinto(), {"server": kinto.url, "auth": auth, "page_size": 3})
+        yield {"server": kinto.url, "auth": auth, "page_size": 3}
 
 
-def _record(name: str, source: Source, config: Mapping[str, Json]) -> None:
-    path = CONNECTORS / name / "cassette.yaml"
-    recording = record(source, config)
-    save(path, recording)
-    print(f"{path}: {len(recording.interactions)} responses")
+SERVERS: Mapping[str, Callable[[], AbstractContextManager[Mapping[str, Json]]]] = {
+    "buildbot": buildbot_server,
+    "datasette": datasette_server,
+    "kinto": kinto_server,
+    "prometheus": prometheus_server,
+}
+"""By the name of its connector, what starts a server with a few rows, and gives the config that reads it."""
+
+
+def main() -> None:
+    """Start each server, read it."""
+    for name, server in SERVERS.items():
+        with server() as config:
+            recording = record(find_source(name), config)
+        path = CONNECTORS / name / "cassette.yaml"
+        save(path, recording)
+        print(f"{path}: {len(recording.interactions)} responses")
 
 
 if __name__ == "__main__":
