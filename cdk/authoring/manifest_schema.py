@@ -1,12 +1,15 @@
 """The JSON Schema of manifests: as they are resolved, and as people write them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from inspect import cleandoc
+from textwrap import dedent
 
 from pydantic import BaseModel
 
-from cdk.authoring.docstrings import component_docs
 from cdk.base.values import Json, JsonSchema
 from cdk.declarative.components import register
+from cdk.declarative.components.custom import CustomComponent
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     AnyOf,
@@ -99,6 +102,22 @@ def manifest_schema() -> dict[str, Json]:
     }
     root = {**definitions[_ROOT], "required": ["version"]}
     return {**resolved, "definitions": {**definitions, _ROOT: root}}
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentDocs:
+    """text: what it is, in paragraphs. example: YAML, empty where there is none."""
+
+    text: str
+    example: str
+
+
+def component_docs(model: type[BaseModel]) -> ComponentDocs:
+    """What a model's own docstring says. Custom code that shows no example needs no more than its class."""
+    text, _, example = cleandoc(vars(model).get("__doc__") or "").partition("\nExample:\n")
+    if not example and issubclass(model, CustomComponent):
+        example = f"type: {model.__name__}\nclass_name: components.{model.__name__.replace('Custom', 'My')}"
+    return ComponentDocs(text.strip(), dedent(example).strip())
 
 
 def _written(schema: Json) -> Json:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cdk.authoring.docstrings import component_docs
+from cdk.authoring.manifest_schema import component_docs
 from cdk.base.errors import ManifestError
 from cdk.base.values import Json
 from cdk.declarative.components import register

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from cdk.authoring.docstrings import component_docs
+from cdk.authoring.manifest_schema import component_docs
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
