@@ -5,14 +5,18 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from cdk.authoring.exchanges import exchange_json, learn_secrets
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import Json, JsonValue, Record, to_json
-from cdk.cli.authoring.records_table import print_records
+from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
 from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
@@ -27,10 +31,13 @@ from cdk.cli.options import (
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
-from cdk.protocol import error_text
+from cdk.protocol import Mask, error_text
 from cdk.rest.tracing import PageNote
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.stream import Stream
+
+_WIDEST, _GAP = 40, 1
+"""Characters of a column of the table of records, and between two."""
 
 
 @click.command()
@@ -201,16 +208,45 @@ class _Text:
         for line in _following(page):
             click.echo(f"  {mask(line)}")
         if self._step:
-            print_records([dict(record) for record in page.records[: self._most]], mask)
+            _print_records([dict(record) for record in page.records[: self._most]], mask)
 
     def goes_on(self) -> bool:
         return not self._step or click.confirm("the next page?", default=True)
 
     def end(self, stream: str, records: Sequence[Record], *, complete: bool) -> None:
         if not self._step:
-            print_records(records, self._secrets.mask)
+            _print_records(records, self._secrets.mask)
         count = f"{len(records):,} {'record' if len(records) == 1 else 'records'}"
         click.echo(f"{stream}: {count}, {'the whole stream' if complete else 'there may be more'}; nothing was written")
+
+
+def _print_records(records: Sequence[Record], mask: Mask) -> None:
+    """Print records as a table of the fields that fit beside each other; in a last line those that do not."""
+    if not records:
+        return
+    console = Console(highlight=False)
+    fields = list(dict.fromkeys(name for record in records for name in record))
+    columns = [[_cell(mask, record[name]) if name in record else "" for record in records] for name in fields]
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP, 0, 0))
+    room, fitting = console.width, 0
+    for name, cells in zip(fields, columns, strict=True):
+        width = min(max([cell_len(name), *map(cell_len, cells)]), _WIDEST)
+        room -= width + _GAP
+        if room < 0 and fitting:
+            break
+        shown.add_column(Text(name), width=width, no_wrap=True, overflow="ellipsis")
+        fitting += 1
+    for row in zip(*columns[:fitting], strict=True):
+        shown.add_row(*map(Text, row))
+    console.print(shown)
+    if rest := fields[fitting:]:
+        console.print(Text(f"further fields: {', '.join(rest)}", "dim"), soft_wrap=True)
+
+
+def _cell(mask: Mask, value: FieldValue) -> str:
+    text = value if isinstance(value, str) else "" if value is None else to_json(value, str).decode()
+    line = " ".join(mask(text).split())
+    return line if cell_len(line) <= _WIDEST else f"{set_cell_size(line, _WIDEST - 1)}…"
 
 
 def _lines(exchange: Mapping[str, JsonValue]) -> Iterator[str]:
