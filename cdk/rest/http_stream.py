@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Self
 
-from cdk.base.errors import ConfigError, DecodeError
+from cdk.base.errors import ConfigError, DecodeError, TransientError
 from cdk.base.times.clock import Sleep, sleep
 from cdk.base.values import JsonValue, Record, to_json
 from cdk.rest.auth.oauth2 import OAuth2
@@ -15,7 +15,9 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler
+from cdk.rest.errors.failed_body import says_failed
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
+from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
 from cdk.rest.http.conditional_transport import AskingTransport
 from cdk.rest.http.json_path import absence, as_path, is_there, path, records_at
@@ -112,7 +114,17 @@ class HttpStream(PagedStream):
                 f"{why and f', for there is {why}'}; expected a list of objects; check `records_path`, or override "
                 "`parse` if the source leaves empty lists out"
             )
+        if (value is None or self._lacks_key(value)) and says_failed(body if value is None else value):
+            place = " > ".join(where) or "the top of the body"
+            raise TransientError(
+                f"{exchange_text(response)}; found an error, expected records at {place}. Try again later; if the API "
+                "has no records then, override `parse`"
+            )
         return records_at(value, where, response.request)
+
+    def _lacks_key(self, value: JsonValue) -> bool:
+        """Whether a value is an object with nothing of the primary key."""
+        return type(value) is dict and bool(self.key_paths) and all(path(*key)(value) is None for key in self.key_paths)
 
     @property
     def _untouched(self) -> bool:

@@ -22,6 +22,7 @@ from cdk import (
     Slice,
     StaleToken,
     Start,
+    TransientError,
     parent_partitions,
 )
 from cdk.base.records.raw_json_lines import JsonLines
@@ -48,7 +49,7 @@ from tests.rest.api import Time
 
 
 class Users(HttpStream):
-    records_path = ("data",)
+    records_path: Sequence[str] = ("data",)
     paginator: Paginator = PageNumber(size=2, size_param="per_page")
 
     @property
@@ -341,14 +342,51 @@ def test_a_stream_travels_to_other_processes() -> None:
     assert fresh.config == {"url": "https://api.test"}
 
 
-def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:
-    def answering(body: Json) -> list[Json]:
-        api = MockApi()
-        api.get("/users").returns(json=body)
-        stream = Users({"url": "https://api.example"})
-        stream.transport = api
-        return [record for page in read_slice(stream, Slice()) for record in page.records]
+def answering(body: Json, kind: type[Users] = Users) -> list[Json]:
+    api = MockApi()
+    api.get("/users").returns(json=body)
+    stream = kind({"url": "https://api.example"})
+    stream.transport = api
+    return [record for page in read_slice(stream, Slice()) for record in page.records]
 
+
+class KeyedUsers(Users):
+    primary_key = "id"
+
+
+class TopUsers(KeyedUsers):
+    records_path: Sequence[str] = ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Users, {"data": None, "errors": [{"message": "rate limited"}]}),
+        (Users, {"data": None, "status": "unavailable"}),
+        (KeyedUsers, {"data": {"error": "down"}}),
+        (TopUsers, {"error": "down", "code": 503}),
+    ],
+)
+def test_an_error_in_the_place_of_records_is_neither_an_empty_page_nor_a_record(kind: type[Users], body: Json) -> None:
+    with pytest.raises(TransientError, match=r"answered 200.*; found an error, expected records at .*Try again later"):
+        answering(body, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "count"),
+    [
+        (Users, {"data": {"error": "down"}}, 1),
+        (KeyedUsers, {"data": {"id": 1, "status": "failed"}}, 1),
+        (KeyedUsers, {"data": {"name": "x"}}, 1),
+        (KeyedUsers, {"data": [{"error": "down"}]}, 1),
+        (Users, {"data": None, "errors": []}, 0),
+    ],
+)
+def test_an_object_that_may_be_a_record_is_one(kind: type[Users], body: Json, count: int) -> None:
+    assert len(answering(body, kind)) == count
+
+
+def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:
     assert answering({"data": []}) == answering({"data": None}) == []
     with pytest.raises(DecodeError, match="found nothing at data"):
         answering({"error": "maintenance"})

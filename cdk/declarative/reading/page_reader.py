@@ -13,9 +13,9 @@ from cdk.declarative.model.plug_points import Incremental, PageRequests, Request
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
-from cdk.declarative.reading.failed_body import says_failed
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
+from cdk.rest.errors.failed_body import has_graphql_errors, says_failed
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
@@ -207,21 +207,24 @@ class PageReader:
             "unless the API leaves out what is empty"
         )
 
-    def check_answer(self, response: Response, *, resumed: bool) -> None:
+    def check_answer(self, response: Response, *, resumed: bool, first: bool) -> None:
         """Raise TransientError: nothing lies where earlier pages had records, and the body says that the API failed.
 
-        Taken for the end of the pages it would have an overwrite lose what lies behind.
+        Taken for the end of the pages it would have an overwrite lose what lies behind. On the first page only errors
+        of GraphQL are a failure: some APIs have a message of an error where there is nothing.
         """
         where = self.extractor.path
         if where is None or self.decoder.streams:
             return
         body = self.decoder.decode(response)
-        if path(*where)(body) is not None or not says_failed(body):
+        if path(*where)(body) is not None or not (has_graphql_errors if first else says_failed)(body):
             return
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(
-            f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)} as on the pages "
-            f"before. Try again later{expired}; if the API ends its pages so, have the paginator stop before this page"
+            f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)}"
+            f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
+            f"{'has no records then' if first else 'ends its pages so'}, "
+            f"{'ignore the response by an error handler' if first else 'have the paginator stop before this page'}"
         )
 
 
@@ -257,8 +260,9 @@ class _SliceReading:
             page = _FetchedPage(response)
             for listed in self._reader.records(page, self._slice, query.names):
                 yield self._in_feed(listed)
-            if not page.raw and (self._any_records or query.resumed):
-                self._reader.check_answer(response, resumed=query.resumed)
+            if not page.raw:
+                first = not (self._any_records or query.resumed)
+                self._reader.check_answer(response, resumed=query.resumed, first=first)
         self._any_records = self._any_records or page.raw > 0
         self._sizes.succeeded()
         records = page.records

@@ -136,6 +136,24 @@ def test_an_error_in_the_place_of_the_first_page_is_an_empty_slice() -> None:
     assert ids(run(answering(lambda _: {"error": "not enabled"}), paginator=NUMBERED)) == []
 
 
+@pytest.mark.parametrize(
+    "body", [{"data": None, "errors": [{"message": "rate limited"}]}, {"errors": [{"message": ""}]}]
+)
+def test_errors_of_graphql_in_the_place_of_a_first_page_leave_its_window_open(body: Json) -> None:
+    api = answering(lambda asked: body if asked["since"] == "2024-01-01" else dated())
+
+    made = run(api, stream={"incremental_sync": WINDOWS})
+
+    assert "answered 200" in str(made.error)
+    assert "found an error, expected records at data. Try again later" in str(made.error)
+    assert made.statuses[-1] == "INCOMPLETE"
+
+
+@pytest.mark.parametrize("body", [{"data": None, "errors": []}, {"data": None, "errors": ["x"]}, {"errors": {"a": 1}}])
+def test_other_errors_in_the_place_of_a_first_page_are_an_empty_slice(body: Json) -> None:
+    assert ids(run(answering(lambda _: body), paginator=NUMBERED)) == []
+
+
 def test_a_resumed_page_that_answers_an_error_says_how_to_begin_anew() -> None:
     failing = {"next_page_token": 2, "counts": "pages from 1", "page_size": 2}
     api = answering(lambda _: {"error": "expired"})

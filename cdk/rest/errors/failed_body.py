@@ -30,6 +30,12 @@ def says_failed(body: JsonValue) -> bool:
     return type(body) is dict and any(_is_failure(name.lower(), value) for name, value in body.items())
 
 
+def has_graphql_errors(body: JsonValue) -> bool:
+    """Whether the body says so as GraphQL does, where nothing else means that: a list of errors with their messages."""
+    errors = body.get("errors") if type(body) is dict else None
+    return type(errors) is list and bool(errors) and all(type(e) is dict and "message" in e for e in errors)
+
+
 def _is_failure(name: str, value: JsonValue) -> bool:
     if name in _ERRORS:
         return bool(value)
