@@ -136,6 +136,14 @@ def a_history_gets_rows_anew_whose_column_somebody_has_narrowed(world: Times) ->
     world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 1)
 
 
+def a_sync_that_adds_a_column_goes_on_without_the_history_that_somebody_restored(world: Times) -> None:
+    world.begin(
+        WHOLE, 30, None, "evolve", "history", limits=DEFAULT_LIMITS, beside=False, records=[(0, 0, 0, {})], first=1
+    )
+    world.put([(0, 0, 0, {"a": {"a": 1}}), (0, 0, 2, {"a": None})])
+    world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 6)
+
+
 def a_table_is_restored_right_before_a_commit(world: Times) -> None:
     begin(world, APPENDED, THREE)
     world.nothing_is_there_twice_and_what_is_there_is_whole()
@@ -310,6 +318,7 @@ WORLDS = [
     a_history_loses_its_missing_files_while_somebody_joins_others,
     a_history_is_restored_to_before_all_states_that_are_retained,
     a_history_gets_rows_anew_whose_column_somebody_has_narrowed,
+    a_sync_that_adds_a_column_goes_on_without_the_history_that_somebody_restored,
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     a_table_is_restored_to_a_narrower_column_right_before_a_merge,

@@ -317,8 +317,16 @@ class Times(RuleBasedStateMachine):
     @precondition(lambda self: self.history)
     @rule(size=st.integers(1, 5), moment=MOMENTS, which=WHICH)
     def sync_while_somebody_restores_the_history(self, size: int, moment: tuple[str, int], which: int) -> None:
+        before = number(self._marker(FIRST) or 0) if self._exists() else 0
         self._sync_while(size, [moment], lambda: self._restore_history(which))
+        # What was merged while the sync went on without its history is in no file that is left.
+        self.lost |= self._exists() and self._went_on_without_history(before)
         self.sync(size)
+
+    def _went_on_without_history(self, before: int) -> bool:
+        """Whether a state says so of its rows that is newer than the one of a number."""
+        blobs = (self.table / "_cdk_state" / FIRST).glob("*.json")
+        return any(json.loads(blob.read_bytes())["logged"] == [] for blob in blobs if number(int(blob.stem)) > before)
 
     @rule(size=st.integers(1, 5), moment=MOMENTS, vacuum=st.booleans())
     def sync_while_somebody_joins_files(self, size: int, moment: tuple[str, int], vacuum: bool) -> None:  # noqa: FBT001
