@@ -115,9 +115,9 @@ class HttpStream(PagedStream):
                 "`parse` if the source leaves empty lists out"
             )
         if (value is None or self._lacks_key(value)) and says_failed(body if value is None else value):
-            place = " > ".join(where) or "the top of the body"
+            at = " > ".join(where) or "the top of the body"
             raise TransientError(
-                f"{exchange_text(response)}; found an error, expected records at {place}. Try again later; if the API "
+                f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; if the API "
                 "has no records then, override `parse`"
             )
         return records_at(value, where, response.request)

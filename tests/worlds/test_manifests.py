@@ -199,11 +199,14 @@ class Manifests(RuleBasedStateMachine):
     def export_and_import_as_airbyte_does(self) -> None:
         """The state forgets which records it has at the cursor, and where they share one, which partitions it knows."""
         model, times, there = self.model, self.api.times, self._there()
-        self._import(exact=False)
+        exported = self._import(exact=False)
+        # A shared cursor looks back by as long as the read took that reached it, a day more where it has no time.
+        took = timedelta(seconds=exported.get("lookback_window", 0) if model.shares else 0)
+        unit = max(SECOND, DIALECTS[self.plan.dialect].unit)
         dated = [n for n in there if n not in self.api.undated and times[n] <= model.reached]
         for n in there:
             cell = [times[m] for m in dated if model.shares or self._cell(m) == self._cell(n)]
-            margin = self._lookback + max(SECOND, DIALECTS[self.plan.dialect].unit)
+            margin = self._lookback + unit - (-took // unit) * unit
             if n in self.api.undated or not cell or times[n] >= max(cell) - margin:
                 model.may[n] += 1
         if model.shares:
@@ -214,12 +217,15 @@ class Manifests(RuleBasedStateMachine):
     def export_and_import_all(self) -> None:
         self._import(exact=True)
 
-    def _import(self, *, exact: bool) -> None:
+    def _import(self, *, exact: bool) -> Json:
+        """Export the state and import it again; as it was exported."""
         plan = self._planned()
         saved = self._admin.standing(plan.location).saved
         assert saved is not None
         exported: Json = json.loads(to_json(message(plan.location, saved, exact=exact)))
-        import_into_table(self._admin, plan, exported["stream"]["stream_state"], replaces=True)
+        state: Json = exported["stream"]["stream_state"]
+        import_into_table(self._admin, plan, state, replaces=True)
+        return state
 
     @precondition(lambda self: self._incremental and self._there())
     @rule()
@@ -476,6 +482,15 @@ def groups_of_days_of_which_the_newest_was_read_before_an_interruption(world: Ma
     world.sync(4)
 
 
+def a_shared_cursor_that_looks_back_by_as_long_as_a_read_took(world: Manifests) -> None:
+    begin(world, Plan(dialect="days", router="parent_group", shared=True), [put_of(2), put_of(2, 48)], interval=0)
+    world.sync(4)
+    world.wait(24)
+    world.sync_while_records_come(4, 1, [put_of(2, 24), put_of(2, 24)])
+    world.export_and_import_as_airbyte_does()
+    world.sync(4)
+
+
 def groups_of_days_that_are_rewound(world: Manifests) -> None:
     begin(world, Plan(dialect="days", router="group"), [put_of(1), put_of(2, 24), put_of(1, 24)], [1, 2])
     world.sync(4)
@@ -488,6 +503,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
     [
         parents_that_are_followed_behind_the_end_of_their_childrens_cursor,
         groups_of_days_of_which_the_newest_was_read_before_an_interruption,
+        a_shared_cursor_that_looks_back_by_as_long_as_a_read_took,
         groups_of_days_that_are_rewound,
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
         partitions_that_cannot_be_read_before_the_cursor_starts,
