@@ -28,7 +28,8 @@ from cdk.state.position import Checkpoint, Done, Position, Start
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.streams.checkpoint.partitioned import ParentState, PartitionCheckpointReader
+from cdk.streams.checkpoint.parent_state import ParentState
+from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.count_cursor import CountCursor

@@ -200,10 +200,22 @@ BUGS = [
     ),
     Bug(
         "parents are followed no further than their children are read",
-        "declarative/reading/manifest_stream",
-        "if moment is not None and moment > end:",
+        "streams/partitions",
+        "if cursor is not None and any(cursor.no_later(value, end) != value for value in greatest):",
         "if False:",
-        "tests/worlds/test_manifests.py",
+        "tests/streams/test_followed_parents.py",
+    ),
+    Bug(
+        "parents wait for what came to a child after its interrupted plan",
+        "streams/checkpoint/partitioned",
+        """                self._ended_early.append(partition)
+            else:
+                self._queue.close(self._tickets.pop(partition))
+""",
+        """                self._ended_early.append(partition)
+            self._queue.close(self._tickets.pop(partition))
+""",
+        "tests/streams/test_followed_parents.py",
     ),
     Bug(
         "groups share a cursor that knows what was read before an interruption",

@@ -118,6 +118,18 @@ class Cursor(ABC):
         """Whether a value lies before `window`. Unreadable values do not."""
         return self.order.rank(value) is not None and not self.order.reaches(value, window.start)
 
+    def until(self, now: datetime) -> datetime | None:  # noqa: ARG002 - for overriding
+        """Where the windows end that are planned at `now`; None for a cursor that knows no time."""
+        return None
+
+    def moment(self, value: object) -> datetime | None:  # noqa: ARG002 - for overriding
+        """The moment that a value names; None when it names none."""
+        return None
+
+    def no_later(self, value: object, end: datetime) -> object:  # noqa: ARG002 - for overriding
+        """A value, or `end` in its spelling where the value names a later moment."""
+        return value
+
     def plan_end(self, now: datetime) -> object:  # noqa: ARG002 - for overriding
         """Where the windows end that are planned at `now`, for a cursor that looks back; None for others.
 

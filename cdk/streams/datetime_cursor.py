@@ -170,6 +170,10 @@ class DatetimeCursor(Cursor):
                 end = earlier(end, self.granularity)
         return end
 
+    def no_later(self, value: object, end: datetime) -> object:
+        moment = self.moment(value)
+        return value if moment is None or moment <= end else self.write(end)
+
     def _split(self, lower: datetime, upper: datetime, *, last_is_last: bool) -> Iterator[Window]:
         while lower < upper:
             until = upper if self._step is None else later(lower, self._step)

@@ -2,16 +2,22 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue, Record
+from cdk.base.values import FieldValue, JsonValue, Record
+from cdk.state.position import Checkpoint, Resume
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
+from cdk.streams.checkpoint.reader import CheckpointReader
+from cdk.streams.cursor import Cursor
 from cdk.streams.read_slice import PageWarnings, read_slice
 from cdk.streams.stream import Stream
 
@@ -60,6 +66,7 @@ def child_partitions(
 
     The parent is read here and now, from `state` on. What its records gave is followed by where the parent then stands.
     """
+    greatest: list[FieldValue] = []
     reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
     warnings = PageWarnings(resumed=state is not None and bool(state.positions))
     for slice in iter(reader.next, None):
@@ -71,11 +78,44 @@ def child_partitions(
                     yield item
             if page.position is not None:
                 reader.observe(slice, page.position, page.edge)
-                if (reached := reader.get_checkpoint()) is not None:
-                    yield ParentState(parent.name, reached)
+                if page.edge is not None and parent.cursor is not None:
+                    greatest = [parent.cursor.greatest([*greatest, page.edge.value])]
+                yield from _reached(parent, reader, greatest)
     warnings.end()
-    if (reached := reader.get_checkpoint()) is not None:
-        yield ParentState(parent.name, reached)
+    yield from _reached(parent, reader, greatest)
+
+
+def _reached(parent: Stream, reader: CheckpointReader, greatest: Sequence[FieldValue]) -> Iterator[ParentState]:
+    """Where a parent stands, if that is news. greatest: the greatest value of its cursor that was read, or none."""
+    if (state := reader.get_checkpoint()) is not None:
+        until = partial(_until, parent.cursor, greatest, state, dict(reader.parents))
+        yield ParentState(parent.name, state, until)
+
+
+def _until(
+    cursor: Cursor | None,
+    greatest: Sequence[FieldValue],
+    state: StreamState,
+    parents: Mapping[str, ParentState],
+    end: datetime,
+) -> StreamState | None:
+    """The state as one that a read had reached which ended there; None in the middle of a read."""
+    if cursor is not None and any(cursor.no_later(value, end) != value for value in greatest):
+        positions = dict(state.positions)
+        for partition, position in positions.items():
+            match position:
+                case Checkpoint(resume=None, cursor=fields) if cursor.field in fields:
+                    if (value := cursor.no_later(fields[cursor.field], end)) != fields[cursor.field]:
+                        positions[partition] = Checkpoint({**fields, cursor.field: value})
+                case Checkpoint(resume=Resume()):
+                    return None
+                case _:
+                    pass
+        state = replace(state, positions=positions)
+    reached = [parent.no_later(end) for parent in parents.values()]
+    if None in reached:
+        return None
+    return replace(state, parents={parent.name: parent.state for parent in reached if parent is not None})
 
 
 def without_states(items: Iterable[Child | ParentState]) -> Iterator[Child]:

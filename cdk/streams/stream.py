@@ -20,7 +20,8 @@ from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState, PartitionCheckpointReader
+from cdk.streams.checkpoint.parent_state import ParentState, followed_until
+from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
@@ -185,12 +186,8 @@ class Stream(metaclass=_StreamType):
         """The partitions when the parents stand at `parents`; override it to follow a parent's progress."""
         return self.partitions()
 
-    def _partitions_from(
-        self,
-        state: StreamState,
-        now: datetime,  # noqa: ARG002 - for overriding
-    ) -> Iterable[Partition | ParentState]:
-        """The partitions when the stream stands at `state`, for windows that are planned at `now`."""
+    def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
+        """The partitions when the stream stands at `state`."""
         return self.partitions_since(state.parents)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
@@ -199,9 +196,10 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: the stream gives no partitions.
         """
         now = self.now()
-        partitions = self._partitions_from(state, now)
+        partitions = self._iterable(self._partitions_from(state), "partitions")
+        end = None if self.cursor is None else self.cursor.until(now)
         return PartitionCheckpointReader(
-            self._iterable(partitions, "partitions"),
+            partitions if end is None else followed_until(end, partitions),
             lambda partition, position: self.slices(partition, position, now),
             state,
         )

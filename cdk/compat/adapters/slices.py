@@ -14,7 +14,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.stream import Item, Page
 
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
@@ -33,14 +33,13 @@ class CustomRouterAdapter(Router):
         self.follows = self._substream is not None and any(config.incremental_dependency for config in configs)
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        progress: dict[str, StreamState] = {}
+        progress: dict[str, ParentState] = {}
         if self.follows and self._substream is not None:
             self._substream.follow(parents, progress)
         for item in self._slices():
             fields: Mapping[str, JsonValue] = getattr(item, "partition", item)
             yield Partition(fields, extra=getattr(item, "extra_fields", None))
-        for name, state in progress.items():
-            yield ParentState(name, state)
+        yield from progress.values()
 
     def _slices(self) -> Iterator[Mapping[str, JsonValue]]:
         with self._custom.at_work("stream_slices"):

@@ -12,7 +12,7 @@ from cdk.compat.airbyte.streams import StreamFacade
 from cdk.rest import path
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as NativeState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.partitions import child_partitions, product
 
 
@@ -113,13 +113,13 @@ class SubstreamPartitionRouter(WithParameters, Placing):
     config: Config
     parameters: InitVar[Parameters]
     _resume_from: Mapping[str, NativeState] = field(default_factory=dict, init=False, repr=False)
-    _progress: dict[str, NativeState] = field(default_factory=dict, init=False, repr=False)
+    _progress: dict[str, ParentState] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def logger(self) -> logging.Logger:
         return logging.getLogger("airbyte.SubstreamPartitionRouter")
 
-    def follow(self, states: Mapping[str, NativeState], progress: dict[str, NativeState]) -> None:
+    def follow(self, states: Mapping[str, NativeState], progress: dict[str, ParentState]) -> None:
         """Read parents from their states, by name, and put those that they reach into `progress`."""
         self._resume_from, self._progress = states, progress
 
@@ -145,8 +145,8 @@ class SubstreamPartitionRouter(WithParameters, Placing):
             match item:
                 case StreamSlice():
                     yield item
-                case ParentState(state=state) if followed:
-                    self._progress[name] = state
+                case ParentState() if followed:
+                    self._progress[name] = item
                 case _:
                     pass
 

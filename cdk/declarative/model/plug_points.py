@@ -27,7 +27,7 @@ from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Side
 from cdk.streams.datetime_cursor import DatetimeCursor

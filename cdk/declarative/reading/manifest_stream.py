@@ -11,11 +11,11 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
-from cdk.state.position import Checkpoint, Edge, Position, Resume
+from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.datetime_cursor import DatetimeCursor
@@ -77,16 +77,11 @@ class ManifestStream(DeclaredStream):
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return [WHOLE] if self.reader.router is None else self.reader.router.partitions(parents)
 
-    def _partitions_from(self, state: StreamState, now: datetime) -> Iterable[Partition | ParentState]:
+    def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
         router = self.reader.router
-        if router is None:
-            return [WHOLE]
-        if router.shares_cursor and not state.shares_cursor:
-            router = router.resuming(filter(None, state.positions))
-        partitions = router.partitions(state.parents)
-        if router.follows and isinstance(self.cursor, DatetimeCursor) and (end := self.cursor.until(now)) < now:
-            return _following_until(end, partitions, router.parents)
-        return partitions
+        if router is None or not router.shares_cursor or state.shares_cursor:
+            return super()._partitions_from(state)
+        return router.resuming(filter(None, state.positions)).partitions(state.parents)
 
     def partitions(self) -> Iterable[Partition]:
         return without_states(self.partitions_since({}))
@@ -139,41 +134,6 @@ class ManifestStream(DeclaredStream):
 def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
     """The tokens of requests without."""
     return {}
-
-
-def _following_until(
-    end: datetime, items: Iterable[Partition | ParentState], parents: Sequence[Stream]
-) -> Iterator[Partition | ParentState]:
-    """The items with parents that are followed up to where the windows of their children end, before now.
-
-    A parent that changed behind that has children there, which a later read is to look for.
-    """
-    streams = {parent.name: parent for parent in parents}
-    for item in items:
-        if not isinstance(item, ParentState):
-            yield item
-        elif (state := _until(end, item.state, streams[item.name])) is not None:
-            yield ParentState(item.name, state)
-
-
-def _until(end: datetime, state: StreamState, stream: Stream) -> StreamState | None:
-    """The state of a stream, reached by a read that ended there at the latest; None: in the middle of a read."""
-    cursor, positions = stream.cursor, dict(state.positions)
-    for partition, position in positions.items():
-        match position:
-            case Checkpoint(resume=None, cursor=fields) if isinstance(cursor, DatetimeCursor):
-                moment = cursor.moment(fields.get(cursor.field))
-                if moment is not None and moment > end:
-                    positions[partition] = Checkpoint({**fields, cursor.field: cursor.write(end)})
-            case Checkpoint(resume=Resume()):
-                return None
-            case _:
-                pass
-    router = stream.reader.router if isinstance(stream, ManifestStream) else None
-    streams = {} if router is None else {parent.name: parent for parent in router.parents}
-    parents = {name: _until(end, of_parent, streams[name]) for name, of_parent in state.parents.items()}
-    reached = {name: of_parent for name, of_parent in parents.items() if of_parent is not None}
-    return replace(state, positions=positions, parents=reached) if len(reached) == len(parents) else None
 
 
 class _AirbyteStateReader(PassingReader):

@@ -12,7 +12,7 @@ from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Item, Stream
 

@@ -15,7 +15,7 @@ from cdk.rest.limits.budget import Budget
 from cdk.rest.tracing import TRACE
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.cursor import Cursor
 from cdk.streams.partitions import following_partitions, parent_partitions
 from cdk.streams.stream import Page, Token

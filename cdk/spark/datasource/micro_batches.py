@@ -15,7 +15,7 @@ from cdk.state.position import Checkpoint, Done, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.window import Window
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState, followed_until
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
@@ -103,7 +103,9 @@ def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: ti
     if stream.cursor is not None and bound is None:
         return
     keys: set[str] = set()
-    for item in stream.partitions_since(state.parents):
+    end = None if bound is None or stream.cursor is None else stream.cursor.moment(bound.until)
+    partitions = stream.partitions_since(state.parents)
+    for item in partitions if end is None else followed_until(end, partitions):
         if isinstance(item, ParentState):
             yield Step(parents={item.name: item.state})
         elif item.key not in keys:

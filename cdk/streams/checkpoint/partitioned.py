@@ -1,9 +1,9 @@
 """PartitionCheckpointReader: a reader for each partition of a stream, and the state of all of them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, product
 
@@ -16,18 +16,11 @@ from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import MovingPositions
 from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 
 _MOST_ALIKE = 64
 """Partitions of other types that are looked for in the state."""
-
-
-@dataclass(frozen=True, slots=True)
-class ParentState:
-    """Comes among partitions: all partitions so far stem from what the parent had read when it stood at `state`."""
-
-    name: str
-    state: StreamState
 
 
 class PartitionCheckpointReader(CheckpointReader):
@@ -47,7 +40,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._partitions = iter(partitions)
         self._inner, self._state = inner, state
         self._positions = MovingPositions(state.positions)
-        self._parents = dict(state.parents)
+        self._parents = {name: ParentState(name, at) for name, at in state.parents.items()}
         self._readers: dict[Partition, PartitionReader] = {}
         self._opened_keys: set[str] = set()
         self._fields: set[frozenset[str]] = set()
@@ -113,7 +106,12 @@ class PartitionCheckpointReader(CheckpointReader):
             return None
         self._changed = False
         positions = self._positions.checkpoint()
-        return replace(self._state, positions=positions, parents=dict(self._parents), shares_cursor=False)
+        parents = {name: parent.state for name, parent in self._parents.items()}
+        return replace(self._state, positions=positions, parents=parents, shares_cursor=False)
+
+    @property
+    def parents(self) -> Mapping[str, ParentState]:
+        return self._parents
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         # Not every partition is listed where the progress of parents says which ones are; one that starts where all
@@ -155,7 +153,8 @@ class PartitionCheckpointReader(CheckpointReader):
         position = position or self._positions.get(WHOLE) or Start()
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
-        self._tickets[partition] = self._queue.open(None)
+        if partition not in self._tickets:
+            self._tickets[partition] = self._queue.open(None)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
@@ -186,9 +185,10 @@ class PartitionCheckpointReader(CheckpointReader):
         if reader.finished:
             self._take_over(self._moved.pop(partition))
             del self._readers[partition]
-            self._queue.close(self._tickets.pop(partition))
             if reader.ends_early:
                 self._ended_early.append(partition)
+            else:
+                self._queue.close(self._tickets.pop(partition))
             self._advance_parents()
             self._leave_shared_cursor()
 
@@ -199,9 +199,9 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _advance_parents(self) -> None:
         for parent in self._queue.pop_closed():
-            if parent is not None and self._parents.get(parent.name) != parent.state:
-                self._parents[parent.name] = parent.state
-                self._changed = True
+            if parent is not None:
+                self._changed |= self._parents.get(parent.name) != parent
+                self._parents[parent.name] = parent
 
     def _leave_shared_cursor(self) -> None:
         """Drop the cursor kept for all partitions once each has its own."""

@@ -4,12 +4,14 @@ A reader lives on one thread, the one that owns the state; the slices it hands o
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.parent_state import ParentState
 
 
 class CheckpointReader(ABC):
@@ -39,6 +41,11 @@ class CheckpointReader(ABC):
     @abstractmethod
     def finished(self) -> bool:
         """Whether every slice has been planned and read to its end."""
+
+    @property
+    def parents(self) -> Mapping[str, ParentState]:
+        """How far the parents are covered that the stream follows, by name."""
+        return {}
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:  # noqa: ARG002
         """The rest of a slice that was cut at `position`."""
@@ -93,6 +100,10 @@ class PassingReader(CheckpointReader):
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         return self._inner.forget_missing(now, after)
+
+    @property
+    def parents(self) -> Mapping[str, ParentState]:
+        return self._inner.parents
 
     @property
     def mismatch(self) -> str:  # type: ignore[override] # it is the wrapped reader that finds one

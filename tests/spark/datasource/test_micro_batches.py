@@ -230,6 +230,29 @@ def test_the_progress_of_a_parent_is_kept_once_its_children_are_read() -> None:
     assert again == []
 
 
+def test_a_parent_is_followed_no_further_than_the_batches_of_its_children() -> None:
+    class Parent(Log):
+        name = "parent"
+
+    class Child(Log):
+        def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+            return following_partitions(parent, parents.get("parent", StreamState()), of="id")
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            assert slice.window is not None
+            at = samples.moment(slice.partition["of"])
+            if str(slice.window.start) <= at <= str(slice.window.end or "9"):
+                yield {"id": slice.partition["of"], "at": at}
+
+    clock = Clock()
+    parent, child = log(clock, Parent), log(clock, Child)
+    first, end = drained(reader(child, lag=9 * HOUR), reader(child).initialOffset(), ReadMaxFiles(40))
+    clock.now += 20 * HOUR
+    later = drained(reader(child, lag=9 * HOUR), end, ReadMaxFiles(40))[0]
+
+    assert (flat(first), flat(later)) == (list(range(51)), list(range(51, 71)))
+
+
 def test_pages_are_read_once_from_where_a_state_stands() -> None:
     stream = samples.Users()
     stream.schema = SCHEMA

@@ -20,7 +20,7 @@ from cdk.rest import Extract, path
 from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.partitioned import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.partitions import child_partitions, list_partitions, product, without_states
 
 PARENT_SLICE = "parent_slice"
