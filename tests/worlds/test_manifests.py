@@ -363,6 +363,8 @@ class Manifests(RuleBasedStateMachine):
             model.must[n] = max(model.must[n], 0 if n in model.skipped else 1)
         for cell in cells:
             model.must.update(model.again.pop(cell, ()))
+        if self.plan.grouped and cells:
+            model.again.clear()  # those that are away start where the others have got to, once they are back
         there = {self._cell(n) for n in self._there() if n not in self.api.undated}
         model.known = cells if self.plan.grouped else model.known | (cells & there)
 
@@ -491,6 +493,17 @@ def a_shared_cursor_that_looks_back_by_as_long_as_a_read_took(world: Manifests) 
     world.sync(4)
 
 
+def groups_that_are_rewound_while_a_member_is_away(world: Manifests) -> None:
+    begin(world, Plan(dialect="days", router="parent_group", filter="low"), [put_of(2), put_of(2, 24)], interval=0)
+    world.sync(4)
+    world.rewind(0)
+    world.change_parts(2, first=False)
+    world.put([put_of(1)])
+    world.sync(4)
+    world.change_parts(2, first=False)
+    world.sync(4)
+
+
 def groups_of_days_that_are_rewound(world: Manifests) -> None:
     begin(world, Plan(dialect="days", router="group"), [put_of(1), put_of(2, 24), put_of(1, 24)], [1, 2])
     world.sync(4)
@@ -504,6 +517,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
         parents_that_are_followed_behind_the_end_of_their_childrens_cursor,
         groups_of_days_of_which_the_newest_was_read_before_an_interruption,
         a_shared_cursor_that_looks_back_by_as_long_as_a_read_took,
+        groups_that_are_rewound_while_a_member_is_away,
         groups_of_days_that_are_rewound,
         a_member_comes_to_groups_while_a_read_of_them_is_interrupted,
         partitions_that_cannot_be_read_before_the_cursor_starts,
