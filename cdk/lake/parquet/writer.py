@@ -60,6 +60,13 @@ class DataFile:
     partition: Texts = field(default_factory=dict)
     """The values of all its rows in the table's partition columns, as Delta's log has them."""
 
+    def nulls_of(self, key: str) -> int:
+        """The rows that have no value in a column of the key: all, where it lacks that."""
+        if key in self.partition:
+            return self.rows if self.partition[key] is None else 0
+        nulls: int = orjson.loads(self.stats)["nullCount"].get(key, self.rows)
+        return nulls
+
 
 class TableWriter:
     """Writes batches into new files of a table; nobody sees them before a commit names them.

@@ -13,7 +13,6 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.base.times.clock import Clock, system_clock
-from cdk.lake.arrow.columns import column_name
 from cdk.lake.delta.engine_writes import deleted, flagged
 from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
@@ -81,7 +80,7 @@ class StaleRemoval:
         """
         self.where = f"streams.{plan.name}.remove_stale"
         self._writing, self._table, self._options, self._clock = writing, writing.table, request.options, clock
-        self._keys = _keys(plan)
+        self._keys = plan.key_columns
         self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
         check_table(plan, self._table, request.options.removal)
 
@@ -187,11 +186,6 @@ _USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use
 def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
     """Where to look at files: a Spark job costs more than few rows do."""
     return run_inline if sum(file.rows for file in files) <= SMALL_ROWS else spread
-
-
-def _keys(plan: StreamPlan) -> tuple[str, ...]:
-    """The columns of the primary key, which `TableWriting` has checked."""
-    return tuple(column_name(path[0]) or path[0] for path in plan.stream.key_paths)
 
 
 def _because(count: StaleCount) -> str:

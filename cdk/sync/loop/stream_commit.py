@@ -6,13 +6,14 @@ Where the source is asked whether it has changed, nothing is committed until it 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cdk.base.task_map import TaskMap
-from cdk.lake.delta.receipt import CommitRows
+from cdk.lake.delta.receipt import CommitRows, row_count
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
+from cdk.lake.parquet.writer import DataFile
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
 from cdk.state.handlers.removal_guards import RemovalRefused
@@ -97,7 +98,7 @@ class StreamCommit:
     def _commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if self._removal is not None:
             yield from self._commit_removing(self._removal, saved, rows, spread)
-        elif rows.finished and not rows.files and (refusal := self._empties(saved)) is not None:
+        elif rows.finished and (refusal := self._empties([*saved.pending, *rows.files])) is not None:
             yield self._restart(saved, refusal)
         else:
             yield self._add(saved, rows, spread, complete=rows.finished)
@@ -120,28 +121,43 @@ class StreamCommit:
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
         return self.source.described(saved, self._writing.table.state_version, finished=finished)
 
-    def _empties(self, saved: TableState) -> RemovalRefused | None:
-        """The error of an overwrite that would leave a table without its rows, which the user has not allowed."""
-        plan = self._plan
-        if not plan.traits.hidden_until_complete or saved.records:
+    def _empties(self, files: Sequence[DataFile]) -> RemovalRefused | None:
+        """The error of an overwrite that would leave a table without its records, which the user has not allowed.
+
+        What has no key is none, where the table's rows have one: an error page is often taken for a record.
+        files: the generation's.
+        """
+        plan, table = self._plan, self._writing.table
+        if not plan.traits.hidden_until_complete:
             return None
-        shown = self._writing.table.row_count() or 0
+        if (read := row_count(files)) and not (plan.key_columns and self._lack_key(plan.key_columns[0], files)):
+            return None
+        shown = table.row_count() or 0
         counts = guards.EntityCounts(shown, 0, shown)
         if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
             return None
         where = f"streams.{plan.stream.name}"
+        found = "no record"
+        if read:
+            found = f"{read:,} without a value of the primary key {plan.key_columns[0]!r}, which the table's rows have"
         return RemovalRefused(
-            f"found no record, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
+            f"found {found}, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
             f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
             "{allow_empty: true}, or --allow-empty where no pipeline file says what to sync",
             path=where,
         )
 
+    def _lack_key(self, key: str, files: Sequence[DataFile]) -> bool:
+        """Whether a column has a value in the table, by its log, and none in these files, by their footers."""
+        if any(file.nulls_of(key) != file.rows for file in files):
+            return False
+        return any(file.nulls is not None and file.nulls < file.rows for file in self._writing.table.files(key))
+
     def _restart(self, saved: TableState, refusal: RemovalRefused) -> CommitOutcome:
         """Have the next sync read the source again; the rows stay."""
         table = self._writing.table
         if unfinished := table.saved is not None and not table.saved.complete:
-            saved = replace(saved, state=None, source=None)
+            saved = replace(saved, state=None, source=None, pending=(), records=0)
             table.move(saved)
         return CommitOutcome(Committed(saved, done=unfinished), refusal=refusal)
 

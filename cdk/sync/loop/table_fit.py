@@ -313,10 +313,9 @@ def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, C
     return CursorColumn(field, name, order, declared.get(field) is JSON_TEXT)
 
 
-def bounded_columns(stream_plan: StreamPlan, schema: pa.Schema) -> tuple[str, ...]:
-    """The columns that people and merges look for rows by."""
+def bounded_columns(stream_plan: StreamPlan) -> tuple[str, ...]:
+    """The columns that people and merges look for rows by, also those that are yet to come."""
     names = [path[0] for path in stream_plan.stream.key_paths if len(path) == 1]
     cursor = stream_plan.stream.cursor_field
     fields = [*names, cursor] if isinstance(cursor, str) else names
-    names_of_columns = [column_name(name) or name for name in fields]
-    return tuple(name for name in dict.fromkeys(names_of_columns) if name in schema.names)
+    return tuple(dict.fromkeys(column_name(name) or name for name in fields))

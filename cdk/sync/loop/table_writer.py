@@ -85,7 +85,7 @@ class TableWriting:
         check_guards(stream_plan, self._declared, self._columns, *guards)
         warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
         self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in guards)
-        self.bounded = bounded_columns(stream_plan, self._columns.schema)
+        self.bounded = bounded_columns(stream_plan)
         """Columns whose bounds go into the log."""
         self.refreshes_keys = refreshed and stream_plan.traits.merges
         """All is read again, and what has another generation then is stale."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.arrow.columns import column_name
 from cdk.lake.arrow.schema_evolution import Policy
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, INCREMENTAL_DEFAULT, Traits, WriteModeName, traits_of
 from cdk.lake.storage.folder import Folder
@@ -61,6 +62,11 @@ class StreamPlan:
     def traits(self) -> Traits:
         """The traits of the write mode."""
         return traits_of(self.write_mode)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns of the primary key."""
+        return tuple(column_name(path[0]) or path[0] for path in self.stream.key_paths)
 
     @property
     def location(self) -> StreamLocation:

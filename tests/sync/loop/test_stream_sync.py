@@ -5,7 +5,7 @@ import itertools
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from cdk import (
     NotFound,
     Page,
     Partition,
+    Record,
     ServerError,
     Slice,
     Stream,
@@ -358,13 +359,14 @@ def test_a_full_refresh_of_which_a_part_is_gone_is_not_complete(tmp_path: Path) 
 
 
 class Leaving(Users):
-    """Users until they all leave; pages stay."""
+    """Users until they all leave; pages stay, with `instead` in them."""
 
     left = False
+    instead: Sequence[Record] = ()
 
     def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
         page = super().read_page(slice, token)
-        return Page([], page.next) if self.left else page
+        return Page(self.instead, page.next) if self.left else page
 
 
 @pytest.mark.parametrize("seconds", [0, 1000])
@@ -385,6 +387,29 @@ def test_an_overwrite_that_would_empty_its_table_asks_first_and_reads_again(tmp_
     stream.left = False
     assert finish(opened(tmp_path, stream, sync="s4")).status is Status.DONE
     assert rows(tmp_path) == expected(Users())
+
+
+@pytest.mark.parametrize("seconds", [0, 1000])
+@pytest.mark.parametrize(
+    "page", [{"error": "busy"}, {"id": None, "error": "busy"}], ids=["no key", "a key that is null"]
+)
+def test_an_overwrite_whose_records_have_no_key_asks_first_and_reads_again(
+    tmp_path: Path, page: Record, seconds: float
+) -> None:
+    stream = Leaving()
+    stream.primary_key = "id"
+    finish(opened(tmp_path, stream))
+    stream.left, stream.instead = True, [page]
+    report = finish(opened(tmp_path, stream, sync="s2"), seconds=seconds)
+
+    assert report.failure is not None
+    assert "found 5 without a value of the primary key 'id', which the table's rows have" in report.failure.message
+    assert rows(tmp_path) == expected(Users())
+
+    stream.left = False
+    assert finish(opened(tmp_path, stream, sync="s4")).status is Status.DONE
+    assert rows(tmp_path) == expected(Users())
+    assert audit(LocalFolder(tmp_path)).wrong == []
 
 
 def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) -> None:
