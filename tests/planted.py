@@ -206,6 +206,13 @@ BUGS = [
         "tests/streams/test_followed_parents.py",
     ),
     Bug(
+        "parents wait until their children can be read",
+        "streams/stream",
+        "return without_states(partitions)",
+        "return partitions",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
         "parents wait for what came to a child after its interrupted plan",
         "streams/checkpoint/partitioned",
         """                self._ended_early.append(partition)

@@ -15,7 +15,7 @@ from cdk.base.values import FieldValue, JsonValue, Record
 from cdk.state.position import Checkpoint, Resume
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.cursor import Cursor
 from cdk.streams.read_slice import PageWarnings, read_slice
@@ -116,11 +116,6 @@ def _until(
     if None in reached:
         return None
     return replace(state, parents={parent.name: parent.state for parent in reached if parent is not None})
-
-
-def without_states(items: Iterable[Child | ParentState]) -> Iterator[Child]:
-    """The items but for those that say where a parent stands."""
-    return (item for item in items if not isinstance(item, ParentState))
 
 
 def records_of(parent: Stream) -> Iterator[Record]:

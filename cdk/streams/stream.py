@@ -20,7 +20,7 @@ from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
 from cdk.state.position import Checkpoint, Position, Trail
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState, followed_until
+from cdk.streams.checkpoint.parent_state import ParentState, followed_until, without_states
 from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
@@ -197,12 +197,19 @@ class Stream(metaclass=_StreamType):
         """
         now = self.now()
         partitions = self._iterable(self._partitions_from(state), "partitions")
-        end = None if self.cursor is None else self.cursor.until(now)
         return PartitionCheckpointReader(
-            partitions if end is None else followed_until(end, partitions),
-            lambda partition, position: self.slices(partition, position, now),
-            state,
+            self._following(partitions, now), lambda partition, position: self.slices(partition, position, now), state
         )
+
+    def _following(
+        self, partitions: Iterable[Partition | ParentState], now: datetime
+    ) -> Iterable[Partition | ParentState]:
+        """The partitions with parents that are followed as far as their children are read, planned at `now`."""
+        if self.cursor is None or (end := self.cursor.until(now)) is None:
+            return partitions
+        if next(self.cursor.windows(None, now), None) is None:
+            return without_states(partitions)  # its cursor starts later: no child is read
+        return followed_until(end, partitions)
 
     def now(self) -> datetime:
         """The present moment: the upper bound of a read, asked for once when it is planned."""

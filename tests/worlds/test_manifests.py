@@ -473,6 +473,14 @@ def parents_that_are_followed_behind_the_end_of_their_childrens_cursor(world: Ma
     world.sync(4)
 
 
+def parents_that_are_followed_before_the_cursor_of_their_children_starts(world: Manifests) -> None:
+    undated = (*put_of(2)[:4], None)
+    begin(world, Plan(dialect="days", router="follow", later_start=True), [put_of(2), undated, put_of(1)], interval=0)
+    world.sync(1)
+    world.wait(100)
+    world.sync(1)
+
+
 def groups_of_days_of_which_the_newest_was_read_before_an_interruption(world: Manifests) -> None:
     begin(world, Plan(dialect="days", router="group", step="P1D"), [put_of(2), put_of(1, 24)], [0, 1, 2], interval=0)
     world.wait(96)
@@ -515,6 +523,7 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
     "happen",
     [
         parents_that_are_followed_behind_the_end_of_their_childrens_cursor,
+        parents_that_are_followed_before_the_cursor_of_their_children_starts,
         groups_of_days_of_which_the_newest_was_read_before_an_interruption,
         a_shared_cursor_that_looks_back_by_as_long_as_a_read_took,
         groups_that_are_rewound_while_a_member_is_away,

@@ -37,7 +37,7 @@ from cdk.rest import ErrorHandler as NativeHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
-from cdk.streams.partitions import without_states
+from cdk.streams.checkpoint.parent_state import without_states
 
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 

@@ -15,11 +15,10 @@ from cdk.state.position import Checkpoint, Edge, Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState
+from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.streams.partitions import without_states
 from cdk.streams.stream import Item, Stream
 
 

@@ -36,7 +36,7 @@ from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
-from cdk.streams.partitions import without_states
+from cdk.streams.checkpoint.parent_state import without_states
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 

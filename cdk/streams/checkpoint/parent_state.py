@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 
+Child = TypeVar("Child")
 Until = Callable[[datetime], StreamState | None]
 """The state as one that a read had reached which ended at a moment; None where it is not at its end."""
 
@@ -25,6 +27,11 @@ class ParentState:
             return self
         state = until(end)
         return None if state is None else ParentState(self.name, state, lambda other: until(min(other, end)))
+
+
+def without_states(items: Iterable[Child | ParentState]) -> Iterator[Child]:
+    """The items but for those that say where a parent stands."""
+    return (item for item in items if not isinstance(item, ParentState))
 
 
 def followed_until(end: datetime, items: Iterable[Partition | ParentState]) -> Iterator[Partition | ParentState]:

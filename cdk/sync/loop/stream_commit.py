@@ -137,11 +137,11 @@ class StreamCommit:
         if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
             return None
         where = f"streams.{plan.stream.name}"
-        found = "no record"
+        records = "no record"
         if read:
-            found = f"{read:,} without a value of the primary key {plan.key_columns[0]!r}, which the table's rows have"
+            records = f"{read:,} without the primary key {plan.key_columns[0]!r}, which the table's rows have"
         return RemovalRefused(
-            f"found {found}, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
+            f"found {records}, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
             f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
             "{allow_empty: true}, or --allow-empty where no pipeline file says what to sync",
             path=where,

@@ -403,7 +403,7 @@ def test_an_overwrite_whose_records_have_no_key_asks_first_and_reads_again(
     report = finish(opened(tmp_path, stream, sync="s2"), seconds=seconds)
 
     assert report.failure is not None
-    assert "found 5 without a value of the primary key 'id', which the table's rows have" in report.failure.message
+    assert "found 5 without the primary key 'id', which the table's rows have" in report.failure.message
     assert rows(tmp_path) == expected(Users())
 
     stream.left = False

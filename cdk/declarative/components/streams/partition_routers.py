@@ -20,8 +20,8 @@ from cdk.rest import Extract, path
 from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
-from cdk.streams.checkpoint.parent_state import ParentState
-from cdk.streams.partitions import child_partitions, list_partitions, product, without_states
+from cdk.streams.checkpoint.parent_state import ParentState, without_states
+from cdk.streams.partitions import child_partitions, list_partitions, product
 
 PARENT_SLICE = "parent_slice"
 """The key under which a partition keeps that of its parent."""
