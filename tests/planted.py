@@ -27,7 +27,7 @@ CONTRACTS = {
 }
 """The tests of a module that are not in the file that mirrors it."""
 
-AT_ONCE = "self._parents[parent.name] = parent.state"
+AT_ONCE = "self._parents[parent.name] = parent"
 COVERED = """    except (Exception, Interrupted):
         from cdk.state.position import Done
         reader.observe(slice, Done(), None)
