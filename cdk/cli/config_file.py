@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical, dotted, json_kind
-from cdk.cli.input_files import read_document
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import SecretEnvironment, environment, with_variables
 from cdk.streams.source import Source

@@ -1,4 +1,4 @@
-"""Files that people give: JSON, YAML or lines of JSON, and errors that say where in them."""
+"""Files of several values, one a line, and values as messages of the protocol."""
 
 import json
 from collections.abc import Iterator
@@ -7,43 +7,32 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from cdk import base
+from cdk.base.documents import parse_json, read_bytes
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, Keys, dotted, from_json
-from cdk.sources.config_file import unreadable
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_ERRORS = 5
 
 
-def read_document(path: Path) -> JsonValue:
-    """The one value in a JSON file, or in a YAML file (`.yaml`, `.yml`).
-
-    Raises ConfigError naming line and column: the file cannot be read, or is neither.
-    """
-    if path.suffix in {".yaml", ".yml"}:
-        return base.YamlFile.load(path).value
-    return _parse(_read(path), str(path))
-
-
 def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
     """The values in a file, each with its place: one document, or one a line, such as the output of a read.
 
     A last line without line feed that is no JSON was cut when its writer was stopped; it is left out.
-    Raises ConfigError as `read_document` does.
+    Raises ConfigError naming line and column: the file cannot be read, or a line is no JSON.
     """
-    text = _read(path)
+    text = read_bytes(path)
     lines = text.splitlines(keepends=True)
     first = next(filter(bytes.strip, lines), b"")
     if len(lines) < 2 or not _is_json(first):  # noqa: PLR2004 - one line is one document
-        yield str(path), _parse(text, str(path))
+        yield str(path), parse_json(text, str(path))
         return
     for number, line in enumerate(lines, 1):
         cut = number == len(lines) and not line.endswith(b"\n") and not _is_json(line)
         if line.strip() and not cut:
-            yield f"{path}:{number}", _parse(line, f"{path}:{number}")
+            yield f"{path}:{number}", parse_json(line, f"{path}:{number}")
 
 
 def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -> Model:
@@ -62,24 +51,6 @@ def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -
 def location(file: str, keys: Keys) -> str:
     """Where `keys` are in `file`: `state.json: [2].stream.name`."""
     return f"{file}: {dotted(keys)}" if keys else file
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _parse(text: bytes, where: str) -> JsonValue:
-    try:
-        return from_json(text)
-    except json.JSONDecodeError as error:
-        raise _no_json(error, where) from error
-
-
-def _no_json(error: json.JSONDecodeError, where: str) -> ConfigError:
-    return ConfigError(f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", path=where)
 
 
 def _is_json(text: bytes) -> bool:

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from cdk import sources
+from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
-from cdk.cli.input_files import read_document
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.sources.discovery import find_source

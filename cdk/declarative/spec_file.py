@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import orjson
-
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.values import JsonValue, as_object
-from cdk.base.yaml_file import YamlFile
+from cdk.base.values import as_object
 from cdk.declarative.components.streams.source import Spec
 
 _NAMES = ("spec.yaml", "spec.json")
@@ -26,12 +24,9 @@ def spec_beside(folder: Path) -> Spec | None:
 
 def _spec(file: Path) -> Spec:
     try:
-        value: JsonValue = YamlFile.load(file).value if file.suffix == ".yaml" else orjson.loads(file.read_bytes())
+        fields = as_object(read_document(file))
     except ConfigError as error:
         raise ManifestError(error.message, path=error.path) from error
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
-    fields = as_object(value)
     schema, auth = fields.get("connectionSpecification"), fields.get("advanced_auth")
     url = fields.get("documentationUrl")
     if not isinstance(schema, dict):

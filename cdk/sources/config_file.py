@@ -5,16 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue
-
-
-def unreadable(path: Path, error: OSError) -> ConfigError:
-    """Why a file of people cannot be read, and what it can be made of where its example lies beside it."""
-    example = path.with_name(f"{path.stem}.example{path.suffix}")
-    if isinstance(error, FileNotFoundError) and example.is_file():
-        return ConfigError(f"there is no such file; copy {example} to it, and fill it in", path=str(path))
-    return ConfigError(f"cannot be read: {error.strerror}", path=str(path))
 
 
 def cannot_save(path: Path) -> str | None:

@@ -8,13 +8,14 @@ from typing import TypeAlias
 from cdk import sources
 from cdk.authoring.manifest_checks import manifest_mistakes
 from cdk.authoring.problems import Problem, Problems
+from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ManifestError
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
-from cdk.cli.input_files import read_document, read_documents
+from cdk.cli.input_files import read_documents
 from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.sync.pipeline_from_file import source_named

@@ -8,10 +8,10 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
 from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.imports.singer_catalog import draft_of_singer
+from cdk.base.documents import read_document
 from cdk.base.secret_masking import Secrets
 from cdk.cli.authoring.new import write_new
 from cdk.cli.command_errors import plain_errors
-from cdk.cli.input_files import read_document
 from cdk.cli.options import FILE, FOLDER
 
 name_option = click.option("--name", help="What the connector is called. Default: as the file.")

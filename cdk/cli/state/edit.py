@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import orjson
 
+from cdk.base.documents import read_document
 from cdk.base.values import from_json
-from cdk.cli.input_files import read_document
 from cdk.cli.options import FILE
 from cdk.cli.state.options import (
     PipelineFile,

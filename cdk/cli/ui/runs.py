@@ -11,11 +11,11 @@ from heapq import merge
 from itertools import repeat
 from pathlib import Path
 
+from cdk.base.documents import read_document
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import Json
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
-from cdk.cli.input_files import read_document
 from cdk.lake.admin.commit_log import Commit, commits
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.receipt import Receipt

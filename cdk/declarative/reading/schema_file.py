@@ -7,9 +7,8 @@ as `address.json#/definitions/street`. What a reference leads to stands in its p
 from collections.abc import Mapping
 from pathlib import Path
 
-import orjson
-
-from cdk.base.errors import ManifestError
+from cdk.base.documents import parse_json, read_bytes
+from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.values import JsonSchema, JsonValue, json_kind
 from cdk.declarative.reading.type_normalizer import resolve
 
@@ -80,9 +79,9 @@ class _References:
 
 def _loaded(file: Path) -> JsonSchema:
     try:
-        schema = orjson.loads(file.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise ManifestError(f"cannot be read as JSON: {error}", path=str(file)) from error
+        schema = parse_json(read_bytes(file), str(file))
+    except ConfigError as error:
+        raise ManifestError(error.message, path=error.path) from error
     if not isinstance(schema, Mapping):
         raise ManifestError(f"found {json_kind(schema)}, expected a JSON Schema, an object", path=str(file))
     return schema

@@ -7,14 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from cdk.base.documents import parse_json, read_document
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.times.durations import Duration
-from cdk.base.values import FieldValue, from_json, json_kind
-from cdk.base.yaml_file import YamlFile
+from cdk.base.values import FieldValue, json_kind
 from cdk.spark.cluster.spark_versions import Ability, require
 
 _BOOLEANS = {"true": True, "false": False}
@@ -116,34 +115,15 @@ OPTIONS = (
 def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, FieldValue], str]:
     """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
     if name := next((name for name in ("config", "secret_config") if name in options), None):
-        where, value = f"option {name}", _json(options[name].encode(), f"option {name}")
+        where, value = f"option {name}", parse_json(options[name].encode(), f"option {name}")
     elif "config_file" in options:
         path = folder / Path(options["config_file"]).expanduser()
-        where, value = str(path), _file(path)
+        where, value = str(path), read_document(path)
     else:
         return {}, DataSourceOptions.config_from
     if not isinstance(value, dict):
         raise ConfigError(f"found {json_kind(value)}, expected an object", path=where)
     return value, where
-
-
-def _file(path: Path) -> FieldValue:
-    if path.suffix in {".yaml", ".yml"}:
-        return YamlFile.load(path).value
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", path=str(path)) from None
-    return _json(text, str(path))
-
-
-def _json(text: bytes, where: str) -> FieldValue:
-    try:
-        return from_json(text)
-    except orjson.JSONDecodeError as error:
-        # The text may hold a secret, and an error keeps the text it is about.
-        words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        raise ConfigError(words, path=where) from None
 
 
 def _target(text: str | None, folder: Path) -> str | None:
@@ -153,7 +133,7 @@ def _target(text: str | None, folder: Path) -> str | None:
 def _state(text: str | None) -> FieldValue:
     if text is None:
         return None
-    state = _json(text.encode(), "option state")
+    state = parse_json(text.encode(), "option state")
     if isinstance(state, Mapping) and ({"stream_state", "stream_descriptor"} & _names(state)):
         raise BadState("option state", state, "what a state message holds in `stream_state`")
     return state

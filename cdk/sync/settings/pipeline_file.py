@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-import orjson
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -19,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
@@ -29,7 +29,6 @@ from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
 from cdk.lake.storage.object_store import known_schemes
 from cdk.sources.config import prepared_config
-from cdk.sources.config_file import unreadable
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
@@ -316,13 +315,7 @@ def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Map
         return config
     path = folder / Path(config).expanduser()
     if path.suffix == ".json":
-        try:
-            value = orjson.loads(path.read_bytes())
-        except OSError as error:
-            raise unreadable(path, error) from error
-        except orjson.JSONDecodeError as error:
-            raise ConfigError(f"cannot be read as JSON: {error}", path=str(path)) from error
-        value = with_variables(value, environ, lambda keys: f"{path} {dotted(keys)}")
+        value = with_variables(read_document(path), environ, lambda keys: f"{path} {dotted(keys)}")
     else:
         file = YamlFile.load(path)
         value = with_variables(file.value, environ, file.where)

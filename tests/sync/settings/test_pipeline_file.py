@@ -366,7 +366,7 @@ def test_a_variable_that_a_config_file_misses_is_named_with_that_file(tmp_path: 
     ("name", "content", "problem"),
     [
         ("config.json", None, "cannot be read: "),
-        ("config.json", "{hunter2", "cannot be read as JSON: "),
+        ("config.json", "{hunter2", "is not JSON: "),
         ("config.json", '["hunter2"]', "found a list, expected the connector's config, an object"),
         ("config.json", '"hunter2"', "found a string, expected the connector's config, an object"),
         ("config.yaml", None, "cannot be read: "),

@@ -95,7 +95,7 @@ def test_a_manifest_reads_no_file_outside_of_its_folders(tmp_path: Path, name: s
         schema({"type": "JsonFileSchemaLoader", "file_path": name.format(secret)}, folder=inner)
 
 
-@pytest.mark.parametrize(("text", "said"), [("[]", "found a list, expected a JSON Schema"), ("{", "cannot be read as")])
+@pytest.mark.parametrize(("text", "said"), [("[]", "found a list, expected a JSON Schema"), ("{", "is not JSON")])
 def test_a_file_that_is_no_schema_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "s.json").write_text(text)
 
