@@ -260,7 +260,7 @@ BUGS = [
     ),
     Bug(
         "requests that may write are not sent ahead",
-        "rest/pages_ahead",
+        "rest/retriever",
         'request.method != "GET"',
         "False",
         "tests/rest/test_pages_ahead.py",
@@ -281,7 +281,7 @@ BUGS = [
     ),
     Bug(
         "a budget has no request ahead wait",
-        "rest/pages_ahead",
+        "rest/retriever",
         "lambda: 0.0",
         "lambda: 999.0",
         "tests/rest/test_pages_ahead_in_worlds.py",
@@ -1625,14 +1625,14 @@ BUGS = [
     ),
     Bug(
         "an answer has a deadline",
-        "rest/http/deadline",
+        "rest/http/egress_pools",
         "min(remaining, self._silence)",
         "self._silence",
         "tests/rest/http/test_transport.py",
     ),
     Bug(
         "what comes before a body moves no deadline",
-        "rest/http/deadline",
+        "rest/http/egress_pools",
         "monotonic() + seconds, 0.0",
         "monotonic() + seconds, 1.0",
         "tests/rest/http/test_transport.py",
@@ -2309,14 +2309,14 @@ BUGS = [
     ),
     Bug(
         "a cut CSV body is an error",
-        "rest/records/decoders/csv_rows",
+        "rest/records/decoders/text_formats",
         "if read > row_end:",
         "if False:",
         "tests/rest/records/decoders/test_text_formats.py",
     ),
     Bug(
         "repeated CSV columns are warned of",
-        "rest/records/decoders/csv_rows",
+        "rest/records/decoders/text_formats",
         "if count > 1 and name not in self._warned_of]",
         "if count > 2]",
         "tests/rest/records/decoders/test_text_formats.py",

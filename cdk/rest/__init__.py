@@ -10,7 +10,7 @@ from cdk.base.lazy_names import lazy_names
 if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.auth.oauth2 import OAuth2
     from cdk.rest.auth.static import ApiKey, Basic, Bearer
-    from cdk.rest.auth.token_rotation import TokenRotation
+    from cdk.rest.auth.token_pool import TokenRotation
     from cdk.rest.cached_transport import CachedTransport
     from cdk.rest.client import HttpClient
     from cdk.rest.conditional_requests import ConditionalStream

@@ -20,10 +20,10 @@ from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
-from cdk.rest.pages_ahead import send_with_later
 from cdk.rest.pagination.last_page import doubtful, look_behind
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
+from cdk.rest.retriever import send_with_later
 from cdk.rest.tracing import TRACE
 from cdk.state.position import Start
 from cdk.state.slice import Slice

@@ -1,4 +1,4 @@
-"""TokenPool: several tokens, each with quotas; the one in use gives way to the next when it has no calls left."""
+"""Several tokens, sent in turn, or each as long as it has calls left."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -15,6 +15,33 @@ from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.authenticator import Setting, text_of
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.limits.task_budgets import current_share
+
+
+@dataclass(eq=False, repr=False)
+class TokenRotation:
+    """Sends one token after the other, so that the calls are shared out among them.
+
+    Raises ConfigError: there are no tokens.
+    """
+
+    tokens: Sequence[str]
+    _: KW_ONLY
+    scheme: str = "Bearer"
+    """The word before a token."""
+    header: str = "Authorization"
+    _turn: int = field(default=0, init=False)
+    _lock: ProcessLock = field(default_factory=ProcessLock, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise ConfigError("there are no tokens to send in turn; give at least one")
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        with self._lock:
+            token = self.tokens[self._turn]
+            self._turn = (self._turn + 1) % len(self.tokens)
+        yield with_header(request, self.header, f"{self.scheme} {token}")
+
 
 _LONGEST_DELAY = 10.0
 _SHORTEST_WAIT = 1.0

@@ -1,14 +1,22 @@
 """Connection pools that wait only so long for a response, and look where a connection leads before it is used."""
 
+import io
 import socket
 from collections.abc import Callable, Sequence
+from http.client import HTTPResponse
+from time import monotonic
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from cdk.rest.http.deadline import timed_response
 from cdk.rest.http.egress import Egress
+
+_SLOWEST = 1024
+"""Bytes of a body a second, on average, that take none of the time: a large download may last."""
+
+_BUFFER = 2**16
+"""Bytes that one call of the system brings, at most, until a body is read: most responses come with the first."""
 
 
 def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
@@ -55,3 +63,67 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
+
+
+def timed_response(seconds: float) -> type[HTTPResponse]:
+    """What connections make their responses with: status and headers come within `seconds`, and so does the body.
+
+    A body gets a second more for each KiB that has come. Reading later raises TimeoutError.
+    """
+
+    class TimedResponse(HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - http.client's
+            self._reads = _TimedReads(sock, seconds)
+            super().__init__(_Reading(self._reads), *args, **kwargs)  # type: ignore[arg-type] # all it asks is a file
+
+        def begin(self) -> None:
+            super().begin()
+            self._reads.body()
+
+    return TimedResponse
+
+
+class _Reading:
+    """Stands for a socket, as far as a response needs one."""
+
+    def __init__(self, reads: "_TimedReads") -> None:
+        self._reads = reads
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self._reads, _BUFFER)
+
+
+class _TimedReads(io.RawIOBase):
+    """Reads of a socket, until a deadline. While status and headers come, what has come moves it no further."""
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        self._socket, self._file, self._seconds = sock, sock.makefile("rb", 0), seconds
+        self._silence = sock.gettimeout()
+        self._deadline, self._gain = monotonic() + seconds, 0.0
+
+    def body(self) -> None:
+        self._deadline, self._gain = monotonic() + self._seconds, 1 / _SLOWEST
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
+        remaining = self._deadline - monotonic()
+        if remaining <= 0:
+            raise TimeoutError(self._why())
+        self._socket.settimeout(remaining if self._silence is None else min(remaining, self._silence))
+        try:
+            count = self._file.readinto(buffer)
+        except TimeoutError:
+            raise TimeoutError(self._why()) from None
+        self._deadline += (count or 0) * self._gain
+        return count
+
+    def _why(self) -> str:
+        if monotonic() >= self._deadline:
+            return f"the response did not come within {self._seconds:g} s"
+        return f"the server was silent for {self._silence:g} s"
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

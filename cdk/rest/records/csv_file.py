@@ -7,9 +7,8 @@ from itertools import islice
 
 from cdk.rest.http.messages import Response
 from cdk.rest.http.streamed_response import unpacked
-from cdk.rest.records.decoders.csv_rows import names_and_rows
-from cdk.rest.records.decoders.gzipped import gunzipped
-from cdk.rest.records.decoders.lines import text_lines
+from cdk.rest.records.decoders.packed_formats import gunzipped
+from cdk.rest.records.decoders.text_formats import names_and_rows, text_lines
 from cdk.rest.records.extractor import PAGE, Extractor, Records
 
 # fmt: off

@@ -14,8 +14,7 @@ from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.source import ManifestSource
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import Authenticator, Headers, OAuth2, Request, Response
-from cdk.rest.auth.legacy_session_token import LegacySessionToken
-from cdk.rest.auth.session_token import SessionToken
+from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.http.authenticator import text_of
 from cdk.sources.config import prepared_config
 from cdk.streams.datetime_cursor import DatetimeCursor

@@ -6,8 +6,7 @@ import pytest
 
 from cdk import CredentialsError, ServerError, TransientError
 from cdk.rest import Basic, HttpClient, HttpErrorHandler, Request, Response, RetryPolicy
-from cdk.rest.auth.legacy_session_token import LegacySessionToken
-from cdk.rest.auth.session_token import SessionToken
+from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.errors.error_handler import ErrorHandler, Verdict, retry
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time

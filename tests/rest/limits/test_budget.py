@@ -8,8 +8,7 @@ from cdk import ConfigError, RateLimited
 from cdk.base.bounded_regex import Pattern
 from cdk.rest import Budget, HttpClient, Request
 from cdk.rest.limits.budget import ResetUnit
-from cdk.rest.limits.rate_policies import CallRatePolicy
-from cdk.rest.limits.request_matcher import RequestMatcher
+from cdk.rest.limits.rate_policies import CallRatePolicy, RequestMatcher
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import NOON, Time, response
 

@@ -9,7 +9,7 @@ from cdk.declarative.components.auth.sharing import learner
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import Authenticator
-from cdk.rest.auth.legacy_session_token import LegacySessionToken
+from cdk.rest.auth.session_token import LegacySessionToken
 
 
 class LegacySessionTokenAuthenticator(AnyAuthenticator):

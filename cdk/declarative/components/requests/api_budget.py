@@ -15,8 +15,7 @@ from cdk.declarative.model.plug_points import AnyCallRatePolicy
 from cdk.rest import Budget
 from cdk.rest.errors.retry_policy import LONGEST_WAIT
 from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS
-from cdk.rest.limits.rate_policies import CallRatePolicy
-from cdk.rest.limits.request_matcher import RequestMatcher
+from cdk.rest.limits.rate_policies import CallRatePolicy, RequestMatcher
 from cdk.rest.limits.task_share import Rates
 
 

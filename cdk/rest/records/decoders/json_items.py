@@ -9,7 +9,7 @@ from typing import ClassVar
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
-from cdk.rest.records.decoders.lines import BodyFile, not_encoded
+from cdk.rest.records.decoders.text_formats import BodyFile, not_encoded
 
 _DEPTH = 500
 _WINDOW = 2**12

@@ -9,8 +9,7 @@ import pytest
 from cdk import ConfigError, DecodeError
 from cdk.rest import Decoder, Headers, Request, Response
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvRows, JsonDocument, JsonItems, Jsonl, TextLines
-from cdk.rest.records.decoders import lines as lines_module
+from cdk.rest.records.decoders import CsvRows, JsonDocument, JsonItems, Jsonl, TextLines, text_formats
 from tests.rest.api import response
 
 
@@ -89,7 +88,7 @@ def test_lines_may_lie_across_pieces() -> None:
 def test_a_line_without_an_end_is_an_error_before_memory_is_full(
     decoder: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines_module, "MAX_LINE", 2**20)
+    monkeypatch.setattr(text_formats, "MAX_LINE", 2**20)
 
     with pytest.raises(DecodeError, match="a line of more than 1 MiB"):
         list(decoder.items(endless(b"x" * 2**16, 10_000_000)))

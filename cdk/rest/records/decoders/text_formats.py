@@ -1,0 +1,254 @@
+"""Formats of lines: text, JSON values, or rows of CSV; read as they arrive, in C, and never more than one at once."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar
+
+import orjson
+
+from cdk.base.errors import ConfigError, DecodeError
+from cdk.base.logs import logger
+from cdk.base.records.exact_json import exact_json
+from cdk.base.values import JsonValue
+from cdk.rest.http.messages import Response
+from cdk.rest.records.decoder import lenient_json
+
+MAX_LINE = 64 * 2**20
+"""Bytes, or characters, of the longest line; what is longer has no line ends."""
+
+_BUFFER = 2**18
+_LOGGED = 10
+_NO_JSON = (
+    "; expected a JSON value on each line. An error page, or a body that was cut short, looks like this. Where such "
+    "lines belong to the source, a lenient decoder skips them: `Jsonl(lenient=True)`, or `lenient: true` in a manifest"
+)
+_ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
+
+
+class BodyFile(io.RawIOBase):
+    """Pieces of a body as a file."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # what a BufferedReader gives
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+
+def byte_lines(response: Response) -> Generator[bytes, None, None]:
+    r"""The lines of the body, each with its end (`\n`). Raises DecodeError: a line is longer than MAX_LINE."""
+    with closing(response.chunks()) as chunks, io.BufferedReader(BodyFile(chunks), _BUFFER) as file:
+        for line in iter(partial(file.readline, MAX_LINE), b""):
+            if len(line) == MAX_LINE:
+                raise _too_long(response)
+            yield line
+
+
+def text_lines(response: Response, encoding: str) -> Generator[str, None, None]:
+    r"""The lines of the body as text, each ending in `\n`, whatever ended it.
+
+    Raises DecodeError: the bytes are not in `encoding`, or a line is longer than MAX_LINE. Raises ConfigError: there
+    is no such encoding.
+    """
+    with closing(response.chunks()) as chunks, text_file(response, chunks, encoding) as file:
+        try:
+            for line in iter(partial(file.readline, MAX_LINE), ""):
+                if len(line) == MAX_LINE:
+                    raise _too_long(response)
+                yield line
+        except UnicodeError as error:
+            raise not_encoded(response, encoding, error) from None
+
+
+def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.TextIOWrapper:
+    """Pieces of a body as a text file."""
+    try:
+        return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
+    except LookupError:
+        raise ConfigError(f"{response.request}: there is no encoding {encoding!r}; use one such as utf-8") from None
+
+
+def not_encoded(response: Response, encoding: str, error: UnicodeError) -> DecodeError:
+    """The error for bytes that are not in `encoding`. Shows none of them."""
+    why = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else "its end"
+    return DecodeError(f"{response.request}: the body is not {encoding} ({why}); set the `encoding` that it has")
+
+
+def _too_long(response: Response) -> DecodeError:
+    limit = MAX_LINE // 2**20
+    return DecodeError(f"{response.request}: the body has a line of more than {limit} MiB; check that it has line ends")
+
+
+@dataclass(frozen=True, slots=True)
+class TextLines:
+    """Bodies of text lines: each becomes `{"record": line}`, an empty one, too."""
+
+    streams: ClassVar[bool] = True
+
+    def decode(self, response: Response) -> JsonValue:
+        return list(self.items(response))
+
+    def items(self, response: Response) -> Iterator[JsonValue]:
+        for line in text_lines(response, "utf-8"):
+            yield {"record": line.removesuffix("\n")}
+
+
+@dataclass(frozen=True, slots=True)
+class Jsonl:
+    """Bodies with a JSON value on each line; what is blank is no line.
+
+    lenient: skip a line that is no JSON, with a warning, and take NaN and Infinity for null.
+    """
+
+    lenient: bool = False
+
+    streams: ClassVar[bool] = True
+
+    def decode(self, response: Response) -> JsonValue:
+        return list(self.items(response))
+
+    def items(self, response: Response) -> Iterator[JsonValue]:
+        loads, bad, number = exact_json, 0, 0
+        for number, line in enumerate(byte_lines(response), 1):
+            try:
+                item = loads(line)
+            except orjson.JSONDecodeError as error:
+                if line.isspace():
+                    continue
+                # What is in the line is the source's business.
+                why = f"line {number} is no JSON ({error.msg})"
+                if not self.lenient:
+                    raise DecodeError(f"{response.request}: {why}{_NO_JSON}") from None
+                try:
+                    item = lenient_json(line)
+                except (ValueError, RecursionError):
+                    bad += 1
+                    # A body of another format has millions of them.
+                    if bad <= _LOGGED:
+                        logger.warning("%s: %s; it is skipped", response.request, why)
+                    continue
+            yield item
+        if bad > _LOGGED:
+            logger.warning("%s: %d of %d lines are no JSON and were skipped", response.request, bad, number)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    r"""Bodies of comma-separated values. The first row has the names; all values are text, missing ones None.
+
+    Of columns with one name the last counts, as in Python's `csv.DictReader`; a warning names them, once a decoder.
+    delimiter: one character, or an escape such as `\t`. set_values_to_none: texts that mean "no value".
+    Raises ConfigError: the delimiter is longer, or there is no such encoding.
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str = ","
+    set_values_to_none: frozenset[str] = frozenset()
+    _warned_of: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    streams: ClassVar[bool] = True
+    """As `Decoder` asks: `items` needs memory for one row."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delimiter", _unescaped(self.delimiter))
+
+    def decode(self, response: Response) -> JsonValue:
+        return list(self.items(response))
+
+    def items(self, response: Response) -> Iterator[JsonValue]:
+        names, rows = names_and_rows(response, text_lines(response, self.encoding), self.delimiter)
+        self._warn_of_repeated(response, names)
+        none = self.set_values_to_none
+        for row in rows:
+            values = [None if value in none else value for value in row] if none else row
+            yield dict(zip(names, values, strict=True))
+
+    def _warn_of_repeated(self, response: Response, names: list[str]) -> None:
+        repeated = [name for name, count in Counter(names).items() if count > 1 and name not in self._warned_of]
+        if repeated:
+            self._warned_of.update(repeated)
+            logger.warning(
+                "%s: the first row of the body names several columns %s; only the last of each is read",
+                response.request,
+                ", ".join(map(repr, repeated)),
+            )
+
+
+def names_and_rows(
+    response: Response, lines: Iterator[str], delimiter: str = ","
+) -> tuple[list[str], Iterator[list[str | None]]]:
+    """The first row of a table, and the others as they are read, each as wide as the first.
+
+    Empty rows are left out, missing values are None. response: what errors name.
+    Raises DecodeError, as reading the rows does: it is no CSV, ends inside a quoted value, or a row has more values
+    than the first.
+    """
+    if csv.field_size_limit() < MAX_LINE:
+        # The limit is the interpreter's, and stops at values of 128 KiB, which documents inside a table have.
+        csv.field_size_limit(MAX_LINE)
+    read = row_end = 0
+
+    def to_the_end() -> Iterator[str]:
+        nonlocal read
+        for read, line in enumerate(lines, 1):  # noqa: B007 - counts for the rows, too
+            yield line
+        # Asked for a further line in the middle of a row: the reader would make one value of all since the quote.
+        if read > row_end:
+            raise DecodeError(
+                f"{response.request}: the body ends inside a quoted value of the row from line {row_end + 1} on; "
+                "the source was cut off, or has a quote too many"
+            )
+
+    table = csv.reader(to_the_end(), delimiter=delimiter)
+
+    def rows() -> Iterator[list[str]]:
+        nonlocal row_end
+        try:
+            for row in table:
+                row_end = read
+                if row:
+                    yield row
+        except csv.Error as error:
+            raise DecodeError(f"{response.request}: line {table.line_num} of the body is no CSV: {error}") from None
+
+    present = rows()
+    names = next(present, [])
+    width = len(names)
+    return names, (
+        row if len(row) == width else _as_wide(response, row, width, table.line_num)  # type: ignore[misc] # only read
+        for row in present
+    )
+
+
+def _as_wide(response: Response, row: list[str], width: int, line: int) -> list[str | None]:
+    """A row with None for its missing values. Raises DecodeError: it has values without a name."""
+    if any(row[width:]):
+        raise DecodeError(
+            f"{response.request}: line {line} of the body has {len(row)} values, the first row has {width} names; "
+            "check the `delimiter`, and the quotes in the source"
+        )
+    return [*row[:width], *[None] * (width - len(row))]
+
+
+def _unescaped(delimiter: str) -> str:
+    text = delimiter.encode().decode("unicode_escape") if _ESCAPE.fullmatch(delimiter) else delimiter
+    if len(text) != 1:
+        raise ConfigError(f"found the delimiter {delimiter!r}, expected one character, or an escape such as '\\t'")
+    return text
