@@ -1872,14 +1872,14 @@ BUGS = [
     ),
     Bug(
         "no token is used whose next one has no place",
-        "spark/datasource/tokens",
+        "spark/datasource/open_stream",
         "if name in self._lost:",
         "if True:",
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(
         "a query goes on with the token in memory",
-        "spark/datasource/tokens",
+        "spark/datasource/open_stream",
         "self._lost.add(name)",
         "pass",
         "tests/spark/datasource/test_tokens.py",
@@ -2459,7 +2459,7 @@ BUGS = [
     ),
     Bug(
         "a sample keeps all pages of a path",
-        "testing/cassettes/sampling",
+        "testing/cassettes/recording",
         "if all(recorded(interaction) in requests",
         "if any(recorded(interaction) in requests",
         "tests/testing/cassettes/test_recording.py",

@@ -7,8 +7,7 @@ from cdk.base.lazy_names import lazy_names
 if TYPE_CHECKING:
     from cdk.cli.authoring.detect import detect
     from cdk.cli.authoring.doctor import check_pipeline, doctor
-    from cdk.cli.authoring.import_ import import_
-    from cdk.cli.authoring.new import new
+    from cdk.cli.authoring.new import import_, new
     from cdk.cli.authoring.preview import preview
     from cdk.cli.authoring.record import record
     from cdk.cli.authoring.simulate import simulate

@@ -9,19 +9,25 @@ from cdk.protocol.catalog import (
     StreamDescriptor,
     SyncMode,
 )
-from cdk.protocol.control import AirbyteControlConnectorConfigMessage, AirbyteControlMessage, OrchestratorType
 from cdk.protocol.lines import message_line, record_lines, state_line
 from cdk.protocol.messages import (
+    AdvancedAuth,
+    AirbyteConnectionStatus,
+    AirbyteControlConnectorConfigMessage,
+    AirbyteControlMessage,
     AirbyteLogMessage,
     AirbyteMessage,
     AirbyteRecordMessage,
     AirbyteRecordMessageMeta,
     AirbyteRecordMessageMetaChange,
+    AuthFlowType,
+    CheckStatus,
+    ConnectorSpecification,
     Level,
+    OrchestratorType,
     Type,
 )
 from cdk.protocol.reports import Mask, error_line, error_text, failure_type, log_line, milliseconds, status_line
-from cdk.protocol.spec import AdvancedAuth, AirbyteConnectionStatus, AuthFlowType, CheckStatus, ConnectorSpecification
 from cdk.protocol.state import (
     AirbyteGlobalState,
     AirbyteStateMessage,

@@ -24,8 +24,7 @@ if TYPE_CHECKING:  # importing them at run time would import what few runs need
     from cdk.state.log.slot_value import Kind, StateValue
     from cdk.state.log.state_log import StateLog
     from cdk.state.source_state.block_height import Block, BlockHeight
-    from cdk.state.source_state.file_listing import SourceFile, local_files
-    from cdk.state.source_state.file_set import FileSet
+    from cdk.state.source_state.file_set import FileSet, SourceFile, local_files
     from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
     from cdk.state.source_state.open_data_fabric import SourceState, export_sources, from_odf, import_sources, to_odf
     from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, POLLING, slot_of

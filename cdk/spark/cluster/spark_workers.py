@@ -11,8 +11,7 @@ from typing import Literal
 
 from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.sync.settings.pipeline_file import SparkOptions
-from cdk.sync.tasks.cluster_start import ClusterStart
-from cdk.sync.tasks.workers import Workers, beside_the_driver
+from cdk.sync.tasks.workers import ClusterStart, Workers, beside_the_driver
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(?:\d+|\*))?\])?")
 _ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")

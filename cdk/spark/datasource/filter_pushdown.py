@@ -1,4 +1,4 @@
-"""Filters that save requests: windows and partitions that hold no row a query wants are not read.
+"""Reads of a whole stream; and filters that save requests: windows and partitions without a wanted row are not read.
 
 Spark applies every filter again, so what is left out must only be what no filter would let through. That holds for
 moments and whole numbers. A text column is compared as text, which says nothing of time, so it narrows nothing.
@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import datasource  # its filters are named where they are used: 4.0 has none
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdk.base.values import FieldValue
 from cdk.lake.arrow.columns import MOMENT, ColumnType
-from cdk.spark.datasource.batch import BatchReader
-from cdk.spark.datasource.open_stream import OpenStream
+from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.position import Start
 from cdk.state.slice import Partition, Slice
@@ -27,6 +27,29 @@ from cdk.streams.stream import Stream
 _MARGIN = timedelta(days=1)
 
 Value: TypeAlias = datetime | int
+
+
+class BatchReader(DataSourceReader):
+    """Plans every slice of a stream, and reads them in tasks.
+
+    Planned once for each DataFrame that is loaded; each action on it reads the slices again.
+    """
+
+    def __init__(self, opened: OpenStream, reading: TaskReader) -> None:
+        self._state, self._reading, self._tokens = opened.state, reading, opened.tokens
+
+    def planned(self) -> Iterator[Slice]:
+        """Every slice of the stream since the state, in order."""
+        return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
+
+    def partitions(self) -> list[InputPartition]:
+        """The slices, dealt out to tasks. Parents of a substream are read here."""
+        with masking(self._reading.secrets), self._tokens.run().working():
+            return self._reading.distribute(list(self.planned()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some slices."""
+        return self._reading.batches(partition)
 
 
 class FilterPushdown:

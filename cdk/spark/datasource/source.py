@@ -10,8 +10,7 @@ from pyspark.sql.types import StructType
 
 from cdk.base.errors import ConfigError
 from cdk.spark.cluster.spark_versions import Ability, require
-from cdk.spark.datasource.batch import BatchReader
-from cdk.spark.datasource.filter_pushdown import PushdownReader
+from cdk.spark.datasource.filter_pushdown import BatchReader, PushdownReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.spark.datasource.task_reader import TaskReader

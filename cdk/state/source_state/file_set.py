@@ -1,4 +1,4 @@
-"""FileSet: which files of a source were read, and so which are still to be read.
+"""FileSet: which files of a source, as a listing shows them, were read, and so which are still to be read.
 
 Kind `cdk/file-set`, version 1:
 
@@ -8,16 +8,59 @@ The newest files are remembered one by one, so that a late one between them is f
 others lie below the floor and count as read. "Newest" is by the order; full paths count, not bare names.
 """
 
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Literal, Self, TypeAlias, get_args
 
-from cdk.base.errors import BadState, ConfigError, FatalError
+from cdk.base.errors import BadState, ConfigError, FatalError, NotFound
 from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
-from cdk.state.source_state.file_listing import SourceFile
 from cdk.state.source_state.slots import ETAG, read_slot, slot_of
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a source.
+
+    path: relative to the root of the source, with `/`. size: bytes. modified: nanoseconds since 1970. etag: the
+    version that an object store gives, verbatim. Of the last two one is enough; where both are known the ETag counts.
+    """
+
+    path: str
+    size: int
+    modified: int | None = None
+    etag: str | None = None
+
+    def same(self, other: "SourceFile") -> bool:
+        """Whether these are one file with one content, as far as a listing can tell."""
+        if self.path != other.path or self.size != other.size:
+            return False
+        if self.etag is not None and other.etag is not None:
+            return self.etag == other.etag
+        return self.modified == other.modified
+
+
+def local_files(root: Path | str, pattern: str = "*") -> Iterator[SourceFile]:
+    """The files below a folder whose relative path fits `pattern`, in any order.
+
+    pattern: as in a shell, and a `*` also stands for `/`: `*.csv` finds `2024/01.csv`. Case counts.
+    Raises NotFound: there is no such folder; an empty one is no error.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise NotFound("there is no such folder; check the path, or whether it is mounted", path=str(root))
+    for folder, _, names in os.walk(root):
+        for name in names:
+            file = Path(folder, name)
+            path = file.relative_to(root).as_posix()
+            if fnmatchcase(path, pattern):
+                info = file.stat()
+                yield SourceFile(path, info.st_size, info.st_mtime_ns)
+
 
 KIND = Kind("cdk/file-set")
 

@@ -5,20 +5,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from urllib.parse import urlsplit
+
+import orjson
 
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import system_clock
-from cdk.base.values import JsonValue
+from cdk.base.values import FieldValue, JsonValue, from_json, to_json
 from cdk.protocol import AirbyteStateMessage
 from cdk.rest import Request, Response
 from cdk.rest.http.transport import outgoing
 from cdk.sources.config import prepared_config
 from cdk.streams.source import Source
 from cdk.testing.cassettes.interactions import Interaction, Recording
-from cdk.testing.cassettes.matching import Sent, sent
+from cdk.testing.cassettes.matching import Sent, recorded, sent
 from cdk.testing.cassettes.replay import Answers, Cassette
-from cdk.testing.cassettes.sampling import sampled
 from cdk.testing.cassettes.scrubbing import Scrubber
 from cdk.testing.run import read
 from cdk.testing.simulation import MockClock, simulated
@@ -161,3 +163,52 @@ def _spread(states: Sequence[AirbyteStateMessage], most: int) -> Sequence[Airbyt
     if len(states) <= most:
         return states
     return [states[-1 - number * len(states) // most] for number in range(most)]
+
+
+def sampled(
+    interactions: Sequence[Interaction],
+    keep: int,
+    requested: Callable[[Sequence[Interaction]], Collection[Sent] | None],
+) -> Sequence[Interaction]:
+    """The interactions with at most `keep` objects in each list, the last one among them.
+
+    A path whose pages hang on what would be cut, such as pages that are counted or begin after a record, stays as it
+    is. What is only asked because of records that are cut, such as the children of a parent, goes with them.
+    requested: what a read from these interactions asks for; None where it asks for what is not there.
+    """
+    result, done = list(interactions), set[str]()
+    while fresh := [path for interaction in result if (path := _path(interaction)) not in done]:
+        path = fresh[0]
+        done.add(path)
+        fewer = [_cut(interaction, keep) if _path(interaction) == path else interaction for interaction in result]
+        requests = requested(fewer) if fewer != result else None
+        if requests is None:
+            continue
+        reachable = [interaction for interaction in fewer if recorded(interaction) in requests]
+        # Of a path that is read at all, all pages are.
+        if all(recorded(interaction) in requests for interaction in fewer if _path(interaction) == path):
+            result = reachable
+    return result
+
+
+def _path(interaction: Interaction) -> str:
+    return f"{interaction.method} {urlsplit(interaction.url).path}"
+
+
+def _cut(interaction: Interaction, keep: int) -> Interaction:
+    try:
+        body = from_json(interaction.content)
+    except orjson.JSONDecodeError:
+        return interaction
+    cut = _fewer(body, keep)
+    return interaction if cut == body else replace(interaction, content=to_json(cut))
+
+
+def _fewer(value: FieldValue, keep: int) -> FieldValue:
+    match value:
+        case list() if value and all(isinstance(item, dict) for item in value):
+            return value if len(value) <= keep else [*value[: keep - 1], value[-1]]
+        case dict():
+            return {name: _fewer(item, keep) for name, item in value.items()}
+        case _:
+            return value

@@ -6,7 +6,7 @@ import pytest
 
 from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.secret_masking import Secrets
-from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.filter_pushdown import BatchReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.task_reader import TaskReader
 from cdk.state.stream_state import StreamState

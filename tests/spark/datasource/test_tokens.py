@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 
 from cdk import ConfigError, CredentialsError, Source
-from cdk.spark.datasource.batch import BatchReader
+from cdk.spark.datasource.filter_pushdown import BatchReader
 from cdk.spark.datasource.source import CdkDataSource
 from cdk.spark.datasource.streaming import StreamReader
 from tests.spark.single_use import ALL, FIRST, Items, Login, config, manifest, serving

@@ -10,10 +10,9 @@ from typing import Literal, TypeAlias, TypeVar, cast
 
 from cdk.base.task_map import TaskLost, TaskMap, attempting, run_inline
 from cdk.sync.tasks.bundle_task import run_bundle
-from cdk.sync.tasks.cluster_start import ClusterStart
 from cdk.sync.tasks.messages import BundleJob
 from cdk.sync.tasks.task_pool import Call, EndedTask, InlineTasks
-from cdk.sync.tasks.workers import Workers
+from cdk.sync.tasks.workers import ClusterStart, Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cdk.sync.tasks.cluster_start import ClusterStart
+from cdk.sync.tasks.workers import ClusterStart
 
 
 def until_over(start: ClusterStart[str]) -> str | None:

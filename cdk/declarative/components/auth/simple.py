@@ -1,12 +1,14 @@
-"""Authenticators that send what the config holds: nothing, a key, a token, user and password."""
+"""Authenticators that send what the config holds: nothing, a key, a token, user and password; or that it chooses."""
 
 from pydantic import Field
 
-from cdk.base.errors import ManifestError
+from cdk.base.errors import ConfigError, ManifestError
+from cdk.base.suggestions import did_you_mean
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator
 from cdk.rest import ApiKey, Authenticator, Basic, Bearer
+from cdk.rest.http.json_path import path
 
 
 class NoAuth(AnyAuthenticator):
@@ -74,3 +76,34 @@ class BasicHttpAuthenticator(AnyAuthenticator):
 
     def build(self, ctx: BuildContext) -> Authenticator:
         return Basic(ctx.expression(self, "username").text, ctx.expression(self, "password").text)
+
+
+class SelectiveAuthenticator(AnyAuthenticator):
+    """One of several authenticators, which a value of the config names.
+
+    Example:
+        type: SelectiveAuthenticator
+        authenticator_selection_path: [credentials, auth_type]
+        authenticators:
+          token:
+            type: BearerAuthenticator
+            api_token: "{{ config['credentials']['token'] }}"
+          none:
+            type: NoAuth
+    """
+
+    authenticator_selection_path: list[str] = Field(min_length=1, description="Path of that value in the config.")
+    authenticators: dict[str, AnyAuthenticator] = Field(description="The authenticators, by name.")
+
+    def build(self, ctx: BuildContext) -> Authenticator | None:
+        """The one that the config names. Raises ConfigError: it names none."""
+        where = " > ".join(self.authenticator_selection_path)
+        name = path(*self.authenticator_selection_path)(ctx.config)
+        known = ", ".join(sorted(self.authenticators))
+        if name is None:
+            raise ConfigError(f"the config has no value at {where}, which says how to authenticate; set one of {known}")
+        chosen = self.authenticators.get(str(name))
+        if chosen is None:
+            hint = did_you_mean(str(name), self.authenticators)
+            raise ConfigError(f"found {name!r} at {where} of the config, expected one of {known}{hint}")
+        return chosen.build(ctx)
