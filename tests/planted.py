@@ -985,7 +985,7 @@ BUGS = [
     Bug(
         "a page token counts pages of its size",
         "rest/pagination/page_number",
-        'if token.get("page_size", self._size) != self._size:',
+        'if token.get("page_size", self.size) != self.size:',
         "if False:",
         "tests/rest/test_pagination.py",
     ),
@@ -2095,7 +2095,7 @@ BUGS = [
     Bug(
         "numbered pages of another size begin their slice anew",
         "rest/pagination/page_number",
-        'if token.get("page_size", self._size) != self._size:',
+        'if token.get("page_size", self.size) != self.size:',
         "if False:",
         "tests/worlds/test_records.py",
     ),

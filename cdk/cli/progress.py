@@ -13,6 +13,7 @@ from rich.text import Text
 
 from cdk.base.values import JsonValue, canonical
 from cdk.cli.output import STDOUT
+from cdk.engine.protocol_read import Watch
 from cdk.protocol import Mask, StreamDescriptor, error_text
 
 _EVERY = 0.2
@@ -28,7 +29,7 @@ class _Row:
     error: str | None = None
 
 
-class Progress:
+class Progress(Watch):
     """A table with a row for each stream: records, rate, last state; redrawn at most five times a second.
 
     Where standard output goes to the same terminal, only the finished table is drawn. mask: hides secrets in errors.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
@@ -58,8 +58,8 @@ class StreamsFailed(CdkError):
         self.failures = failures
 
 
-class Watch(Protocol):
-    """A caller that watches how a read goes."""
+class Watch:
+    """A caller that watches how a read goes; by itself it lets all of it pass."""
 
     def started(self, stream: StreamDescriptor) -> None:
         """The first record or state of a stream is about to be read."""
@@ -72,15 +72,6 @@ class Watch(Protocol):
 
     def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None:
         """The stream is read, has failed or is interrupted."""
-
-
-class Unwatched:
-    """The watch of a read that no caller follows."""
-
-    def started(self, stream: StreamDescriptor) -> None: ...
-    def records(self, stream: StreamDescriptor, count: int, size: int) -> None: ...
-    def state(self, stream: StreamDescriptor, blob: JsonValue) -> None: ...
-    def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None: ...
 
 
 def run_read(
@@ -113,7 +104,7 @@ def run_read(
     """
     with one_run():
         leaks, interruption = leaks or SecretCheck(), interruption or Interruption()
-        out = _Out(write, clock, leaks, watch or Unwatched(), interruption, longest_without_state, limit)
+        out = _Out(write, clock, leaks, watch or Watch(), interruption, longest_without_state, limit)
         _read_all(streams, catalog, manager, out, execute=execute, mask=mask)
 
 

@@ -16,7 +16,7 @@ from cdk.rest.http.authenticator import Authenticator, Renewable
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.metrics import current_metrics
 from cdk.rest.http.transport import Transport
-from cdk.rest.limits.budget import CallBudget
+from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.page_url import put_back
 from cdk.rest.tracing import TRACE
 
@@ -38,7 +38,7 @@ class HttpClient:
         *,
         authenticator: Authenticator | None = None,
         error_handler: ErrorHandler | None = None,
-        budget: CallBudget | None = None,
+        budget: Budget | None = None,
         sleep: Sleep = sleep,
         on_rate_limited: Callable[[float], None] | None = None,
     ) -> None:

@@ -36,7 +36,7 @@ from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
 from cdk.engine.executors import Executor, Threads
-from cdk.engine.protocol_read import StreamsFailed, Unwatched, Watch, run_read
+from cdk.engine.protocol_read import StreamsFailed, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
@@ -145,7 +145,7 @@ def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
 def _watch(output: Output) -> AbstractContextManager[Watch]:
     """A display for the person at the terminal, if there is one."""
     if not sys.stderr.isatty():
-        return nullcontext(Unwatched())
+        return nullcontext(Watch())
     from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import on a terminal
 
     return Progress(output.secrets.mask)

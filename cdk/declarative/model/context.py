@@ -28,7 +28,7 @@ from cdk.rest import Authenticator, OAuth2, RequestsTransport, Transport
 from cdk.rest.async_jobs import JobBudget
 from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.origin import CredentialScope
-from cdk.rest.limits.budget import CallBudget
+from cdk.rest.limits.budget import Budget
 
 Names: TypeAlias = Mapping[str, object]
 """Names that an expression may use, besides `config` and `parameters`."""
@@ -73,7 +73,7 @@ class Runtime:
     """Where the manifest lies; schema files are looked for there."""
     custom: CustomCode | None = None
     """Builds components that are Python classes of the manifest; None where they may not run."""
-    budget: CallBudget | None = None
+    budget: Budget | None = None
     budgeted: Transport | None = None
     """Sends within `budget`, below the caches of all requesters."""
     jobs: JobBudget | None = None

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 from cdk.base.errors import CdkError, TransientError
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail
-from cdk.rest.errors.outcome import Outcome, final_error, signal
+from cdk.rest.errors.outcome import Outcome, final_error
 from cdk.rest.errors.retry_policy import RetryPolicy
 from cdk.rest.errors.status_errors import STATUSES
 from cdk.rest.http.messages import Response
@@ -115,7 +115,7 @@ def decide(meaning: Outcome, outcome: Response | CdkError, attempt: int, retry_p
         case Action.IGNORE:
             return IGNORE
         case Action.RESET_PAGINATION | Action.REDUCE_PAGE_SIZE | Action.SPLIT_REQUEST_WINDOW:
-            return Verdict(meaning.action, error=signal(meaning, outcome))
+            return Verdict(meaning.action, error=final_error(meaning, outcome))
         case Action.RETRY | Action.RATE_LIMITED | Action.REFRESH_TOKEN_THEN_RETRY if attempt <= retry_policy.retries:
             try:
                 return Verdict(meaning.action, retry_policy.seconds(outcome, attempt, meaning.wait))

@@ -61,12 +61,17 @@ class Outcome:
 def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float | None = None) -> CdkError:
     """The error to raise when an outcome is not tried again, or not any more. Shows no secret of the request.
 
+    That of a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is the signal for the reader of the pages.
     wait: seconds the API asked to wait, for RateLimited.
     """
     return meaning.error or as_error(outcome, lambda response: _error_of(meaning, response, wait))
 
 
 def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkError:
+    if meaning.action in _SIGNALS:
+        signal, advice = _SIGNALS[meaning.action]
+        exchange, text = exchange_text(response), response.request.hide(meaning.text)
+        return signal(text or f"{exchange}; {advice}", detail=exchange if text else "")
     usual = _usual(meaning.action, response, wait)
     failure_type = meaning.failure_type if meaning.action is Action.FAIL else None
     kind = type(usual) if failure_type in (None, usual.failure_type) else _KINDS[failure_type or "system_error"]
@@ -74,17 +79,6 @@ def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkEr
         return usual
     text = response.request.hide(meaning.text)
     return kind(text or usual.message, detail=usual.message if text else "")
-
-
-def signal(meaning: Outcome, outcome: Response | CdkError) -> CdkError:
-    """The signal that a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is for the reader of the pages."""
-    return meaning.error or as_error(outcome, lambda response: _signal_of(meaning, response))
-
-
-def _signal_of(meaning: Outcome, response: Response) -> CdkError:
-    kind, advice = _SIGNALS[meaning.action]
-    usual, text = exchange_text(response), response.request.hide(meaning.text)
-    return kind(text or f"{usual}; {advice}", detail=usual if text else "")
 
 
 def _usual(action: Action, response: Response, wait: float | None) -> CdkError:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import timedelta
 from functools import partial
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from cdk.base.errors import ConfigError, RateLimited
 from cdk.base.logs import logger
@@ -30,19 +30,6 @@ _QUIET_SECONDS = 1
 # Smaller numbers are no moments of this century but seconds from now; larger ones than the second are milliseconds.
 _SMALLEST_EPOCH = 1e9
 _LARGEST_EPOCH = 1e11
-
-
-class CallBudget(Protocol):
-    """Says when a request may be sent.
-
-    Contract: safe to use from several threads; waits with an injected sleep only.
-    """
-
-    def acquire(self, request: Request) -> None:
-        """Wait until `request` may be sent, and count it. Raises RateLimited: that is too far away."""
-
-    def observe(self, response: Response) -> None:
-        """Learn from a response how many calls are left."""
 
 
 @dataclass(eq=False)
@@ -186,7 +173,7 @@ def _own_window(policy: CallRatePolicy) -> BudgetSlice | FixedWindow:
 class Budgeted:
     """A transport that takes each call from a budget; for caches, whose hits cost none."""
 
-    def __init__(self, transport: Transport, budget: CallBudget) -> None:
+    def __init__(self, transport: Transport, budget: Budget) -> None:
         self._transport, self._budget = transport, budget
 
     def send(self, request: Request) -> Response:

@@ -32,9 +32,11 @@ def next_number(number: int, step: int, records: int, size: int | None) -> int |
 class Counting(DoubtsEnd):
     """A paginator that counts: it knows the token of the next page before this one has come."""
 
-    _more: Sequence[str] | None
-    size: int | None = None
-    """Records of a full page, where that is known."""
+    def __init__(self, size: int | None, more: Sequence[str] | None) -> None:
+        self.size = size
+        """Records of a full page, where that is known."""
+        self._more = None if more is None else as_path(more, "more")
+        self.looks_at = [] if self._more is None else [("response", *self._more)]
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:
@@ -69,16 +71,14 @@ class PageNumber(Counting):
         size_param: str | None = None,
         more: Sequence[str] | None = None,
     ) -> None:
-        self._start, self._param, self._size = start, param, size
-        self._size_params = _size_params(size, size_param)
-        self._more = None if more is None else as_path(more, "more")
-        self.size, self.looks_at = size, () if self._more is None else [("response", *self._more)]
+        super().__init__(size, more)
+        self._start, self._param, self._size_params = start, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        number = _following(self._number(last), 1, response, records, size=self._size, more=self._more)
+        number = _following(self._number(last), 1, response, records, size=self.size, more=self._more)
         if number is None:
             return None
-        return {"page": number} if self._size is None else {"page": number, "page_size": self._size}
+        return {"page": number} if self.size is None else {"page": number, "page_size": self.size}
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request.with_params({**self._size_params, self._param: self._number(token)})
@@ -92,8 +92,8 @@ class PageNumber(Counting):
     def _number(self, token: Token | None) -> int:
         if token is None:
             return self._start
-        if token.get("page_size", self._size) != self._size:
-            raise BadState("page token", dict(token), f"a page of {self._size} records, as `size` says now")
+        if token.get("page_size", self.size) != self.size:
+            raise BadState("page token", dict(token), f"a page of {self.size} records, as `size` says now")
         return _count(token, "page")
 
 
@@ -109,10 +109,8 @@ class Offset(Counting):
     def __init__(
         self, size: int, *, param: str = "offset", size_param: str | None = "limit", more: Sequence[str] | None = None
     ) -> None:
-        self._size, self._param = size, param
-        self._more = None if more is None else as_path(more, "more")
-        self.size, self.looks_at = size, () if self._more is None else [("response", *self._more)]
-        self._size_params = _size_params(size, size_param)
+        super().__init__(size, more)
+        self._size, self._param, self._size_params = size, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         number = _following(self._offset(last), self._size, response, records, size=self._size, more=self._more)

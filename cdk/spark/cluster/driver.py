@@ -89,12 +89,12 @@ def driver_of(session: SparkSession) -> Driver:
 
 @contextmanager
 def translate_lost(
-    what: str = "finish a job", then: str = "what was committed is safe: run the sync again", path: str = ""
+    what: str = "finish a job", then: str = "what was committed is safe: run the sync again"
 ) -> Iterator[None]:
     """Raise ClusterLost instead of what Spark's clients raise when a job fails, or when the other end is gone.
 
     It is a TaskLost where the process of a task died, and no more than that.
-    what, then: what Spark did not do, and what to do about it. path: of what it worked on.
+    what, then: what Spark did not do, and what to do about it.
     """
     try:
         yield
@@ -104,7 +104,7 @@ def translate_lost(
         full = _FULL.search(text)
         why = f"{type(error).__name__}: {full[0].strip()}" if full else type(error).__name__
         advice = f"{'make room, and then: ' if full else ''}{then}"
-        raise ClusterLost(f"Spark did not {what} ({why})", advice, path=path, detail=text) from error
+        raise ClusterLost(f"Spark did not {what} ({why})", advice, detail=text) from error
 
 
 def _failures() -> tuple[type[Exception], ...]:

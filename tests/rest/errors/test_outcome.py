@@ -1,5 +1,5 @@
 from cdk.rest import Action, Request
-from cdk.rest.errors.outcome import Outcome, final_error, signal
+from cdk.rest.errors.outcome import Outcome, final_error
 from tests.rest.api import response
 
 SECRET = Request("GET", "https://api.test/users", {"api_key": "kkkk"})
@@ -18,6 +18,6 @@ def test_a_told_text_shows_no_secret_and_leaves_the_usual_words_as_detail() -> N
 def test_a_signal_shows_no_secret() -> None:
     answer = response({"error": "bad kkkk"}, status=400, request=SECRET)
 
-    error = signal(Outcome(Action.REDUCE_PAGE_SIZE), answer)
+    error = final_error(Outcome(Action.REDUCE_PAGE_SIZE), answer)
 
     assert "kkkk" not in error.message

@@ -45,7 +45,7 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
     body = schemas.flat(operation.schema)
     match body.get("type"):
         case "array":
-            return _of_items(body, (), schemas, "the body is a list")
+            return _of_items(body, schemas)
         case "object":
             name = (segments(operation.path) or [""])[-1]
             return _in_object(body, name, schemas, ())
@@ -59,14 +59,14 @@ def _by_key(operation: Operation, schemas: Schemas) -> Collection | str:
     """A path that ends with a parameter reads one object, as a rule."""
     body = schemas.flat(operation.schema)
     if body.get("type") == "array":
-        return _of_items(body, (), schemas, "the body is a list")
+        return _of_items(body, schemas)
     return "it reads one object by its key"
 
 
-def _of_items(array: Mapping[str, JsonValue], path: tuple[str, ...], schemas: Schemas, why: str) -> Collection | str:
+def _of_items(array: Mapping[str, JsonValue], schemas: Schemas) -> Collection | str:
     kind = schemas.flat(array.get("items")).get("type")
     if kind == "object":
-        return Collection(path, array.get("items"), why)
+        return Collection((), array.get("items"), "the body is a list")
     return f"its list has elements of {'an unknown type' if kind is None else f'the type {kind}'}, expected objects"
 
 
