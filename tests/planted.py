@@ -19,6 +19,7 @@ CONTRACTS = {
     "streams/checkpoint/partitioned": "tests/contract/test_checkpoint_readers.py",
     "streams/checkpoint/reader": "tests/contract/test_checkpoint_readers.py",
     "streams/checkpoint/windows": "tests/contract/test_checkpoint_readers.py",
+    "sources/config": "tests/sources/test_defaults.py",
     "engine/thread_pool": "tests/contract/test_executors.py",
     "state/position_json": "tests/state/test_wire.py",
     "sync/loop/table_fit": "tests/sync/loop/test_table_writer.py",
@@ -1672,18 +1673,15 @@ BUGS = [
     Bug("a run of a long log reads few records", "state/log/retention", "if count > _FEW and", "if not count and"),
     Bug(
         "a value of the config is never replaced",
-        "sources/defaults",
+        "sources/config",
         "            if name in filled:\n",
         "            if filled.get(name):\n",
     ),
     Bug(
-        "a default spoils no config that fits",
-        "sources/defaults",
-        'value != "" and _fits(value, schema)',
-        'value != ""',
+        "a default spoils no config that fits", "sources/config", 'value != "" and _fits(value, schema)', 'value != ""'
     ),
-    Bug("no default chooses another way in", "sources/defaults", "(required or value.keys()", "(True or value.keys()"),
-    Bug("defaults of other branches stay out", "sources/defaults", "or len(meant) == 1:", "or meant:"),
+    Bug("no default chooses another way in", "sources/config", "(required or value.keys()", "(True or value.keys()"),
+    Bug("defaults of other branches stay out", "sources/config", "or len(meant) == 1:", "or meant:"),
     Bug(
         "migrations see what an old config lacks",
         "sources/config",
@@ -2412,7 +2410,7 @@ BUGS = [
             ),
             (
                 "errors of a check leave without secrets",
-                "cli/protocol/check",
+                "cli/protocol/source_commands",
                 "message=output.secrets.mask(error_text(error))",
                 "message=error_text(error)",
                 "suite",

@@ -12,10 +12,8 @@ from cdk.base.errors import CdkError, ConnectorExit
 from cdk.cli import later_commands
 from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.options import pipeline_path
-from cdk.cli.protocol.check import check
-from cdk.cli.protocol.discover import discover
 from cdk.cli.protocol.read import read
-from cdk.cli.protocol.spec import spec
+from cdk.cli.protocol.source_commands import check, discover, spec
 from cdk.streams.source import Source
 
 

@@ -15,11 +15,16 @@ from cdk.protocol.messages import (
     AirbyteConnectionStatus,
     AirbyteControlConnectorConfigMessage,
     AirbyteControlMessage,
+    AirbyteGlobalState,
     AirbyteLogMessage,
     AirbyteMessage,
     AirbyteRecordMessage,
     AirbyteRecordMessageMeta,
     AirbyteRecordMessageMetaChange,
+    AirbyteStateMessage,
+    AirbyteStateStats,
+    AirbyteStateType,
+    AirbyteStreamState,
     AuthFlowType,
     CheckStatus,
     ConnectorSpecification,
@@ -28,13 +33,6 @@ from cdk.protocol.messages import (
     Type,
 )
 from cdk.protocol.reports import Mask, error_line, error_text, failure_type, log_line, milliseconds, status_line
-from cdk.protocol.state import (
-    AirbyteGlobalState,
-    AirbyteStateMessage,
-    AirbyteStateStats,
-    AirbyteStateType,
-    AirbyteStreamState,
-)
 from cdk.protocol.traces import (
     AirbyteAnalyticsTraceMessage,
     AirbyteErrorTraceMessage,

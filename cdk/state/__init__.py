@@ -26,8 +26,17 @@ if TYPE_CHECKING:  # importing them at run time would import what few runs need
     from cdk.state.source_state.block_height import Block, BlockHeight
     from cdk.state.source_state.file_set import FileSet, SourceFile, local_files
     from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
-    from cdk.state.source_state.open_data_fabric import SourceState, export_sources, from_odf, import_sources, to_odf
-    from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, POLLING, slot_of
+    from cdk.state.source_state.slots import (
+        ETAG,
+        LAST_MODIFIED,
+        POLLING,
+        SourceState,
+        export_sources,
+        from_odf,
+        import_sources,
+        slot_of,
+        to_odf,
+    )
     from cdk.state.source_state.validators import Validators, as_odf
     from cdk.state.stores.key import StateKey
     from cdk.state.stores.opening import open_store

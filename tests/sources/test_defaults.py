@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from cdk.base.values import Json, JsonSchema
-from cdk.sources.defaults import with_defaults
+from cdk.sources.config import with_defaults
 
 NAMES = st.sampled_from("abc")
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "2024-01-01"])

@@ -1,4 +1,4 @@
-"""`discover`: the streams that a connector offers."""
+"""`spec`, `check`, `discover`: the config that a connector takes, whether one works, and the streams there are then."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cdk.authoring.candidates import cursor_candidates, key_candidates
-from cdk.base.errors import ConfigError
+from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import logger
 from cdk.base.run import one_run
 from cdk.base.values import JsonSchema, Record, from_json, to_json
@@ -18,8 +18,50 @@ from cdk.cli.protocol.catalog_file import offered
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.engine.first_pages import first_records, shown_schema
-from cdk.protocol import AirbyteMessage, Type, error_text
+from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type, error_text
 from cdk.streams.stream import Stream
+
+
+@click.command()
+@with_source
+@debug_option
+def spec(find: FindSource, *, debug: bool) -> int:
+    """Print the schema of the connector's config."""
+
+    def say(output: Output) -> None:
+        source = find()
+        specification = ConnectorSpecification(
+            connection_specification=dict(source.config_schema),
+            documentation_url=source.documentation_url,
+            advanced_auth=source.advanced_auth,
+        )
+        output.say(AirbyteMessage(type=Type.SPEC, spec=specification))
+
+    return run_protocol_command(say, debug=debug)
+
+
+@click.command()
+@with_source
+@config_option
+@with_egress
+@debug_option
+def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
+    """Try the connection with a config, and say whether it works."""
+
+    def say(output: Output) -> None:
+        source = find()
+        source.events = ProtocolEvents(output, config)
+        try:
+            source.check(load_config(config, source, output.secrets))
+        except (CdkError, OSError) as error:
+            # A wrong config or a source that does not answer is what `check` is there to find, and no failure of it.
+            status = AirbyteConnectionStatus(status=CheckStatus.FAILED, message=output.secrets.mask(error_text(error)))
+        else:
+            status = AirbyteConnectionStatus(status=CheckStatus.SUCCEEDED)
+        output.say(AirbyteMessage(type=Type.CONNECTION_STATUS, connection_status=status))
+
+    return run_protocol_command(say, debug=debug)
+
 
 _MOST = 3
 """Candidates that are named."""
