@@ -12,7 +12,7 @@ import click
 
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
-from cdk.base.times.clock import Clock, system_clock
+from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue, to_json
 from cdk.rest.http.activity import current_stream
 
@@ -31,9 +31,9 @@ class JsonLog(logging.Handler):
     stream that its thread works for, or that is its first argument, as in "%s: its state is gone".
     """
 
-    def __init__(self, secrets: Secrets, *, level: int = logging.INFO, clock: Clock = system_clock) -> None:
+    def __init__(self, secrets: Secrets, *, level: int = logging.INFO) -> None:
         super().__init__(level)
-        self.pipeline, self._secrets, self._clock = "", secrets, clock
+        self.pipeline, self._secrets = "", secrets
         self.names: Callable[[], RunNames] = RunNames
         self._format = logging.Formatter()
 
@@ -47,7 +47,7 @@ class JsonLog(logging.Handler):
     def note(self, level: int, message: str, *, stream: str | None = None, **fields: JsonValue) -> None:
         """Write a line that no logger does. fields: what programs read in it."""
         if level >= self.level:
-            self._write(self._clock(), logging.getLevelName(level), message, stream, {"logger": logger.name, **fields})
+            self._write(system_clock(), logging.getLevelName(level), message, stream, {"logger": logger.name, **fields})
 
     def _write(self, at: datetime, level: str, message: str, stream: str | None, fields: dict[str, JsonValue]) -> None:
         line = {

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
-from cdk.base.times.clock import Clock, system_clock
+from cdk.base.times.clock import system_clock
 from cdk.cli.sync.signals import CTRL_C
 from cdk.sync.loop.runner import SyncRunner
 from cdk.sync.reports.run_report import Report, RunFacts, run_report, write_report
@@ -26,9 +26,7 @@ class SyncReport:
     runner: what to report of; None while the pipeline is still being looked at. secrets: hidden in both.
     """
 
-    def __init__(
-        self, path: Path | None, secrets: Secrets, *, metrics: Path | None = None, clock: Clock = system_clock
-    ) -> None:
+    def __init__(self, path: Path | None, secrets: Secrets, *, metrics: Path | None = None) -> None:
         """Raises UsageError: one of them cannot lie there; found before anything is read."""
         for option, file in (("--report", path), ("--metrics", metrics)):
             if file is not None and not file.parent.is_dir():
@@ -38,8 +36,8 @@ class SyncReport:
         if metrics is not None and find_spec("prometheus_client") is None:
             raise click.UsageError("'--metrics': its package is missing: pip install 'spark-cdk[metrics]'")
         self.runner: SyncRunner | None = None
-        self._path, self._metrics, self._secrets, self._clock = path, metrics, secrets, clock
-        self._facts = RunFacts(started=clock())
+        self._path, self._metrics, self._secrets = path, metrics, secrets
+        self._facts = RunFacts(started=system_clock())
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +54,7 @@ class SyncReport:
 
     def _report(self, error: BaseException | None) -> Report:
         result = None if self.runner is None else self.runner.result
-        facts = replace(self._facts, ended=self._clock()) if result is None else result.run
+        facts = replace(self._facts, ended=system_clock()) if result is None else result.run
         match error:
             case None:
                 pass

@@ -59,8 +59,8 @@ def leaves(value: JsonValue, path: str) -> Iterator[tuple[str, JsonValue]]:
             yield path, value
 
 
-def _first_flaw(value: JsonValue, path: str, depth: int = 0) -> BadState:
-    return next(_flaws(value, path, depth), BadState(path, type(value).__name__, "JSON"))
+def _first_flaw(value: JsonValue, path: str) -> BadState:
+    return next(_flaws(value, path, 0), BadState(path, type(value).__name__, "JSON"))
 
 
 def _flaws(value: JsonValue, path: str, depth: int) -> Iterator[BadState]:

@@ -12,7 +12,7 @@ from functools import partial
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
-from cdk.base.times.clock import Clock, system_clock
+from cdk.base.times.clock import system_clock
 from cdk.lake.delta.engine_writes import deleted, flagged
 from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.delta.receipt import Receipt
@@ -71,15 +71,13 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
 class StaleRemoval:
     """The removing end of one stream in one sync. Belongs to the driver's thread."""
 
-    def __init__(
-        self, plan: StreamPlan, writing: TableWriting, request: RemovalRequest, *, clock: Clock = system_clock
-    ) -> None:
+    def __init__(self, plan: StreamPlan, writing: TableWriting, request: RemovalRequest) -> None:
         """writing: of rows that are told apart by a key, and have the generation that they were last read in.
 
         Raises ConfigError: the table cannot flag rows.
         """
         self.where = f"streams.{plan.name}.remove_stale"
-        self._writing, self._table, self._options, self._clock = writing, writing.table, request.options, clock
+        self._writing, self._table, self._options = writing, writing.table, request.options
         self._keys = plan.key_columns
         self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
         check_table(plan, self._table, request.options.removal)
@@ -127,7 +125,7 @@ class StaleRemoval:
             change = deleted(table.schema, saved.generation)
             table.change(complete, change, receipt, {"deleted": count.removed})
         else:
-            change = flagged(table.schema, saved.generation, self._clock())
+            change = flagged(table.schema, saved.generation, system_clock())
             table.change(complete, change, receipt, {"updated": count.removed})
         self._log(count)
         return complete, count, receipt
@@ -144,7 +142,7 @@ class StaleRemoval:
         count = self._decide(saved, sum(each, GenerationCounts()), lambda: diff.plan(touched, run))
         if not count.removed:
             touched = []
-        rewritten = diff.deleted(touched, run) if hard else diff.flagged(touched, self._clock(), run)
+        rewritten = diff.deleted(touched, run) if hard else diff.flagged(touched, system_clock(), run)
         removed = count.removed if hard else 0
         complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
         receipt = Receipt(removed=removed)
