@@ -182,6 +182,12 @@ def properties_of(schema: JsonValue) -> Mapping[str, JsonValue]:
     return as_object(as_object(schema).get("properties"))
 
 
+def kinds_of(schema: JsonValue) -> list[str]:
+    """The types that a schema names, without null."""
+    kinds = as_object(schema).get("type")
+    return [each for each in (as_list(kinds) or [kinds]) if isinstance(each, str) and each != "null"]
+
+
 def json_kind(value: object) -> str:
     """What a value of JSON is, in words: `null`, `a string`."""
     return _KINDS.get(type(value), "a number")

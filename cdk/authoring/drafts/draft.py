@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
+from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
 from cdk.testing.simulator.examples import example_of, inside
 
 
@@ -20,8 +20,7 @@ class Parameter:
     @property
     def kinds(self) -> set[str]:
         """The JSON types of its values but null; empty where none is described."""
-        kinds = self.schema.get("type")
-        return {as_string(each) for each in (as_list(kinds) or [kinds])} - {"", "null"}
+        return {*kinds_of(self.schema)}
 
 
 @dataclass(frozen=True, slots=True)

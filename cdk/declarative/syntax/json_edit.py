@@ -107,16 +107,14 @@ def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> 
 
 
 def _below(target: JsonValue, name: str, make: JsonValue) -> JsonValue:
-    if isinstance(target, dict):
-        below = target.setdefault(name, make)
-    elif isinstance(target, list) and name.isdecimal():
-        index = int(name)
-        if index >= len(target):
-            _pad(target, index)
-            target.append(make)
-        below = target[index]
+    """What is under a name; `make`, put there, where nothing is."""
+    below = make
+    if isinstance(target, dict) and name in target:
+        below = target[name]
+    elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+        below = target[int(name)]
     else:
-        raise ValueError(_no_place(target, name))
+        _put(target, name, make)
     return below
 
 
@@ -125,21 +123,12 @@ def _put(target: JsonValue, name: str, value: JsonValue) -> None:
         target[name] = value
     elif isinstance(target, list) and name.isdecimal():
         index = int(name)
-        if index < len(target):
-            target[index] = value
-        else:
-            _pad(target, index)
-            target.append(value)
+        target.extend([None] * (index + 1 - len(target)))
+        target[index] = value
     else:
-        raise ValueError(_no_place(target, name))
-
-
-def _pad(target: list[JsonValue], length: int) -> None:
-    target.extend([None] * (length - len(target)))
-
-
-def _no_place(target: JsonValue, name: str) -> str:
-    return f"found {json_kind(target)} where {name!r} should go, expected an object or, for an index, a list"
+        raise ValueError(
+            f"found {json_kind(target)} where {name!r} should go, expected an object or, for an index, a list"
+        )
 
 
 def _remove_all(target: JsonValue, paths: Sequence[tuple[str, ...]]) -> None:

@@ -26,8 +26,12 @@ def path(*names: str) -> Extract:
     list, lists among them joined. A path that leads nowhere gives None (an empty list behind a `*`).
     """
     if ANY in names:
-        i = names.index(ANY)
-        return _each(path(*names[:i]), path(*names[i + 1 :]))
+        find = matches(*names)
+        return lambda body: [
+            item
+            for value in find(body)
+            for item in (value if type(value) is list else () if value is None else (value,))
+        ]
     if not names:
         return _identity
     if len(names) == 1:
@@ -115,21 +119,6 @@ def _many(names: tuple[str, ...]) -> Extract:
             if body is None:
                 return None
         return body
-
-    return extract
-
-
-def _each(head: Extract, rest: Extract) -> Extract:
-    def extract(body: JsonValue) -> JsonValue:
-        held = head(body)
-        values: list[JsonValue] = []
-        for item in held.values() if type(held) is dict else held if type(held) is list else ():
-            value = rest(item)
-            if type(value) is list:
-                values.extend(value)
-            elif value is not None:
-                values.append(value)
-        return values
 
     return extract
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_list, as_object
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_list, as_object, kinds_of
 from cdk.rest.http.json_path import ANY
 
 _OF_FORMAT = {"date-time": "2024-03-01T00:00:00Z", "date": "2024-03-01"}
@@ -59,12 +59,6 @@ def inside(path: Sequence[str], records: Sequence[JsonValue]) -> JsonValue:
     if name == ANY:
         return [inside(rest, [record]) for record in records] if rest else list(records)
     return {name: inside(rest, records)}
-
-
-def kinds_of(schema: JsonSchema) -> list[str]:
-    """The types that a schema names, without null."""
-    kinds = schema.get("type")
-    return [str(each) for each in (as_list(kinds) or [kinds]) if each not in {None, "null"}]
 
 
 def _kind(schema: JsonSchema) -> str:

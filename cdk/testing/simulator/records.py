@@ -14,12 +14,12 @@ from zlib import crc32
 
 from cdk.base.errors import ConfigError
 from cdk.base.times.clock import write_timestamp
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, properties_of
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, kinds_of, properties_of
 from cdk.rest import path
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.testing.simulator.examples import example_of, kinds_of
+from cdk.testing.simulator.examples import example_of
 
 ROUND = timedelta(days=1)
 """How far the clock moves from one round to the next."""

@@ -8,7 +8,7 @@ from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
 from cdk.testing.simulator.examples import example_of as example_json
 
 _TAP = "the tap's code says how; a catalog does not"
@@ -78,8 +78,7 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
 
 def _types(schema: Mapping[str, JsonValue]) -> Iterator[str]:
     """The types that a property may have, those of `anyOf` among them, as taps write them."""
-    kinds = schema.get("type")
-    yield from map(as_string, as_list(kinds) or [kinds])
+    yield from kinds_of(schema)
     for each in as_list(schema.get("anyOf")):
         yield from _types(as_object(each))
 

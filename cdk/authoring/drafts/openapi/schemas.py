@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.openapi.description import Description
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
 
 _DEEPEST = 5
 """Levels of a record's schema; what is deeper is any object."""
@@ -85,12 +85,8 @@ class Schemas:
 
 def _kind(schema: Mapping[str, JsonValue]) -> str | None:
     """The type of a schema; None where there is none, or more than one."""
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [each for each in kind if each != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    if isinstance(kind, str):
-        return kind
+    if len(kinds := kinds_of(schema)) == 1:
+        return kinds[0]
     if "properties" in schema or "additionalProperties" in schema:
         return "object"
     return "array" if "items" in schema else None
