@@ -232,6 +232,9 @@ class Times(RuleBasedStateMachine):
         self.removal = more.rpartition(" ")[2] if dedup and self.whole and more not in {"", "history"} else ""
         if self.removal:
             self.options["remove_stale"] = {"removal": self.removal, "fail_safe_threshold": 100, "allow_empty": True}
+        if self.mode == "overwrite":
+            # The only record may have no key, and rows of others have one.
+            self.options["remove_stale"] = {"allow_empty": True}
         self._put(records)
         if first:
             self.sync(first)
@@ -549,7 +552,8 @@ class Times(RuleBasedStateMachine):
         beside = Whole(self.server, {"type": "object", "properties": OWN})
         beside.name = "besides"
         if self.beside:
-            streams[beside.name] = StreamOptions.model_validate({"write_mode": "overwrite"})
+            own = {"write_mode": "overwrite", "remove_stale": {"allow_empty": True}}
+            streams[beside.name] = StreamOptions.model_validate(own)
         pipeline = Pipeline(
             name=name,
             source=SourceOptions(connector="given"),
