@@ -35,15 +35,16 @@ Read = tuple[int, int | None, Sequence[Where], int]
 class Source:
     """Whatever changes changes what it belongs to. Each request takes a second, and so does a look at the clock."""
 
-    def __init__(self) -> None:
-        self.now, self.ticks = DAY0, 0
+    def __init__(self, behind: int) -> None:
+        """behind: by how many hours its clock is behind that of the reader."""
+        self.now, self.ticks, self._behind = DAY0, 0, timedelta(hours=behind)
         self.rows: dict[str, dict[str, Json]] = {level: {} for level in LEVELS}
         self.coming: dict[int, Where] = {}
 
     def put(self, where: Where) -> None:
         shop, order = str(where[0]), f"{where[0]}-{where[1]}"
         line = f"{order}-{len(self.rows['lines'])}"
-        at = f"{self.now:%Y-%m-%dT%H:%M:%SZ}"
+        at = f"{self.now - self._behind:%Y-%m-%dT%H:%M:%SZ}"
         for level, id, parent in (("lines", line, order), ("orders", order, shop), ("shops", shop, "")):
             self.rows[level][id] = {"id": id, "parent": parent, "at": at}
 
@@ -78,7 +79,7 @@ class Level(Stream):
         lag = timedelta(hours=lags.get(name, 0))
         self.cursor = DatetimeCursor(
             "at",
-            start=DAY0,
+            start=DAY0 - timedelta(days=2),
             end=lambda now: now - lag,
             step=timedelta(days=1) if step else None,
             lookback=timedelta(hours=back if name == LEVELS[-1] else 0),
@@ -140,27 +141,42 @@ READS = st.lists(
     lags=st.fixed_dictionaries({level: st.sampled_from([0, 0, 1, 24]) for level in LEVELS}),
     step=st.booleans(),
     back=st.sampled_from([0, 0, 1, 24]),
+    behind=st.sampled_from([0, 0, 2]),
     before=st.lists(WHERE, max_size=4),
     reads=READS,
 )
 @example(  # the parents stand at the clock of their own read, which is a little later
-    lags=dict.fromkeys(LEVELS, 0), step=False, back=0, before=[(0, 0)], reads=[(1, None, [(0, 0)], 0)]
+    lags=dict.fromkeys(LEVELS, 0), step=False, back=0, behind=0, before=[(0, 0)], reads=[(1, None, [(0, 0)], 0)]
 )
 @example(  # the parents are read further than their children
-    lags={"lines": 1}, step=False, back=0, before=[(0, 0)], reads=[(0, None, [], 0), (1, None, [(0, 0)], 0)]
+    lags={"lines": 1}, step=False, back=0, behind=0, before=[(0, 0)], reads=[(0, None, [], 0), (1, None, [(0, 0)], 0)]
 )
 @example(  # an interrupted plan is read to its end, and what came since is not
-    lags={}, step=False, back=0, before=[(0, 0)] * 9 + [(0, 1)], reads=[(1, 6, [(0, 0), (0, 1)], 5), (1, 12, [], 0)]
+    lags={},
+    step=False,
+    back=0,
+    behind=0,
+    before=[(0, 0)] * 9 + [(0, 1)],
+    reads=[(1, 6, [(0, 0), (0, 1)], 5), (1, 12, [], 0)],
+)
+@example(  # a parent that changes while it is listed comes again
+    lags={},
+    step=False,
+    back=0,
+    behind=2,
+    before=[],
+    reads=[(0, None, [(0, 0), (0, 0), (1, 0)], 0), (0, None, [(0, 0), (1, 0)], 6)],
 )
 @settings(deadline=None)
-def test_every_child_is_read_whenever_it_came(
+def test_every_child_is_read_whenever_it_came(  # noqa: PLR0917 - all that a world is made of
     lags: Mapping[str, int],
     step: bool,  # noqa: FBT001
     back: int,
+    behind: int,
     before: Sequence[Where],
     reads: Sequence[Read],
 ) -> None:
-    source = Source()
+    source = Source(behind)
     stream = Level(source, "lines", lags, step=step, back=back)
     state, seen = StreamState(), set[str]()
     for where in before:

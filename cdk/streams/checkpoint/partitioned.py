@@ -26,7 +26,8 @@ _MOST_ALIKE = 64
 class PartitionCheckpointReader(CheckpointReader):
     """Any reader, once per partition; the owner of the stream's state.
 
-    partitions: in the order to read them, from a generator if there are many; one that comes twice is read once.
+    partitions: in the order to read them, from a generator if there are many; one that comes twice is read once, unless
+    parents are followed: it may have changed since, so it is read on once all others are planned.
     inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
     the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
     """
@@ -53,9 +54,11 @@ class PartitionCheckpointReader(CheckpointReader):
         self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
         self._ended_early: deque[Partition] = deque()
         """Those that take another reader, for what is newer than the plan of an earlier run."""
+        self._repeated: dict[Partition, Ticket[ParentState | None]] = {}
+        """Those that have come again, for which what parents had read then waits."""
         self._reopened: deque[PartitionReader] = deque()
         """Those that had planned all they could, until a slice of theirs ended."""
-        self._changed = self._planned = False
+        self._changed = self._planned = self._follows = False
 
     def next(self) -> Slice | None:
         while True:
@@ -68,20 +71,20 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._current = self._reopened.popleft()
                 continue
             match next(self._partitions, None):
-                case None if self._ended_early:
+                case None if self._takes_another_reader():
                     self._open(self._ended_early.popleft())
                 case None:
-                    if not self._planned:
-                        self._warn_of_fields()
-                    self._planned = True
-                    self._leave_shared_cursor()
+                    self._end_plan()
                     return None
                 case ParentState() as parent:
+                    self._follows = True
                     self._queue.close(self._queue.open(parent))
                     self._advance_parents()
+                case partition if partition.key not in self._opened_keys:
+                    self._open(partition)
                 case partition:
-                    if partition.key not in self._opened_keys:
-                        self._open(partition)
+                    if partition not in self._repeated:
+                        self._repeated[partition] = self._queue.open(None)
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         reader = self._readers[slice.partition]
@@ -96,7 +99,7 @@ class PartitionCheckpointReader(CheckpointReader):
 
     @property
     def finished(self) -> bool:
-        return self._planned and not self._readers and not self._ended_early
+        return self._planned and not (self._readers or self._ended_early or self._repeated)
 
     def get_checkpoint(self) -> StreamState | None:
         for reader in self._moved.values():
@@ -130,6 +133,24 @@ class PartitionCheckpointReader(CheckpointReader):
                 continue
             self._changed = True
         return forgotten
+
+    def _end_plan(self) -> None:
+        if not self._planned:
+            self._warn_of_fields()
+        self._planned = True
+        self._leave_shared_cursor()
+
+    def _takes_another_reader(self) -> bool:
+        """Whether a partition that was read takes another reader."""
+        busy = self._readers.keys() | set(self._ended_early)
+        for partition in [item for item in self._repeated if item not in busy]:
+            ticket = self._repeated.pop(partition)
+            if self._follows:
+                self._tickets[partition] = ticket
+                self._ended_early.append(partition)
+            else:
+                self._queue.close(ticket)
+        return bool(self._ended_early)
 
     def _open(self, partition: Partition) -> None:
         self._opened_keys.add(partition.key)
