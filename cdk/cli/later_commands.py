@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cdk.cli.authoring.validate import schema, validate
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
+    from cdk.cli.runs import runs
     from cdk.cli.state.command import state
     from cdk.cli.sync.command import sync
     from cdk.cli.sync.plan import plan
@@ -31,6 +32,7 @@ __all__ = [
     "preview",
     "prove",
     "record",
+    "runs",
     "schema",
     "simulate",
     "state",

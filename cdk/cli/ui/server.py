@@ -26,11 +26,15 @@ from cdk.base.values import to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
+from cdk.cli.sync.past_runs import past_run
+from cdk.cli.sync.report_files import report_files, reports_by_sync, reports_of
 from cdk.cli.tables import facts_json, table_facts_of
+from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map
-from cdk.cli.ui.runs import folder_files, reports_by_sync, reports_of, runs_of
 from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
+from cdk.lake.admin.runs import runs_of
+from cdk.lake.storage.run_lock import unfinished_sync
 
 View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
 
@@ -130,14 +134,16 @@ class Views:
         newest = [versions.get(str(table.root)) or 0 for table in tables]
         older = [int(text) for text in request.query_params.get("runs", "").split(".") if text.isdecimal()]
         runs, rest = runs_of(tables, older if len(older) == len(tables) else newest, pipeline.name, _RUNS)
-        files, first = folder_files(self._root).reports, _number(request, "reports", 0)
+        unfinished = unfinished_sync(pipeline.target, pipeline.name)
+        files, first = report_files(self._root), _number(request, "reports", 0)
         listed = [*islice(reports_of(self._root, files[first:], pipeline.name), _REPORTS + 1)]
+        by_sync = reports_by_sync(self._root, files, {run.sync for run in runs}, pipeline.name)
         return {
             "name": pipeline.name,
             "tables": [facts_json(each) for each in facts],
             "reports": [report for _, report in listed[:_REPORTS]],
             "more_reports": first + listed[_REPORTS][0] if len(listed) > _REPORTS else None,
-            "runs": runs,
+            "runs": [past_run(run, by_sync.get(run.sync), unfinished) for run in runs],
             "older_runs": ".".join(map(str, rest)),
         }
 
@@ -149,7 +155,7 @@ class Views:
         before = _number(request, "before", 0) or None
         entries = [*islice(entries_of(admin, table, before), _COMMITS)]
         syncs = {entry.commit.sync for entry in entries}
-        reports = reports_by_sync(self._root, folder_files(self._root), syncs, pipeline.name)
+        reports = reports_by_sync(self._root, report_files(self._root), syncs, pipeline.name)
         return {
             "name": table.name,
             "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),

@@ -72,12 +72,13 @@ class _Run:
 
     @property
     def kind(self) -> str:
-        """Whether it read the stream to its end, as its last state or its report says; empty where neither does."""
+        """Whether it read the stream to its end, as its last commit or its report says; empty where neither does."""
         last = self.entries[-1]
         if not last.commit.sync:
             return "edit"
-        if last.saved is not None:
-            return "complete" if last.saved.complete else "interrupted"
+        complete = last.commit.complete if last.saved is None else last.saved.complete
+        if complete is not None:
+            return "complete" if complete else "interrupted"
         status = self.report.get("status")
         return "" if status is None else "complete" if status == "done" else "interrupted"
 

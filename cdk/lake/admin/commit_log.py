@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cdk.lake.delta.receipt import RECEIPT
-from cdk.lake.delta.table_state import NOTE, SYNC
+from cdk.lake.delta.table_state import COMPLETE, NOTE, SYNC
 from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
@@ -29,6 +29,8 @@ class Commit:
     """What a person did to the state."""
     sync: str = ""
     """The sync that made it, if one did."""
+    complete: bool | None = None
+    """Whether its state is that of a stream read to its end; None: it does not say."""
     receipt: str = ""
     """Its receipt, as text; empty for a commit that is not the kit's."""
 
@@ -50,5 +52,6 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             replaced=bool(commit.remove),
             note=str(commit.info.get(NOTE, "")),
             sync=str(commit.info.get(SYNC, "")),
+            complete={"true": True, "false": False}.get(str(commit.info.get(COMPLETE))),
             receipt=str(commit.info.get(RECEIPT, "")),
         )

@@ -16,6 +16,9 @@ NOTE = "spark-cdk.note"
 SYNC = "spark-cdk.sync"
 """In the metadata of a commit: the id of the sync that made it."""
 
+COMPLETE = "spark-cdk.complete"
+"""In the metadata of a commit: whether its state is that of a stream read to its end, `true` or `false`."""
+
 _NEWEST = 3
 """Files of a commit that are remembered: any one that is there still proves that its rows are."""
 
@@ -91,7 +94,12 @@ def commit_properties(
     app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", alone: bool = False
 ) -> CommitProperties:
     """What goes into the log with a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
-    metadata = {"spark-cdk.state": _for_people(saved), RECEIPT: receipt.to_text(), SYNC: saved.sync}
+    metadata = {
+        "spark-cdk.state": _for_people(saved),
+        RECEIPT: receipt.to_text(),
+        SYNC: saved.sync,
+        COMPLETE: str(saved.complete).lower(),
+    }
     return CommitProperties(
         custom_metadata={**metadata, NOTE: note} if note else metadata,
         app_transactions=[Transaction(app, version)],

@@ -58,6 +58,15 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
         yield
 
 
+def unfinished_sync(target: Folder, pipeline: str) -> tuple[str, bool] | None:
+    """The sync that has not ended, and whether its process is one of this machine and runs; None: all have ended."""
+    sync, _, holder = _read(target.join("_cdk"), f"{pipeline}.sync").partition(" by process ")
+    process, _, host = holder.partition(" on ")
+    if not sync:
+        return None
+    return sync, host == socket.gethostname() and process.isdecimal() and _runs(int(process))
+
+
 def note_completed(target: Folder, pipeline: str, streams: Iterable[str], began: datetime) -> None:
     """Note that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store does."""
     times = {**last_completed(target, pipeline), **dict.fromkeys(streams, began)}
@@ -71,6 +80,16 @@ def last_completed(target: Folder, pipeline: str) -> Mapping[str, datetime]:
         noted: Stored = from_json(_read(target.join("_cdk"), f"{pipeline}.completed") or "{}")
         return {name: datetime.fromisoformat(moment) for name, moment in noted.items()}
     return {}
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # sends no signal
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 @contextmanager

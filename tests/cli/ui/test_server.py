@@ -11,8 +11,9 @@ from starlette.testclient import TestClient
 
 from cdk.base.errors import ConfigError
 from cdk.cli.app import run
+from cdk.cli.sync.report_files import report_files
 from cdk.cli.ui import server
-from cdk.cli.ui.runs import folder_files
+from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.server import application
 from cdk.cli.workspace import shown_error
 from tests.cli.ui.shop_folder import PIPELINE, SECRET, put_shop
@@ -58,10 +59,11 @@ def test_a_pipeline_shows_its_tables_runs_receipts_and_errors(page: TestClient) 
     assert "no &lt;i&gt;****&lt;/i&gt;" in shown
     rows = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
     resumed, failed = (re.findall(r"<td.*?>(.*?)</td>", row) for row in rows)
-    assert sorted(failed[3].split(", ")) == ["broken", "orders", "visits"]
-    assert failed[4] == failed[5]
-    assert failed[6:] == ["4", "4", "0"]
-    assert (resumed[3], resumed[6:]) == ("visits", ["3", "3", "0"])
+    assert failed[3].startswith("failed<br>")
+    assert sorted(failed[4].split(", ")) == ["broken", "orders", "visits"]
+    assert failed[5] == failed[6]
+    assert failed[7:] == ["4", "4", "0"]
+    assert (resumed[3], resumed[4], resumed[7:]) == ("done", "visits", ["3", "3", "0"])
     assert SECRET not in shown
 
 
@@ -146,7 +148,7 @@ def test_a_report_that_was_cut_is_shown_as_that_beside_the_others(page: TestClie
 def test_a_report_that_is_written_again_is_that_of_another_run(tmp_path: Path) -> None:
     for sync in ("a1", "b2b2"):
         (tmp_path / "report.json").write_text(json.dumps({"format": "spark-cdk-report/1", "sync_id": sync}))
-        assert [report.sync for report in folder_files(tmp_path).reports] == [sync]
+        assert [report.sync for report in report_files(tmp_path)] == [sync]
 
 
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> N
 
     files = folder_files(tmp_path)
 
-    assert (files.pipelines, files.manifests, files.reports) == ([Path("pipeline.yaml")], [], [])
+    assert (files.pipelines, files.manifests, report_files(tmp_path)) == ([Path("pipeline.yaml")], [], [])
 
 
 def test_an_error_names_the_stream_or_the_line_of_the_connectors_code(

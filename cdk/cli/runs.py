@@ -1,0 +1,86 @@
+"""`spark-cdk runs PIPELINE.yaml`: the last runs of a pipeline, and how each ended."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cdk.cli.options import FOLDER, json_option, number_option
+from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors, trust_option
+from cdk.cli.sync.past_runs import UNKNOWN, PastRun, past_runs, run_json
+from cdk.cli.sync.stream_table import counted, span
+
+_FILE_WIDTH = 200
+_COLOURS = {"done": "green", "failed": "red", UNKNOWN: "dim"}
+
+
+@click.command()
+@pipeline_argument
+@number_option("-n", "most", default=10, text="How many runs to list.")
+@click.option("--streams", "by_stream", is_flag=True, help="List the streams of each run, too.")
+@click.option(
+    "--reports",
+    type=FOLDER,
+    default=Path(),
+    metavar="FOLDER",
+    help="Where the reports of runs lie, and in folders below. Default: this folder.",
+)
+@trust_option
+@json_option
+@translate_errors
+def runs(pipeline: PipelineFile, *, most: int, by_stream: bool, reports: Path, as_json: bool) -> int:
+    """List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.
+
+    Reads the logs of the tables, and reports that `sync --report` has left, which have the errors; asks no API.
+    """
+    listed = past_runs(pipeline.tables(), pipeline.target, pipeline.name, reports, most)
+    if as_json:
+        answer = [
+            {
+                "sync_id": run.name or None,
+                **run_json(run),
+                "streams": [{"stream": each.name, **run_json(each)} for each in run.streams],
+            }
+            for run in listed
+        ]
+        print_json("spark-cdk-runs/1", pipeline.name, runs=pipeline.secrets.mask_json(answer))
+    else:
+        _print_table(pipeline, listed, by_stream=by_stream)
+    return 0
+
+
+def _print_table(pipeline: PipelineFile, runs: Sequence[PastRun], *, by_stream: bool) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, _FILE_WIDTH)
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("sync", "began (UTC)"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("took", "read", "rows", "commits"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("status", no_wrap=True)
+    shown.add_column("error" if by_stream else "streams, error", overflow="fold")
+    for run in runs:
+        streams = "" if by_stream else counted(len(run.streams), "stream")
+        shown.add_row(*_cells(run, run.name[:8] or "-", ", ".join(filter(None, (streams, run.error))), pipeline))
+        for each in run.streams if by_stream else ():
+            shown.add_row(*_cells(each, f"  {each.name}", each.error, pipeline))
+    if runs:
+        console.print(shown)
+    count = counted(len(runs), "run") if runs else "no sync has committed anything yet, and none left a report"
+    console.print(Text(f"{pipeline.name}: {count}", "dim"), soft_wrap=True)
+
+
+def _cells(run: PastRun, name: str, last: str, pipeline: PipelineFile) -> Iterator[Text]:
+    yield Text(name)
+    yield Text("" if run.started is None else run.started.strftime("%Y-%m-%d %H:%M:%S"))
+    duration = "" if run.length is None else span(run.length.total_seconds())
+    yield Text(duration if run.reported or not duration else f"≥ {duration}")
+    for figure in (run.sums.receipt.read, run.sums.receipt.landed, run.sums.commits):
+        yield Text(f"{figure:,}")
+    yield Text(run.status, _COLOURS.get(run.status, "yellow"))
+    yield Text(pipeline.secrets.mask(last))

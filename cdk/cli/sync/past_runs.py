@@ -1,0 +1,132 @@
+"""The runs of a pipeline and how each ended: by the commits of its tables, and by the reports that lie in a folder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+from cdk.base.values import Json, to_json
+from cdk.cli.sync.report_files import report_files, reports_by_sync, reports_of
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.runs import CommitSums, Run, runs_of
+from cdk.lake.delta.receipt import Receipt
+from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.run_lock import unfinished_sync
+
+UNKNOWN = "unknown"
+"""How a run ended that has no report, and whose commits do not say it."""
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run, or a stream in it.
+
+    status: `done`, `failed`, `interrupted`, `running`, or as its report says; `unknown` where nothing does. error: in
+    one line, empty without one. started, ended: as its report says; without one, its first and its last commit.
+    reported: whether a report says when it was; none says it of a stream. name: the id of the sync, or the stream.
+    """
+
+    name: str
+    status: str
+    error: str
+    started: datetime | None
+    ended: datetime | None
+    reported: bool
+    sums: CommitSums
+    streams: Sequence["PastRun"] = ()
+
+    @property
+    def length(self) -> timedelta | None:
+        """How long it took, from its report; without one, at least: from its first commit to its last."""
+        return None if self.started is None or self.ended is None else self.ended - self.started
+
+
+def past_runs(tables: Sequence[StreamLocation], target: Folder, pipeline: str, root: Path, most: int) -> list[PastRun]:
+    """The last runs of a pipeline, newest first. root: the folder of the reports.
+
+    A run that committed nothing has a report, or is not listed. Raises what opening a table does.
+    """
+    existing = [table for table in tables if table.exists]
+    newest = [table.open(pipeline, lost=True).version for table in existing]
+    runs, _ = runs_of(existing, newest, pipeline, most)
+    files, unfinished = report_files(root), unfinished_sync(target, pipeline)
+    reports = reports_by_sync(root, files, {run.sync for run in runs}, pipeline)
+    listed = [past_run(run, reports.get(run.sync), unfinished) for run in runs]
+    for _, report in islice(reports_of(root, files, pipeline), most):
+        # Without commits, or older than all of these.
+        if "problem" not in report and report.get("sync_id") not in reports:
+            listed.append(past_run(Run(sync=report.get("sync_id") or ""), report, None))
+    return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True)[:most]
+
+
+def past_run(run: Run, report: Json, unfinished: tuple[str, bool] | None) -> PastRun:
+    """A run, with what its report knows, if it has one.
+
+    unfinished: the sync that has not ended, and whether it runs.
+    """
+    if report and run.ended is not None and datetime.fromisoformat(report["ended_at"]) < run.ended:
+        report = None  # it ended with an error of its own, and was gone on with since
+    reported = {each["name"]: each for each in report["streams"]} if report else {}
+    names = sorted({*run.streams, *reported})
+    streams = [_stream(name, run.streams.get(name) or _reported(reported[name]), reported.get(name)) for name in names]
+    sums = run if run.commits else _together([each.sums for each in streams])
+    times = [at for at in (run.started, run.ended) if at is not None]
+    if report:
+        times += [datetime.fromisoformat(report[name]) for name in ("started_at", "ended_at")]
+        errors = (
+            [_line(report)] if report["error"] else [f"{each.name}: {each.error}" for each in streams if each.error]
+        )
+        status, error = report["status"], errors[0] if errors else ""
+    elif unfinished is not None and unfinished[0] == run.sync:
+        status, error = "running" if unfinished[1] else "interrupted", ""
+    else:
+        status, error = _by_commits(run), ""
+    began, ended = min(times, default=None), max(times, default=None)
+    return PastRun(run.sync, status, error, began, ended, bool(report), sums, streams)
+
+
+def _stream(name: str, sums: CommitSums, reported: Json) -> PastRun:
+    status = reported["status"] if reported else _by_commits(sums)
+    return PastRun(name, status, _line(reported), sums.started, sums.ended, reported=False, sums=sums)
+
+
+def _reported(reported: Json) -> CommitSums:
+    """The commits of a stream by its report, where no log has them (any more)."""
+    receipt = Receipt.from_text(to_json(reported["commits"]["receipt"]).decode(), reported["name"])
+    return CommitSums(commits=reported["commits"]["count"], receipt=receipt)
+
+
+def _together(streams: Sequence[CommitSums]) -> CommitSums:
+    return CommitSums(
+        commits=sum(each.commits for each in streams), receipt=sum((each.receipt for each in streams), Receipt())
+    )
+
+
+def _by_commits(sums: CommitSums) -> str:
+    return {True: "done", False: "interrupted", None: UNKNOWN}[sums.complete]
+
+
+def _line(report: Json) -> str:
+    """The first line of the error of a report, or of a stream's part of it."""
+    lines = str(report["error"]["message"]).splitlines() if report and report["error"] else []
+    return lines[0] if lines else ""
+
+
+def run_json(run: PastRun) -> Mapping[str, object]:
+    """What `--json` prints of a run, and of a stream in it."""
+    receipt = run.sums.receipt
+    return {
+        "status": run.status,
+        "error": run.error or None,
+        "started_at": None if run.started is None else run.started.isoformat(),
+        "ended_at": None if run.ended is None else run.ended.isoformat(),
+        "seconds": None if run.length is None else round(run.length.total_seconds(), 3),
+        "reported": run.reported,
+        "read": receipt.read,
+        "rows": receipt.landed,
+        "added": receipt.added,
+        "removed": receipt.removed,
+        "commits": run.sums.commits,
+        "receipts": run.sums.receipts,
+    }

@@ -1,0 +1,85 @@
+"""The runs of a pipeline, as the commits of its tables tell of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from heapq import merge
+from itertools import repeat
+
+from cdk.base.errors import BadState
+from cdk.lake.admin.commit_log import Commit, commits
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.delta.receipt import Receipt
+
+_COMMITS = 2000
+"""Commits that are looked at for a page of runs, however many one run has."""
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass
+class CommitSums:
+    """The commits of a run together. rows: of their files. wrong: why receipts cannot be read.
+
+    complete: whether the last of them left the stream read to its end; None: unknown.
+    """
+
+    commits: int = 0
+    rows: int = 0
+    started: datetime | None = None
+    ended: datetime | None = None
+    receipt: Receipt = field(default_factory=Receipt)
+    receipts: int = 0
+    wrong: list[str] = field(default_factory=list)
+    complete: bool | None = None
+
+    def add(self, commit: Commit, stream: str) -> None:
+        """Add a commit that is older than those before."""
+        if not self.commits:
+            self.complete = commit.complete
+        self.commits, self.rows = self.commits + 1, self.rows + (commit.rows or 0)
+        times = [at for at in (self.started, self.ended, commit.at) if at is not None]
+        self.started, self.ended = min(times, default=None), max(times, default=None)
+        if commit.receipt:
+            try:
+                receipt = Receipt.from_text(commit.receipt, stream)
+                self.receipt, self.receipts = self.receipt + receipt, self.receipts + 1
+            except BadState as error:
+                self.wrong.append(f"{stream}, version {commit.version}: {error}")
+
+
+@dataclass
+class Run(CommitSums):
+    """A sync, with its commits by stream."""
+
+    sync: str = ""
+    streams: dict[str, CommitSums] = field(default_factory=dict)
+
+    def add(self, commit: Commit, stream: str) -> None:
+        """Add a commit that is older than those before."""
+        self.streams.setdefault(stream, CommitSums()).add(commit, stream)
+        super().add(commit, stream)
+        known = {each.complete for each in self.streams.values()}
+        self.complete = False if False in known else None if None in known else True
+
+
+def runs_of(
+    tables: Sequence[StreamLocation], newest: Sequence[int], pipeline: str, most: int
+) -> tuple[list[Run], Sequence[int]]:
+    """A page of runs, newest first, and the versions at which the next page begins; none where there is no other.
+
+    newest: the version of each table to begin with. A run of very many commits goes on in the next page.
+    """
+    logs = [
+        zip(repeat(number), commits(table.root, table.app(pipeline), version))
+        for number, (table, version) in enumerate(zip(tables, newest, strict=True))
+    ]
+    runs: dict[str, Run] = {}
+    rest = [*newest]
+    # One run of a pipeline at a time: what lies between two commits of a run is of that run.
+    for count, (number, commit) in enumerate(merge(*logs, key=lambda each: each[1].at or _LONG_AGO, reverse=True)):
+        if count == _COMMITS or (commit.sync and commit.sync not in runs and len(runs) == most):
+            return [*runs.values()], rest
+        rest[number] = commit.version - 1
+        if commit.sync:
+            runs.setdefault(commit.sync, Run(sync=commit.sync)).add(commit, tables[number].name)
+    return [*runs.values()], []

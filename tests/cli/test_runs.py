@@ -1,0 +1,143 @@
+"""`spark-cdk runs`: what it lists, by the commits of a pipeline's tables and by reports."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from cdk.base.values import Json
+from tests.cli.conftest import CommandLine
+from tests.cli.ui.shop_folder import SECRET, put_shop
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a run failed, and a later one read one of its streams to its end."""
+    return put_shop(tmp_path, monkeypatch)
+
+
+def listed(cli: CommandLine, *argv: str) -> list[Json]:
+    ran = cli("runs", "pipeline.yaml", "--json", *argv)
+    assert (ran.code, ran.stderr) == (0, "")
+    answer = json.loads("\n".join(ran.lines))
+    assert (answer["format"], answer["pipeline"]) == ("spark-cdk-runs/1", "shop")
+    return answer["runs"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("folder")
+def test_runs_are_listed_with_how_each_ended_the_newest_first(cli: CommandLine) -> None:
+    ran = cli("runs", "pipeline.yaml")
+
+    assert (ran.code, ran.stderr) == (0, "")
+    resumed, failed = (line.split() for line in ran.lines[3:5])
+    assert resumed[-7:-2] == ["s", "3", "3", "1", "done"]
+    assert failed[5:9] == ["4", "4", "3", "failed"]
+    assert "3 streams, broken: " in ran.lines[4]
+    assert "the door is shut" not in ran.lines[4]
+    assert ran.lines[-1] == "shop: 2 runs"
+    assert SECRET not in "".join(ran.lines)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_streams_of_each_run_come_on_demand(cli: CommandLine) -> None:
+    ran = cli("runs", "pipeline.yaml", "--streams")
+
+    failed = {line.split()[0]: line for line in ran.lines[6:9]}
+    assert sorted(failed) == ["broken", "orders", "visits"]
+    assert "1  failed  the door is shut, says ****" in failed["visits"]
+    assert "1  done" in failed["orders"]
+
+
+def test_programs_get_figures_of_runs_and_streams(cli: CommandLine, folder: Path) -> None:
+    report = json.loads((folder / "failed.json").read_text())
+
+    resumed, failed = listed(cli)
+
+    assert (resumed["status"], resumed["error"], resumed["rows"], resumed["commits"]) == ("done", None, 3, 1)
+    assert (failed["sync_id"], failed["started_at"]) == (report["sync_id"], report["started_at"])
+    assert (failed["reported"], failed["seconds"]) == (True, report["duration_seconds"])
+    assert failed["error"].startswith("broken: ")
+    visits = next(each for each in failed["streams"] if each["stream"] == "visits")
+    assert (visits["status"], visits["rows"], visits["commits"]) == ("failed", 2, 1)
+
+
+def test_as_many_runs_are_listed_as_are_wanted(cli: CommandLine, folder: Path) -> None:
+    (folder / "failed.json").touch()
+
+    assert [run["rows"] for run in listed(cli, "-n", "1")] == [3]
+
+
+def test_without_reports_the_commits_say_whether_streams_were_read_to_their_ends(
+    cli: CommandLine, folder: Path
+) -> None:
+    (folder / "elsewhere").mkdir()
+
+    resumed, failed = listed(cli, "--reports", "elsewhere")
+
+    assert (resumed["status"], resumed["reported"], resumed["error"]) == ("done", False, None)
+    assert failed["status"] == "interrupted"
+    assert {each["stream"]: each["status"] for each in failed["streams"]}["orders"] == "done"
+    assert " ≥ " in cli("runs", "pipeline.yaml", "--reports", "elsewhere").lines[3]
+
+
+def test_runs_that_committed_nothing_are_listed_by_their_reports(cli: CommandLine, folder: Path) -> None:
+    assert cli("sync", "pipeline.yaml", "--stream", "visits", "--report", "nothing.json").code == 0
+    text = (folder / "pipeline.yaml").read_text()
+    (folder / "pipeline.yaml").write_text(text.replace("shop.py", "gone.py"))
+    assert cli("sync", "pipeline.yaml", "--report", "refused.json").code == 1
+    (folder / "pipeline.yaml").write_text(text)
+
+    newest, _, failed = listed(cli)
+
+    assert (newest["status"], newest["rows"], newest["commits"]) == ("done", 0, 0)
+    assert failed["status"] == "failed"
+
+
+def test_figures_are_those_of_the_report_where_the_log_has_them_no_more(cli: CommandLine, folder: Path) -> None:
+    (folder / "tables").rename(folder / "away")
+    (folder / "tables").mkdir()
+
+    resumed, failed = listed(cli)
+
+    assert [(run["rows"], run["commits"]) for run in (resumed, failed)] == [(3, 1), (4, 3)]
+
+
+@pytest.mark.parametrize(("runs_still", "status"), [(True, "running"), (False, "interrupted")])
+def test_a_run_that_has_not_ended_runs_or_was_killed(
+    cli: CommandLine, folder: Path, *, runs_still: bool, status: str
+) -> None:
+    sync = listed(cli)[0]["sync_id"]
+    (folder / "resumed.json").unlink()
+    holder = f"process {os.getpid()} on {socket.gethostname() if runs_still else 'another'}"
+    (folder / "tables" / "_cdk" / "shop.sync").write_text(f"{sync} by {holder}")
+
+    assert listed(cli)[0]["status"] == status
+
+
+def test_a_report_from_before_the_run_was_gone_on_with_does_not_say_how_it_ended(
+    cli: CommandLine, folder: Path
+) -> None:
+    report = json.loads((folder / "resumed.json").read_text())
+    report |= {"status": "failed", "started_at": "2020-01-01T00:00:00+00:00", "ended_at": "2020-01-01T00:00:01+00:00"}
+    (folder / "resumed.json").write_text(json.dumps(report))
+
+    assert listed(cli)[0]["status"] == "done"
+
+
+def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -> None:
+    for report in ("failed.json", "resumed.json"):
+        (folder / report).unlink()
+    (folder / "tables").rename(folder / "away")
+    (folder / "tables").mkdir()
+
+    assert listed(cli) == []
+    assert cli("runs", "pipeline.yaml").lines == ["shop: no sync has committed anything yet, and none left a report"]
+
+
+def test_what_cannot_be_read_is_an_error(cli: CommandLine) -> None:
+    ran = cli("runs", "nowhere.yaml")
+
+    assert ran.code == 1
+    assert "nowhere.yaml" in ran.stderr
