@@ -1,23 +1,32 @@
 """What a sync would do: in figures, as `spark-cdk plan PIPELINE` prints it, or with its first slices and records."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import click
 
 from cdk.base.secret_masking import Secrets
+from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
 from cdk.cli.command_errors import plain_errors, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
+from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
+from cdk.cli.sync.past_runs import PastRun, past_runs
 from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
+from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.diff import shown, values
+from cdk.lake.admin.locate import locations_in
+from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import Mask
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.preview import PlannedRead, Preview
 from cdk.sync.settings.pipeline_file import Pipeline
 
 _CURSORS = 3
+_RUNS = 10
+"""Runs from which is told what to expect."""
 
 
 @click.command()
@@ -37,13 +46,16 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
             answer = plan_json(pipeline, secrets, most=most, trusted=allow_custom_code)
             click.echo(to_json(answer, str, indent=True).decode())
             return 1 if any(each["error"] is not None for each in answer["streams"]) else 0
-        _, runner = _runner(pipeline, secrets, trusted=allow_custom_code)
-        failed = False
+        settings, runner = _runner(pipeline, secrets, trusted=allow_custom_code)
+        failed, streams, runs = False, list[str](), _Runs(settings)
         for each in runner.plan(most):
             failed |= each.failure is not None
-            for line in _lines(each):
+            streams.append(each.plan.name)
+            for line in _lines(each, runs):
                 click.echo(secrets.mask(line))
-        for line in (*map(secrets.mask, runner.notes()), "nothing was written"):
+        seconds = expected_seconds(runs.of_pipeline, streams)
+        expected = [] if seconds is None else [f"expected to take {span(seconds.amount)}: {seconds.how}"]
+        for line in (*map(secrets.mask, runner.notes()), *expected, "nothing was written"):
             click.echo(line)
     return 1 if failed else 0
 
@@ -51,11 +63,16 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
 def plan_json(pipeline: Path, secrets: Secrets, *, most: int = 10_000, trusted: bool = False) -> Json:
     """What `--json` prints. trusted: Python code that a manifest names may run. Raises ConfigError."""
     settings, runner = _runner(pipeline, secrets, trusted=trusted)
+    runs = _Runs(settings)
+    streams = [_as_json(each, runs, secrets.mask) for each in runner.plan(most)]
     return {
         "format": "spark-cdk-plan/1",
         "pipeline": settings.name,
         "target": settings.target.path,
-        "streams": [_as_json(each, secrets.mask) for each in runner.plan(most)],
+        "streams": streams,
+        "expected_seconds": _expected_json(
+            expected_seconds(runs.of_pipeline, [str(each["stream"]) for each in streams])
+        ),
         "notes": [secrets.mask(note) for note in runner.notes()],
     }
 
@@ -66,9 +83,26 @@ def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipelin
     return settings, SyncRunner(settings, source, learn=secrets.add)
 
 
-def _lines(planned: PlannedRead) -> Iterator[str]:
+class _Runs:
+    """The past runs of a pipeline, which are looked for once a stream asks."""
+
+    def __init__(self, settings: Pipeline) -> None:
+        self._settings, self.now = settings, system_clock()
+
+    @cached_property
+    def of_pipeline(self) -> Sequence[PastRun]:
+        """The last ones, newest first; none of an address of a store, which lists no tables."""
+        target, name = folder_at(self._settings.target.path, self._settings.target.storage), self._settings.name
+        if target.on_disk is None or not target.on_disk.is_dir():
+            return []
+        return past_runs(locations_in(target, name), target, name, Path(), _RUNS)
+
+
+def _lines(planned: PlannedRead, runs: _Runs) -> Iterator[str]:
     plan = planned.plan
     yield f"{plan.name}: {plan.sync_mode}, {plan.write_mode} ({planned.writes}), {_start(planned.state)}"
+    for change in changes(planned, first_run=not runs.of_pipeline):
+        yield f"  {change}"
     if planned.failure is not None:
         yield f"  cannot be planned: {planned.failure.message}"
         return
@@ -78,6 +112,8 @@ def _lines(planned: PlannedRead) -> Iterator[str]:
     yield f"  {planned.slices:,}{more} {'slice' if planned.slices == 1 else 'slices'}{of}{windows}"
     if planned.least_requests is not None:
         yield f"  at least {planned.least_requests:,} requests to read, {planned.sent:,} to plan"
+    if (rows := expected_rows(planned, runs.of_pipeline, runs.now)) is not None:
+        yield f"  about {rows.amount:,.0f} rows expected, {rows.how}"
     if planned.afterwards:
         yield f"  the state afterwards, at most: {_cursors(planned.afterwards)}"
 
@@ -116,7 +152,11 @@ def _cursors(state: JsonValue) -> str:
     return ", ".join(f"{where} {shown(value)}" for where, value in listed[:_CURSORS]) + more
 
 
-def _as_json(planned: PlannedRead, mask: Mask) -> Mapping[str, object]:
+def _expected_json(expected: Expected | None) -> JsonValue:
+    return None if expected is None else {"about": round(expected.amount, 3), "from": expected.how}
+
+
+def _as_json(planned: PlannedRead, runs: _Runs, mask: Mask) -> Mapping[str, object]:
     plan = planned.plan
     return {
         "stream": plan.name,
@@ -126,6 +166,10 @@ def _as_json(planned: PlannedRead, mask: Mask) -> Mapping[str, object]:
         "state": planned.state,
         "slices": planned.slices,
         "partitions": planned.partitions,
+        "new_partitions": planned.new_partitions,
+        "quiet_partitions": planned.quiet_partitions,
+        "changes": [mask(change) for change in changes(planned, first_run=not runs.of_pipeline)],
+        "expected_rows": _expected_json(expected_rows(planned, runs.of_pipeline, runs.now)),
         "first": planned.first,
         "last": planned.last,
         "complete": planned.complete,

@@ -11,10 +11,12 @@ from cdk.base.values import JsonValue, Record
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.lake.admin.locate import OpenTables
+from cdk.lake.delta.table_state import TableState
 from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.rest.http_stream import HttpStream
 from cdk.state.position import Done, Edge
-from cdk.state.slice import Partition
+from cdk.state.slice import WHOLE, Partition
+from cdk.state.wire import decode
 from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import resume_point
 from cdk.sync.loop.slice_schedule import SliceSchedule
@@ -34,6 +36,8 @@ class StreamLook(ABC):
     plan: StreamPlan
     state: JsonValue = None
     """Where it would resume; None at its start."""
+    saved: TableState | None = field(default=None, repr=False)
+    """What the table remembers of the last run; None where it remembers none."""
     failure: Failure | None = field(default=None, repr=False)
     """What went wrong."""
 
@@ -63,7 +67,8 @@ def look_ahead(
         look = kind(plan)
         try:
             check(plan.stream)
-            look.state = _state_at(plan, pipeline, tables)
+            look.saved = _saved_at(plan, pipeline, tables)
+            look.state = resume_point(plan, look.saved, "")[0].state
             with run.working():
                 look.fill(most)
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
@@ -71,8 +76,8 @@ def look_ahead(
         yield look
 
 
-def _state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonValue:
-    """The state from which a sync would go on. Opening a table that is there writes nothing.
+def _saved_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> TableState | None:
+    """What a sync would go on from. Opening a table that is there writes nothing.
 
     Raises what a sync would before it reads.
     """
@@ -80,9 +85,7 @@ def _state_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> JsonV
     removal = plan.remove_stale
     if removal is not None and table is not None:
         check_table(plan, table, removal.removal)
-    saved = None if table is None or pipeline.state.ignore_old_state else table.saved
-    state: JsonValue = resume_point(plan, saved, "")[0].state
-    return state
+    return None if table is None or pipeline.state.ignore_old_state else table.saved
 
 
 @dataclass
@@ -115,6 +118,10 @@ class PlannedRead(StreamLook):
     """How many there are, of those that were counted."""
     partitions: int = 0
     """How many there are, of the slices that were counted."""
+    new_partitions: int | None = None
+    """How many of them the state does not know; None where it knows none."""
+    quiet_partitions: int | None = None
+    """How many the state knows besides, which have nothing to read or are gone; None where not all were counted."""
     first: object = None
     """Where the windows begin, if there are any."""
     last: object = None
@@ -153,6 +160,12 @@ class PlannedRead(StreamLook):
         """Plan slice after slice, each as if it was read to its end at once, with a record there."""
         stream, partitions = self.plan.stream, set[Partition]()
         schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
+        known = decode(
+            self.state,
+            path=f"state of {stream.name}",
+            cursor_field=stream.cursor_field,
+            partition_field=stream.partition_field,
+        ).positions
         while not (ended := schedule.plan_end()) and self.slices < most:
             slice = schedule.next()
             assert slice is not None
@@ -165,6 +178,9 @@ class PlannedRead(StreamLook):
                 self.first = window.start if self.first is None else self.first
                 self.last = window.end
         self.partitions, self.complete = len(partitions), ended
+        if self.state is not None and known and WHOLE not in known:
+            self.new_partitions = sum(1 for each in partitions if each not in known)
+            self.quiet_partitions = len(known) - len(partitions) + self.new_partitions if ended else None
         if isinstance(stream, HttpStream | DeclaredStream):
             self.least_requests = self.slices
         if ended:

@@ -118,3 +118,35 @@ def test_programs_get_one_document_of_as_many_slices_as_they_want(cli: CommandLi
     assert (members["slices"], members["complete"], members["state_afterwards"]) == (4, False, None)
     assert (broken["least_requests"], broken["error"]) == (None, "no key ****")
     assert SECRET not in "".join(ran.lines)
+
+
+def test_what_changed_since_the_last_run_and_what_is_expected_are_told(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE + "spark: {start: never}\nstreams: [members]\n")
+    assert cli("sync", "pipeline.yaml", "--report", "report.json").code == 0
+    (folder / "shop.py").write_text(SHOP.replace("for n in range(3)", "for n in range(1, 5)"))
+    assert cli("plan", "pipeline.yaml").lines[1:3] == [
+        "  2 partitions since the last run",
+        "  1 partition of the state with nothing to read, or gone",
+    ]
+    assert any(line.startswith("expected to take ") for line in cli("plan", "pipeline.yaml").lines)
+    path.write_text(PIPELINE + "spark: {start: never}\nstreams: [teams]\n")
+
+    said = cli("plan", "pipeline.yaml").lines
+
+    assert said[1] == "  new since the last run"
+    assert not any("expected" in line for line in said)
+
+
+def test_programs_get_what_changed_and_what_is_expected(cli: CommandLine, folder: Path) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE + "spark: {start: never}\nstreams: [teams, members]\n")
+    assert cli("sync", "pipeline.yaml", "--report", "report.json").code == 0
+
+    answer = json.loads("\n".join(cli("plan", "pipeline.yaml", "--json").lines))
+
+    teams, members = answer["streams"]
+    assert teams["expected_rows"] == {"about": 3, "from": "as in the last complete read"}
+    assert (members["expected_rows"], members["changes"]) == (None, [])
+    assert (members["new_partitions"], members["quiet_partitions"]) == (0, 0)
+    assert answer["expected_seconds"]["from"].startswith("the median of the last 1 run")

@@ -1,0 +1,95 @@
+"""What a sync is expected to bring, from past runs, and what of a stream is another than in its last run."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from statistics import median
+
+from cdk.cli.sync.past_runs import PastRun
+from cdk.cli.sync.stream_table import counted, span
+from cdk.lake.admin.diff import values
+from cdk.sync.loop.preview import PlannedRead
+
+_LOOKED_AT = 20
+"""Cursor values of the last state that are looked at."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An estimate, and where it is from, in words."""
+
+    amount: float
+    how: str
+
+
+def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) -> Expected | None:
+    """How many rows a stream is expected to bring; None where no past run says it. runs: newest first.
+
+    A full refresh brings what the last complete one did, an incremental sync as much a second as the last ones did.
+    """
+    past = [each for run in runs for each in run.streams if each.name == planned.plan.name and each.ended is not None]
+    done = [number for number, each in enumerate(past) if each.status == "done"]
+    if planned.saved is None or not done:
+        return None
+    if planned.plan.sync_mode != "incremental":
+        existing = 0 if planned.saved.complete else planned.saved.records
+        return Expected(max(0, past[done[0]].sums.receipt.landed - existing), "as in the last complete read")
+    newest, oldest = past[0].ended, past[done[-1]].ended
+    if planned.state is None or newest is None or oldest is None or newest <= oldest:
+        return None
+    # The oldest one may have read the years before it.
+    since = past[: done[-1]]
+    rows, between = sum(each.sums.receipt.landed for each in since), newest - oldest
+    return Expected(
+        rows * max(0.0, (now - newest) / between),
+        f"as {counted(rows, 'row')} in {span(between.total_seconds())} of the last {counted(len(since), 'run')}",
+    )
+
+
+def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Expected | None:
+    """How long a sync is expected to take; None where no report of a run of these streams says it."""
+    lengths = [
+        run.length.total_seconds()
+        for run in runs
+        if run.status == "done"
+        and run.reported
+        and run.length is not None
+        and {each.name for each in run.streams} == set(streams)
+    ]
+    if not lengths:
+        return None
+    about = f"{span(min(lengths))} to {span(max(lengths))}" if len(lengths) > 1 else "as long as it took"
+    return Expected(median(lengths), f"the median of the last {counted(len(lengths), 'run')}, {about}")
+
+
+def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:
+    """What is another than in the stream's last run, a line each. first_run: the pipeline has none."""
+    plan, saved = planned.plan, planned.saved
+    if saved is None:
+        if not first_run:
+            yield "new since the last run"
+        return
+    pairs: list[tuple[str, str, str]] = [
+        ("sync mode", saved.sync_mode, plan.sync_mode),
+        ("write mode", saved.write_mode, plan.write_mode),
+    ]
+    if plan.traits.merges and saved.keys:
+        pairs.append(("primary key", ", ".join(saved.keys), ", ".join(plan.key_columns)))
+    if saved.sync_mode == plan.sync_mode == "incremental" and plan.stream.cursor is not None:
+        pairs.append(("cursor", _cursor(planned), plan.stream.cursor_field or ""))
+    for name, before, after in pairs:
+        if before and before != after:
+            yield f"another {name} than in the last run: {before} → {after}"
+    if planned.new_partitions:
+        yield f"{counted(planned.new_partitions, 'partition')} since the last run"
+    if planned.quiet_partitions:
+        yield f"{counted(planned.quiet_partitions, 'partition')} of the state with nothing to read, or gone"
+
+
+def _cursor(planned: PlannedRead) -> str:
+    """The field of the cursor in the state; empty where the state has none."""
+    own = (where for where, _ in values(planned.state) if not where.startswith("parent "))
+    fields = {where.rsplit(" ", 1)[-1] for where in islice(own, _LOOKED_AT)}
+    now = planned.plan.stream.cursor_field
+    return "" if now in fields or len(fields) != 1 or fields == {"state"} else fields.pop()
