@@ -18,7 +18,7 @@ PROGRAMS := $(foreach program,$(FROM_NPM),$(VENV)/$(firstword $(subst @, ,$(prog
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark oracle peer-tables test-peers test-spark-versions clean
+.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark oracle descriptions peer-tables test-peers test-spark-versions clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,12 @@ oracle: $(VENV)/.installed-dev  ## public manifests against recorded outcomes of
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py run --fixtures fixtures --out $(HERE)/$(VENV)/oracle --python $(HERE)/$(BIN)/python \
 		--impl-cwd $(HERE) --entry cdk.__main__:main --spec-entry cdk.__main__:main --only open.txt --jobs 2
 	cd $(ORACLE) && $(HERE)/$(BIN)/python oracle.py compare reference $(HERE)/$(VENV)/oracle --only open.txt --unstable unstable.json
+
+# The descriptions are a folder of their own.
+DESCRIPTIONS ?= ../shared/descriptions
+descriptions: $(VENV)/.installed-dev  ## connectors drafted from OpenAPI descriptions, each read from its simulation (DESCRIPTIONS=folder)
+	@test -d $(DESCRIPTIONS) || { echo "no folder $(DESCRIPTIONS): name one with OpenAPI descriptions with DESCRIPTIONS=..." >&2; exit 1; }
+	$(BIN)/python -m tools.api_descriptions $(DESCRIPTIONS)
 
 # The tables are a folder of their own: a copy of airbyte-cdk's repository, of which only `unit_tests` is read.
 PEER_TABLES ?= ../shared/airbyte-python-cdk

@@ -29,6 +29,7 @@ from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import example_of
 
 _DOCS = "look in the API's documentation"
+_SERVER = "https://api.example.com"
 _ANY: JsonObject = {"id": "1"}
 _NO_FIELDS = {"authorization", "accept", "content-type"}
 
@@ -166,8 +167,9 @@ class _Drafting:
             written = written.replace(f"{{{name}}}", self._config.add(snake(name), schema))
             actual = actual.replace(f"{{{name}}}", default)
         if "://" not in actual:
-            server_field: JsonObject = {"type": "string", "title": "server, such as https://api.example.com"}
-            begin = self._config.add("server", server_field, "https://api.example.com")
+            title = f"server, such as {_SERVER}"
+            server_field: JsonObject = {"type": "string", "title": title, "examples": [_SERVER]}
+            begin = self._config.add("server", server_field, _SERVER)
             return f"{begin}{written}", actual
         return written, actual
 
