@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
-from cdk.base.values import Json, to_json
+from cdk.base.values import to_json
 from cdk.cli.sync.report_files import report_files, reports_by_sync, reports_of
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.runs import CommitSums, Run, runs_of
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import unfinished_sync
+from cdk.sync.reports.run_report import Report
 
 UNKNOWN = "unknown"
 """How a run ended that has no report, and whose commits do not say it."""
@@ -60,7 +61,7 @@ def past_runs(tables: Sequence[StreamLocation], target: Folder, pipeline: str, r
     return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True)[:most]
 
 
-def past_run(run: Run, report: Json, unfinished: tuple[str, bool] | None) -> PastRun:
+def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | None) -> PastRun:
     """A run, with what its report knows, if it has one.
 
     unfinished: the sync that has not ended, and whether it runs.
@@ -86,12 +87,12 @@ def past_run(run: Run, report: Json, unfinished: tuple[str, bool] | None) -> Pas
     return PastRun(run.sync, status, error, began, ended, bool(report), sums, streams)
 
 
-def _stream(name: str, sums: CommitSums, reported: Json) -> PastRun:
+def _stream(name: str, sums: CommitSums, reported: Report | None) -> PastRun:
     status = reported["status"] if reported else _by_commits(sums)
     return PastRun(name, status, _line(reported), sums.started, sums.ended, reported=False, sums=sums)
 
 
-def _reported(reported: Json) -> CommitSums:
+def _reported(reported: Report) -> CommitSums:
     """The commits of a stream by its report, where no log has them (any more)."""
     receipt = Receipt.from_text(to_json(reported["commits"]["receipt"]).decode(), reported["name"])
     return CommitSums(commits=reported["commits"]["count"], receipt=receipt)
@@ -107,7 +108,7 @@ def _by_commits(sums: CommitSums) -> str:
     return {True: "done", False: "interrupted", None: UNKNOWN}[sums.complete]
 
 
-def _line(report: Json) -> str:
+def _line(report: Report | None) -> str:
     """The first line of the error of a report, or of a stream's part of it."""
     lines = str(report["error"]["message"]).splitlines() if report and report["error"] else []
     return lines[0] if lines else ""

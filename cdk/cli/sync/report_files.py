@@ -10,8 +10,7 @@ from pathlib import Path
 
 from cdk.base.documents import read_document
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json
-from cdk.sync.reports.run_report import FORMAT
+from cdk.sync.reports.run_report import FORMAT, Report
 
 _LARGEST, _DEEPEST = 2**20, 4
 """Bytes of a file that is looked into, and levels of folders."""
@@ -69,7 +68,7 @@ def _sync(path: Path, modified: int, size: int) -> str | None:  # noqa: ARG001 -
     return sync[1] if sync else ""
 
 
-def reports_of(root: Path, reports: Sequence[ReportFile], pipeline: str) -> Iterator[tuple[int, Json]]:
+def reports_of(root: Path, reports: Sequence[ReportFile], pipeline: str) -> Iterator[tuple[int, Report]]:
     """The reports of a pipeline's runs, each with its number among `reports` and its `file`.
 
     One that cannot be read may be of any pipeline: it has `problem` instead.
@@ -86,7 +85,7 @@ def reports_of(root: Path, reports: Sequence[ReportFile], pipeline: str) -> Iter
 
 def reports_by_sync(
     root: Path, reports: Sequence[ReportFile], syncs: Collection[str], pipeline: str
-) -> Mapping[str, Json]:
+) -> Mapping[str, Report]:
     """The last report of some runs of a pipeline, by sync; no others are read."""
     # A sync that ended with an error of its own is gone on with by the next one, under its name.
     chosen = [file for file in reversed(reports) if file.sync in syncs]
