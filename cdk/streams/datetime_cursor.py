@@ -237,7 +237,11 @@ class DatetimeCursor(Cursor):
 
     def side(self, window: Window, value: object) -> Side:
         moment = self.moment
-        return side_of(moment(value), moment(window.start), moment(window.end), moment(window.until), last=window.last)
+        at, end = moment(value), moment(window.end)
+        if window.last and self._end is None and at and end and at > end == self._as_written(at):
+            # The window ends now, which a format without a time writes as the midnight before.
+            return Side.INSIDE
+        return side_of(at, moment(window.start), end, moment(window.until), last=window.last)
 
     def plan_end(self, now: datetime) -> object:
         return self.write(self._last(now)) if self._lookback else None

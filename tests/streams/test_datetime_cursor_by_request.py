@@ -221,6 +221,20 @@ def test_records_outside_of_a_window_are_not_wanted(window: Window, value: Json,
     assert cursor().owns(window, value) is (wanted or (window.last and value == "2024-01-11"))
 
 
+@pytest.mark.parametrize(
+    ("end", "value", "wanted"),
+    [
+        (None, "2024-01-10T08:00:00Z", True),
+        (None, "2024-01-11T00:00:00Z", False),
+        (datetime(2024, 1, 10, tzinfo=UTC), "2024-01-10T08:00:00Z", False),
+    ],
+)
+def test_the_last_day_is_a_whole_one_where_reads_end_now(end: datetime | None, value: Json, wanted: bool) -> None:  # noqa: FBT001
+    found = cursor(formats=["%Y-%m-%dT%H:%M:%SZ"], end=end)
+
+    assert wanted is (found.side(LAST, value) is Side.INSIDE)
+
+
 def test_records_behind_the_lookback_come_again() -> None:
     found = cursor(lookback="P2D")
 
