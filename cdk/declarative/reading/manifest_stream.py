@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.values import JsonSchema, JsonValue, as_object
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
@@ -57,7 +57,8 @@ class ManifestStream(DeclaredStream):
         if self._incremental is None:
             return {}
         if self.partitioned:
-            return {"use_global_cursor": False, "states": [], "lookback_window": 0}
+            shared = self._incremental.shared
+            return {"use_global_cursor": shared, **({} if shared else {"states": []}), "lookback_window": 0}
         return {self._incremental.cursor.field: self._incremental.cursor.start}
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
@@ -139,7 +140,7 @@ class _AirbyteStateReader(PassingReader):
     """A reader that also keeps what existing connectors find in the state of an incremental substream.
 
     `state` is the greatest cursor value of all partitions and `lookback_window` the seconds that the read took; both
-    are written when it is complete.
+    are written when it is complete, and has met a record with such a value.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class _AirbyteStateReader(PassingReader):
         super().__init__(inner)
         self._incremental, self._stream, self._cursor = incremental, stream, incremental.cursor
         self._started = stream.now()
-        self._last, self._said = state, False
+        self._last, self._said, self._met = state, False, False
         self._extra = {"lookback_window": 0, **state.extra} if stream.partitioned else dict(state.extra)
         self._shared = state.positions.get(WHOLE)
         saved = None if self._shared is None else self._shared.cursor
@@ -157,7 +158,10 @@ class _AirbyteStateReader(PassingReader):
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         super().observe(slice, position, edge)
-        if edge is not None and self._stream.partitioned and edge.value != self._greatest:
+        if edge is None or edge.value is None or not self._stream.partitioned:
+            return
+        self._met = True
+        if edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
             self._greatest = self._cursor.greatest(known)
 
@@ -179,22 +183,33 @@ class _AirbyteStateReader(PassingReader):
         return self._complete(self._last)
 
     def _unfinished(self, state: StreamState) -> StreamState:
-        """The state while partitions are read. How far this read looks back from a shared cursor is no part of it."""
-        if self._shared is not None and WHOLE in state.positions:
-            state = state.with_(WHOLE, self._shared)
-        return replace(state, extra=self._extra)
+        """The state while partitions are read."""
+        return replace(self._unmoved(state), extra=self._extra)
+
+    def _unmoved(self, state: StreamState) -> StreamState:
+        """The state with the shared cursor where it began: how far this read looks back from it is no part of it."""
+        if self._shared is None or WHOLE not in state.positions:
+            return state
+        return state.with_(WHOLE, self._shared)
 
     def _complete(self, state: StreamState) -> StreamState:
-        if not (state.positions or state.parents or self._stream.has_parents):
-            return state  # nothing was read: there is nothing to know of it
-        seconds = math.ceil((self._stream.now() - self._started).total_seconds())
-        extra = {**self._extra, "lookback_window": max(1, seconds)}
+        state, extra = self._unmoved(state), dict(self._extra)
+        shares = self._incremental.shared or state.shares_cursor
+        if state.positions.keys() == {WHOLE} and not (state.parents or shares):
+            return state  # an old form, of one cursor for all, stays what it is while there are no partitions
+        if not (state.positions or state.parents):
+            extra = {**as_object(self._stream.empty_state), **extra}
+        if self._met:
+            seconds = math.ceil((self._stream.now() - self._started).total_seconds())
+            extra["lookback_window"] = max(1, seconds)
         if not state.parents and self._stream.has_parents:
             extra["parent_state"] = {}
         if self._incremental.shared and (positions := self._sharing(StoredPositions.of(state.positions))) is not None:
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
-            extra["state"] = {self._cursor.field: self._greatest}
+            # Records from before the start of all reads do not move a cursor there.
+            values = [self._greatest, self._cursor.start] if self._met else [self._greatest]
+            extra["state"] = {self._cursor.field: self._cursor.greatest(values)}
         return replace(state, extra=extra)
 
     def _sharing(self, positions: StoredPositions) -> StoredPositions | None:
