@@ -593,3 +593,11 @@ def test_records_that_no_part_of_a_manifest_looks_at_are_not_decoded(changed: Js
 
     assert list(page.records) == [{"id": 1}, {"id": 2}]
     assert isinstance(page.records, JsonLines) == text
+
+
+def test_what_is_no_number_is_null() -> None:
+    """Services in Python write NaN, which is no JSON."""
+    api = MockApi()
+    api.get("/items").returns(body=b'{"data": [{"id": 1, "rates": [NaN]}]}')
+
+    assert run(api).records == [{"id": 1, "rates": [None]}]

@@ -20,14 +20,14 @@ def _encoding(name: str | None) -> str | None:
 
 
 class JsonDecoder(AnyDecoder):
-    """Bodies that are one JSON document. A list gives its elements. This is the default.
+    """Bodies that are one JSON document. A list gives its elements, NaN and Infinity are null. This is the default.
 
     Example:
         type: JsonDecoder
     """
 
     def build(self, ctx: BuildContext) -> Decoder:
-        return decoders.JsonDocument()
+        return decoders.JsonDocument(lenient=True)
 
 
 class JsonItemsDecoder(AnyDecoder):

@@ -253,7 +253,7 @@ def _built(component: AnyRequester | None, ctx: BuildContext) -> Requester | Non
 
 
 def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
-    return JsonDocument() if component is None else component.build(ctx)
+    return JsonDocument(lenient=True) if component is None else component.build(ctx)
 
 
 def _answers(job: Job) -> JsonObject:

@@ -159,7 +159,7 @@ class SimpleRetriever(AnyRetriever):
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """The reader. Raises ManifestError: parts of it do not go together."""
-        decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
+        decoder = JsonDocument(lenient=True) if self.decoder is None else self.decoder.build(ctx)
         routers = self.partition_router or []
         router = router_of(routers, ctx)
         requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)

@@ -29,6 +29,7 @@ def archive(content: bytes) -> bytes:
     ("manifest", "body", "expected"),
     [
         ({"type": "JsonDecoder"}, b'[{"a": 1}]', [{"a": 1}]),
+        ({"type": "JsonDecoder"}, b'[{"a": NaN}]', [{"a": None}]),
         ({"type": "JsonItemsDecoder", "items_path": "d.x"}, b'{"d": {"x": [{"a": 1}]}}', [{"a": 1}]),
         ({"type": "JsonItemsDecoder", "items_path": "d", "encoding": "utf-16"}, '{"d": [1]}'.encode("utf-16"), [1]),
         ({"type": "JsonlDecoder"}, b'{"a": 1}\n{"a": 2}', [{"a": 1}, {"a": 2}]),
