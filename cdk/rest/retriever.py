@@ -96,7 +96,9 @@ class PageRetriever:
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why, request=response.request)
-        return Page(records, None if following is None else saved_token(response.request, following), doubt=doubt)
+        following = None if following is None else saved_token(response.request, following)
+        source = None if request.stream or not records else (response.body, len(records))
+        return Page(records, following, doubt=doubt, source=source)
 
     def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:
         """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""

@@ -16,21 +16,31 @@ PageParts: TypeAlias = Iterable[Page | Sequence[Record]]
 
 _SHOWN = 120
 
+_SAME = 3
+"""As many pages of one record in a row that are the same to the byte are no accident."""
+
+_LARGE = 2**20
+"""Bytes from which of a page's body only a hash is kept."""
+
 
 def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PageParts]) -> Iterator[Record | Page]:
     """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
 
     Raises PaginationLoop: a page names one as the next that has been read; behind that page, for it may be a slip of
-    the source, and before it where an earlier attempt has noticed a circle. Raises FatalError: a token is no JSON.
+    the source, and before it where an earlier attempt has noticed a circle; or a page is the one before, again. Raises
+    FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
-    circle = _Circle(token, slice.start.trail)
+    circle, repeats = _Circle(token, slice.start.trail), _Repeats()
     while True:
         following: Token | None = None
         for part in read_page(slice, token):
             match part:
-                case Page(next=following):
-                    yield part if following is None else part._replace(trail=circle.trail_after(following, last=token))
+                case Page(next=following, source=source):
+                    if source is not None:
+                        repeats.look(*source, token)
+                    trail = None if following is None else circle.trail_after(following, last=token)
+                    yield part._replace(trail=trail, source=None)
                 case _:
                     yield from part
         if following is None:
@@ -79,6 +89,30 @@ class _Circle:
         )
         self._trail = Trail.begin(token, noticed=True)
         return self._trail
+
+
+class _Repeats:
+    """Notices a page that comes again under another token: what lies behind it would be lost, and it would be twice.
+
+    Two pages of several records that are the same to the byte are one page, also where records have no key: the API, or
+    a cache before it, ignores what asks for the next one. Pages of one record, such as a status, may be equal by
+    chance, so these are when they are _SAME in a row.
+    """
+
+    def __init__(self) -> None:
+        self._last: bytes | int | None = None
+        self._times = 1
+
+    def look(self, body: bytes, records: int, token: Token | None) -> None:
+        """Look at a page with records, that of `token`. Raises PaginationLoop: it is the one before, again."""
+        mark = body if len(body) < _LARGE else hash(body)
+        self._times = self._times + 1 if mark == self._last else 1
+        self._last = mark
+        if self._times >= (_SAME if records == 1 else 2):
+            raise PaginationLoop(
+                f"{self._times} pages in a row are the same, the last for {token!r}: the API ignores what asks for the "
+                "next page; check the paginator, and how the token is sent"
+            )
 
 
 class PagedStream(StateMixin):

@@ -52,6 +52,9 @@ class Page(NamedTuple):
     doubt: str = ""
     """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
 
+    source: tuple[bytes, int] | None = None
+    """The body that records came in, and how many they were: tells whether the page is the one before, again."""
+
 
 Item: TypeAlias = Record | Page | Checkpoint
 

@@ -150,24 +150,30 @@ def test_a_number_of_any_size_is_a_record_or_a_typed_error() -> None:
 
 
 @pytest.mark.parametrize("paginator", [PAGED, BY_OFFSET], ids=["page", "offset"])
-def test_pages_that_are_the_same_under_changing_tokens_end_as_a_loop(paginator: Json) -> None:
-    api = MockApi()
-    api.get("/users").returns(json={"data": [RECORD, RECORD]})
-    run = read_all(plain(paginator), api)
-
-    assert isinstance(run.error, PaginationLoop)
-    assert len(api.requests) == 3
-
-
-def test_two_pages_that_are_the_same_are_records() -> None:
+def test_a_page_that_is_the_one_before_is_no_page(paginator: Json) -> None:
     api = MockApi()
     api.get("/users").returns(json={"data": [RECORD, RECORD]}).returns(json={"data": [RECORD, RECORD]}).returns(
         json={"data": []}
     )
-    run = read_all(plain(PAGED), api)
+    run = read_all(plain(paginator), api)
 
-    assert run.error is None
-    assert run.records == [RECORD] * 4
+    assert isinstance(run.error, PaginationLoop)
+    assert run.records == [RECORD] * 2
+    assert len(api.requests) == 2
+
+
+@pytest.mark.parametrize("pages", [2, 3])
+def test_two_pages_of_one_record_may_be_the_same_and_three_are_a_loop(pages: int) -> None:
+    api = MockApi()
+    route = api.get("/users")
+    for _ in range(pages):
+        route.returns(json={"data": [RECORD]})
+    route.returns(json={"data": []})
+    of_one = {**PAGED, "pagination_strategy": {"type": "PageIncrement", "page_size": 1, "start_from_page": 1}}
+    run = read_all(plain(of_one), api)
+
+    assert run.records == [RECORD] * 2
+    assert isinstance(run.error, PaginationLoop) is (pages > 2)
 
 
 def test_tokens_that_go_in_a_circle_end_as_a_loop() -> None:

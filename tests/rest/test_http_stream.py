@@ -37,6 +37,7 @@ from cdk.rest import (
     HttpStream,
     LinkHeader,
     OAuth2,
+    Offset,
     PageNumber,
     Paginator,
     Request,
@@ -228,6 +229,53 @@ def test_a_saved_token_that_no_longer_fits_is_stale(token: Mapping[str, Json]) -
 
     assert ids(read_slice(users(api, Linked), at(token))) == [1]
     assert len(api.requests) == 1
+
+
+class Stripped(Users):
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+        return [{"kind": "user"} for _ in super().parse(response, slice)]
+
+
+class Flagged(Users):
+    paginator = PageNumber(more=["more"])
+
+
+class Open(Users):
+    paginator = PageNumber()
+
+
+class Offsets(Users):
+    paginator = Offset(2)
+
+
+@pytest.mark.parametrize("kind", [Users, Open, Flagged, Offsets, Stripped])
+def test_a_page_that_is_the_one_before_is_an_error(kind: type[Users]) -> None:
+    api = MockApi()
+    route = api.get("/v1/users")
+    for page in ([1, 2], [1, 2], [3, 4], []):
+        route.returns(json={"data": [{"id": n} for n in page], "more": page != []})
+
+    with pytest.raises(PaginationLoop, match="2 pages in a row are the same"):
+        list(read_slice(users(api, kind), Slice()))
+
+
+@pytest.mark.parametrize("kind", [Users, Open, Flagged, Offsets, Stripped])
+def test_pages_that_differ_are_read_to_their_end(kind: type[Users]) -> None:
+    api = MockApi()
+    route = api.get("/v1/users")
+    for page in ([1, 2], [3, 4], [1, 2], []):
+        route.returns(json={"data": [{"id": n} for n in page], "more": page != []})
+
+    assert sum(len(page.records) for page in read_slice(users(api, kind), Slice())) == 6
+
+
+def test_empty_pages_may_be_the_same() -> None:
+    api = MockApi()
+    route = api.get("/v1/users")
+    for page in ([], [], [], [1]):
+        route.returns(json={"data": [{"id": n} for n in page], "more": page == []})
+
+    assert ids(read_slice(users(api, Flagged), Slice())) == [1]
 
 
 def test_an_ignored_answer_is_an_empty_last_page() -> None:

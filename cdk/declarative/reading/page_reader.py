@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from cdk.base.errors import CdkError, DecodeError, NotFound, PaginationLoop, StaleToken, TransientError
+from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken, TransientError
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import PageResult
@@ -34,12 +34,6 @@ TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and s
 
 _NO_CONTENT = 204
 
-_SAME = 3
-"""As many pages in a row that are the same to the byte are no accident: the API ignores what asks for the next one."""
-
-_LARGE = 2**20
-"""Bytes from which of a page's body only a hash is kept."""
-
 
 @dataclass(slots=True)
 class _FetchedPage:
@@ -58,6 +52,11 @@ class _FetchedPage:
     tail: Sequence[Record] = ()
     """The last of those that were selected, and some before it."""
 
+    @property
+    def source(self) -> tuple[bytes, int] | None:
+        """What tells whether the page is the one before, see `Page`; nothing of a body that is not kept."""
+        return None if self.response.request.stream or not self.raw else (self.response.body, self.raw)
+
 
 @dataclass(frozen=True, slots=True)
 class _PageQuery:
@@ -71,28 +70,6 @@ class _PageQuery:
 
     resumed: bool
     """An earlier read has saved the token."""
-
-
-class _Repeats:
-    """Notices pages that come again and again, each under another token."""
-
-    def __init__(self) -> None:
-        self._last: bytes | int | None = None
-        self._times = 1
-
-    def look(self, page: _FetchedPage, token: JsonValue) -> None:
-        """Look at a page with records that is not the last one. Raises PaginationLoop: it is the one before, again."""
-        if page.raw == 0 or page.response.request.stream:
-            return
-        body = page.response.body
-        mark = body if len(body) < _LARGE else hash(body)
-        self._times = self._times + 1 if mark == self._last else 1
-        self._last = mark
-        if self._times >= _SAME:
-            raise PaginationLoop(
-                f"{page.response.request}: {_SAME} pages in a row are the same, the last for {token!r}: the API "
-                "ignores what asks for the next page; check `page_token_option` and the paginator"
-            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,7 +217,6 @@ class _SliceReading:
         self._reader, self._slice = reader, slice
         self._names = slice_names(view(slice, reader.ctx.window))
         self._sizes = PageSizes(reader.reduction, reader.pages.size)
-        self._repeats = _Repeats()
         self._any_records = False
         # The token of the next page: as the state keeps it, and as the API gave it.
         self._next: tuple[Token | None, JsonValue] = (None, None)
@@ -283,12 +259,11 @@ class _SliceReading:
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
         if following is None:
-            yield Page(records, None, warning=warning, doubt=doubt)
+            yield Page(records, None, warning=warning, doubt=doubt, source=page.source)
             return
-        self._repeats.look(page, query.token)
         safe = saved_token(page.response.request, following)
         self._next = self._reader.saved(safe, self._sizes.size), following
-        yield Page(records, self._next[0], warning=warning)
+        yield Page(records, self._next[0], warning=warning, source=page.source)
 
     def _doubt(self, last: PageResult, *, first: bool) -> str:
         """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
