@@ -1018,6 +1018,20 @@ BUGS = [
         "tests/rest/test_http_stream.py",
     ),
     Bug(
+        "an outage beside an empty list is no end",
+        "rest/http_stream",
+        "says_outage(body, where) if value == [] else",
+        "False if value == [] else",
+    ),
+    Bug(
+        "a manifest's outage beside an empty list is no end",
+        "declarative/reading/page_reader",
+        "else says_outage(body, where)",
+        "else False",
+        "tests/declarative/reading/test_manifest_stream.py",
+    ),
+    Bug("a job's own error is no outage", "rest/errors/failed_body", "if not _OWN.isdisjoint(fields):", "if False:"),
+    Bug(
         "a state remembers a circle",
         "state/position_json",
         'blob["trail"] = _trail(trail)',

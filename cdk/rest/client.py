@@ -43,7 +43,7 @@ class HttpClient:
         on_rate_limited: Callable[[float], None] | None = None,
     ) -> None:
         self._transport, self.authenticator, self._budget, self._sleep = transport, authenticator, budget, sleep
-        self._error_handler = error_handler or HttpErrorHandler()
+        self.error_handler = error_handler or HttpErrorHandler()
         self._on_rate_limited = on_rate_limited
 
     def send(self, request: Request) -> Response:
@@ -55,7 +55,7 @@ class HttpClient:
         attempt, renewed = 1, False
         while True:
             outcome = self._outcome(request)
-            verdict = self._error_handler.judge(outcome, attempt)
+            verdict = self.error_handler.judge(outcome, attempt)
             action = verdict.action
             match outcome:
                 case Response() if action is Action.SUCCESS:
@@ -82,7 +82,7 @@ class HttpClient:
             try:
                 return self._followed(flow())
             except CdkError as error:
-                verdict = self._error_handler.judge(error, attempt)
+                verdict = self.error_handler.judge(error, attempt)
                 if verdict.action not in _AGAIN:
                     raise _error(error, verdict) from None
                 self._wait(error.message, verdict, attempt)

@@ -14,8 +14,8 @@ from cdk.rest.auth.token_owner import TokenBearer, collecting, issue_all, report
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
-from cdk.rest.errors.error_handler import ErrorHandler
-from cdk.rest.errors.failed_body import says_failed
+from cdk.rest.errors.error_handler import ErrorHandler, ignores
+from cdk.rest.errors.failed_body import says_failed, says_outage
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
@@ -102,7 +102,7 @@ class HttpStream(PagedStream):
         A paginator that counts sees what this returns.
         """
         where = as_path(self.records_path, "records_path")
-        if self._untouched and (lines := response.cut_out(where, slice.record_type)) is not None:
+        if self._untouched and (lines := response.cut_out(where, slice.record_type)):
             return lines
         body = self.decoder.decode(response)
         value = path(*where)(body)
@@ -114,13 +114,19 @@ class HttpStream(PagedStream):
                 f"{why and f', for there is {why}'}; expected a list of objects; check `records_path`, or override "
                 "`parse` if the source leaves empty lists out"
             )
-        if (value is None or self._lacks_key(value)) and says_failed(body if value is None else value):
+        if self._is_failure(body, value, where) and not ignores(self.error_handler, response):
             at = " > ".join(where) or "the top of the body"
             raise TransientError(
                 f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; if the API "
-                "has no records then, override `parse`"
+                "has no records then, ignore the response by a rule of the error handler"
             )
         return records_at(value, where, response.request)
+
+    def _is_failure(self, body: JsonValue, value: JsonValue, where: Sequence[str]) -> bool:
+        """Whether a body says that the API failed, with `value` in the place of its records."""
+        if value is None or value == []:
+            return says_outage(body, where) if value == [] else says_failed(body)
+        return self._lacks_key(value) and says_failed(value)
 
     def _lacks_key(self, value: JsonValue) -> bool:
         """Whether a value is an object with nothing of the primary key."""

@@ -44,6 +44,7 @@ from cdk.rest import (
     Response,
     SinglePage,
 )
+from cdk.rest.errors.outcome import Outcome
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -411,6 +412,8 @@ class TopUsers(KeyedUsers):
     [
         (Users, {"data": None, "errors": [{"message": "rate limited"}]}),
         (Users, {"data": None, "status": "unavailable"}),
+        (Users, {"error": "quota exceeded", "data": []}),
+        (Users, {"message": "Too many requests", "data": []}),
         (KeyedUsers, {"data": {"error": "down"}}),
         (TopUsers, {"error": "down", "code": 503}),
     ],
@@ -428,10 +431,30 @@ def test_an_error_in_the_place_of_records_is_neither_an_empty_page_nor_a_record(
         (KeyedUsers, {"data": {"name": "x"}}, 1),
         (KeyedUsers, {"data": [{"error": "down"}]}, 1),
         (Users, {"data": None, "errors": []}, 0),
+        (Users, {"data": [], "error": "page out of range"}, 0),
+        (Users, {"data": [], "success": False, "message": "no records found"}, 0),
+        (Users, {"data": [], "id": 5, "state": "failed"}, 0),
     ],
 )
 def test_an_object_that_may_be_a_record_is_one(kind: type[Users], body: Json, count: int) -> None:
     assert len(answering(body, kind)) == count
+
+
+def test_an_outage_on_a_later_page_is_no_end_of_the_pages() -> None:
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}, {"id": 2}]}).returns(
+        json={"data": [], "error": "quota exceeded"}
+    )
+
+    with pytest.raises(TransientError, match="quota exceeded; found an error"):
+        list(read_slice(users(api), Slice()))
+
+
+def test_an_error_handler_may_ignore_an_outage() -> None:
+    class Lenient(Users):
+        error_handler = HttpErrorHandler(rules=[lambda _: Outcome(Action.IGNORE)])
+
+    assert answering({"data": [], "error": "quota exceeded"}, Lenient) == []
 
 
 def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:

@@ -15,7 +15,8 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
-from cdk.rest.errors.failed_body import has_graphql_errors, says_failed
+from cdk.rest.errors.error_handler import ignores
+from cdk.rest.errors.failed_body import has_graphql_errors, says_failed, says_outage
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
@@ -185,23 +186,26 @@ class PageReader:
         )
 
     def check_answer(self, response: Response, *, resumed: bool, first: bool) -> None:
-        """Raise TransientError: nothing lies where earlier pages had records, and the body says that the API failed.
+        """Raise TransientError: there are no records, and the body says that the API failed.
 
-        Taken for the end of the pages it would have an overwrite lose what lies behind. On the first page only errors
-        of GraphQL are a failure: some APIs have a message of an error where there is nothing.
+        Taken for the end of the pages it would have an overwrite lose what lies behind. On the first page, and where an
+        empty list is there, only errors of GraphQL and what says an outage are a failure: some APIs have a message of
+        an error where there is nothing.
         """
         where = self.extractor.path
         if where is None or self.decoder.streams:
             return
         body = self.decoder.decode(response)
-        if path(*where)(body) is not None or not (has_graphql_errors if first else says_failed)(body):
+        value = path(*where)(body)
+        failed = says_failed(body) if not first and value is None else says_outage(body, where)
+        failed = failed or (value is None and has_graphql_errors(body))
+        if value not in (None, []) or not failed or ignores(self.requester.client.error_handler, response):
             return
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(
             f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)}"
             f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
-            f"{'has no records then' if first else 'ends its pages so'}, "
-            f"{'ignore the response by an error handler' if first else 'have the paginator stop before this page'}"
+            f"{'has no records then' if first else 'ends its pages so'}, ignore the response by an error handler"
         )
 
 

@@ -65,3 +65,8 @@ class ErrorHandler(Protocol):
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         """What to do after the `attempt`th try of a request ended like this."""
+
+
+def ignores(handler: ErrorHandler, response: Response) -> bool:
+    """Whether a handler takes a response for one that has nothing to say, an error in its body included."""
+    return handler.judge(response, 1).action is Action.IGNORE

@@ -1,6 +1,7 @@
 """Whether a body in which no records lie says that the API failed, though its status is that of a success."""
 
 import re
+from collections.abc import Iterator, Sequence
 
 from cdk.base.values import JsonValue
 
@@ -12,10 +13,32 @@ _SUCCESSES = {"success", "successful", "succeeded", "ok"}
 _OUTCOMES = {"status", "state", "result", "outcome", "code", "status_code", "statuscode", "error_code", "errorcode"}
 _TEXTS = {"message", "msg", "detail", "reason", "title", "type"}
 
+_ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", "error_type", "error_reason"}
+_MESSAGES = {"message", "msg", "detail", "details"}
+_OWN = {"id", "uuid", "sha"}
+"""What an object has that is something itself, such as a job: its errors and messages are its own."""
+_DONE = {"success", "succeeded", "ok", "200"}
+
+_OUTAGE_WORDS = r"""
+    quota | throttl\w* | (requests?|usage|api|calls?|daily|hourly|monthly|concurrency)[ _-]limit\w* |
+    rate[ _-]?limit\w* | too[ _-]many[ _-](\w+[ _-])?(requests|calls) |
+    time(d)?[ _-]?out | unavailable | overload(ed)? | busy | maintenance | outage | exhausted |
+    temporary[ _-](error|failure|problem) | (internal|server|gateway|backend)[ _-]error | bad[ _-]gateway |
+    (again|retry)[ _-](later|after) | denied | forbidden | unauthori[sz]ed | unauthenticated |
+    not[ _-](authori[sz]ed|authenticated|permitted) | expired | suspended | insufficient[ _-]\w+ |
+    (invalid|missing)[ _-]((api|access|auth\w*)[ _-](key|token)|credentials) | authentication[ _-](failed|required) |
+    payment[ _-]required
+"""
+_OUTAGE = re.compile(rf"\b({_OUTAGE_WORDS})\b", re.IGNORECASE | re.VERBOSE)
 _FAILED = re.compile(
-    r"\b(errors?|err|fail(ed|ure|s)?|faults?|exception|quota|throttl\w*|denied|forbidden|unauthori[sz]ed|expired|"
-    r"unavailable|overloaded|busy|time(d)?[ _-]?out|too[ _-]many|(rate|limit)[ _-](limit\w*|exceeded|reached)|exceeded|"
-    r"exhausted|maintenance)\b",
+    rf"\b(errors?|err|fail(ed|ure|s)?|faults?|exception|too[ _-]many|limit[ _-](limit\w*|exceeded|reached)|exceeded|"
+    rf"rate[ _-](exceeded|reached)|{_OUTAGE_WORDS})\b",
+    re.IGNORECASE | re.VERBOSE,
+)
+# `No expired vouchers` denies what it says, up to its end; `no quota left` does not.
+_DENIED = re.compile(
+    r"https?://\S+|\b(no|0|zero|without)\b(?! (more |remaining )?quota (left|remaining))"
+    r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*",
     re.IGNORECASE,
 )
 _WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
@@ -28,6 +51,46 @@ def says_failed(body: JsonValue) -> bool:
     That the records' place is missing is none: many APIs leave out what is empty.
     """
     return type(body) is dict and any(_is_failure(name.lower(), value) for name, value in body.items())
+
+
+def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
+    """Whether a body with an empty list of records at `where`, or with none, says that they could not be had.
+
+    It has an error or a message, at the top or around the list, with words of what passes or a person must look at:
+    a quota, an outage, a refusal. An error with other words is none, for so do many APIs answer a search that finds
+    nothing, or a page behind the last. Nor is a status: it may be that of what was asked for, such as a job's.
+    """
+    return any(map(_has_outage, _objects(body, where)))
+
+
+def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonValue]]:
+    """The objects on the way to a place."""
+    for name in where:
+        if type(body) is not dict:
+            return
+        yield body
+        body = body.get(name)
+
+
+def _has_outage(around: dict[str, JsonValue]) -> bool:
+    fields = {name.lower(): value for name, value in around.items()}
+    if not _OWN.isdisjoint(fields):
+        return False
+    done = any(fields.get(name) is True for name in _SUCCESSES) or str(fields.get("status")).lower() in _DONE
+    looked_at = _ERRORS | _ERROR_TEXTS | (set() if done else _MESSAGES)
+    return any(_tells_outage(value) for name, value in fields.items() if name in looked_at)
+
+
+def _tells_outage(value: JsonValue) -> bool:
+    match value:
+        case str():
+            return _OUTAGE.search(_DENIED.sub(" ", _WORD_ENDS.sub(" ", value))) is not None
+        case list():
+            return any(map(_tells_outage, value))
+        case dict():
+            return any(map(_tells_outage, value.values()))
+        case _:
+            return False
 
 
 def has_graphql_errors(body: JsonValue) -> bool:

@@ -122,6 +122,8 @@ NUMBERED = paginator({"type": "PageIncrement", "page_size": 2, "start_from_page"
         {"state": "OVER_QUOTA"},
         {"Message": "Rate limit reached, slow down"},
         {"code": "TooManyRequests"},
+        {"data": [], "error": "quota exceeded"},
+        {"data": [], "success": False, "message": "Too many requests"},
     ],
 )
 def test_an_error_in_the_place_of_a_later_page_is_no_end_of_the_pages(body: Json) -> None:
@@ -139,6 +141,9 @@ def test_an_error_in_the_place_of_a_later_page_is_no_end_of_the_pages(body: Json
         {"total": 2},
         {"message": "no more"},
         {"data": [], "errors": ["x"]},
+        {"data": [], "error": "page out of range"},
+        {"data": [], "success": False, "message": "no records found"},
+        {"data": [], "id": 5, "state": "failed"},
         {"error": None, "errors": [], "success": True, "status": "ok", "code": 0},
         {"status": 200, "state": "complete", "message": "no results within the limit"},
         {"status": {"error": "x"}, "errorrate": 2, "note": "failed"},
@@ -152,6 +157,18 @@ def test_an_api_may_leave_out_an_empty_list_on_a_later_page(body: Json) -> None:
 
 def test_an_error_in_the_place_of_the_first_page_is_an_empty_slice() -> None:
     assert ids(run(answering(lambda _: {"error": "not enabled"}), paginator=NUMBERED)) == []
+
+
+@pytest.mark.parametrize("body", [{"data": [], "error": "quota exceeded"}, {"message": "Too many requests"}])
+def test_an_outage_in_the_place_of_the_first_page_is_none_unless_it_is_ignored(body: Json) -> None:
+    ignored = [{"type": "HttpResponseFilter", "predicate": "{{ 'total' not in response }}", "action": "IGNORE"}]
+    handler = {"error_handler": {"type": "DefaultErrorHandler", "response_filters": ignored}}
+
+    made = run(answering(lambda _: body), paginator=NUMBERED)
+
+    assert isinstance(made.error, TransientError)
+    assert "found an error, expected records at data. Try again later" in str(made.error)
+    assert ids(run(answering(lambda _: body), paginator=NUMBERED, requester=handler)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Which bodies with an empty list, or with none, say that there are records that could not be had."""
+
+import pytest
+
+from cdk import Json
+from cdk.rest.errors.failed_body import says_outage
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"error": "quota exceeded"},
+        {"error": "OVER_QUOTA"},
+        {"error": "insufficient_scope"},
+        {"error": "timed out"},
+        {"error": {"code": 429, "message": "Too many requests"}},
+        {"error": {"status": "RESOURCE_EXHAUSTED"}},
+        {"error": True, "message": "Rate limit reached, slow down"},
+        {"errors": [{"message": "x"}, {"extensions": {"code": "THROTTLED"}}]},
+        {"errors": ["Access denied"]},
+        {"error_code": "RATE_LIMITED"},
+        {"errorMessage": "TooManyRequestsException"},
+        {"err": "REQUEST_LIMIT_EXCEEDED"},
+        {"failure": "upstream timeout"},
+        {"message": "Service temporarily unavailable"},
+        {"Message": "The server is busy"},
+        {"msg": "down for maintenance"},
+        {"detail": "Your session has expired."},
+        {"message": "Unauthorized"},
+        {"message": "No items: the daily quota is used up"},
+        {"message": "No data because the quota is exhausted"},
+        {"message": "There is no quota left"},
+        {"success": False, "message": "Please try again later"},
+        {"error": "internal server error"},
+        {"status": "error", "message": "Forbidden"},
+        {"success": True, "errors": ["throttled"]},
+    ],
+)
+def test_words_of_what_passes_or_must_be_looked_at_are_an_outage(fields: Json) -> None:
+    assert says_outage({**fields, "items": []}, ("items",))
+    assert says_outage(fields, ("items",))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"success": False},
+        {"success": False, "message": "no records found"},
+        {"error": "page out of range"},
+        {"error": "not found", "code": 404},
+        {"error": "Invalid page token"},
+        {"error": True},
+        {"errors": 3},
+        {"error": {"message": "No such page", "doc": "https://api.test/docs/rate-limits"}},
+        {"errors": ["offset exceeds the number of records"]},
+        {"id": 5, "state": "failed"},
+        {"id": 5, "state": "failed", "error": "timeout of the job"},
+        {"sha": "ab", "message": "Fix the timeout of busy queues"},
+        {"status": "expired"},
+        {"state": "busy"},
+        {"type": "unavailable"},
+        {"title": "Maintenance"},
+        {"note": "quota"},
+        {"message": "No expired vouchers"},
+        {"message": "No maintenance is scheduled"},
+        {"message": "0 busy rooms found"},
+        {"success": True, "message": "Unavailable dates"},
+        {"status": "ok", "message": "Expired vouchers of the last week"},
+        {"message": "Failed: nothing matches the filter"},
+    ],
+)
+def test_what_finds_nothing_is_none(fields: Json) -> None:
+    assert not says_outage({**fields, "items": []}, ("items",))
+
+
+def test_an_outage_may_be_said_around_the_list() -> None:
+    around: Json = {"meta": {"error": "busy"}, "data": {"error": "quota", "items": []}}
+
+    assert says_outage(around, ("data", "items"))
+    assert not says_outage({"data": [], "meta": {"error": "busy"}}, ("data",))
+    assert not says_outage([], ())
