@@ -1,5 +1,6 @@
 """StreamPlan: how one stream of a pipeline is read and written, settled before anything runs."""
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -173,11 +174,15 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
     return None if after == "never" else after
 
 
+# Control characters no path of Delta can have; lone surrogates no path at all.
+_NO_FOLDER = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def _check_name(name: str, where: str) -> None:
     """Raise ConfigError: no table can lie in a folder of this name."""
     # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
     meant = name.strip() in {"", ".", "..", "_delta_log"} or name.startswith("_cdk")
-    if meant or not {"/", "\\", "\0"}.isdisjoint(name):
+    if meant or _NO_FOLDER.search(name):
         problem = f"called {name!r}"
     elif (size := len(name.encode())) > _LONGEST_NAME:
         problem = f"whose name has {size} bytes, expected at most {_LONGEST_NAME}"

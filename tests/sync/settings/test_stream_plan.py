@@ -9,8 +9,10 @@ from cdk.sync.settings.pipeline_file import StreamOptions
 from cdk.sync.settings.stream_plan import plan_stream
 from tests.samples import Orders
 
+CONTROLS = ["a\nb", "a\\b", "a\tb", "\0", "a\r", "a\x7fb", "a\x85b", "a\ud800"]
 
-@pytest.mark.parametrize("name", ["_delta_log", "_cdk", "_cdk_state", "..", "a/b", " "])
+
+@pytest.mark.parametrize("name", ["_delta_log", "_cdk", "_cdk_state", "..", "a/b", " ", *CONTROLS])
 @pytest.mark.parametrize("place", ["name", "namespace"])
 def test_a_table_lies_in_no_folder_that_means_something_else(tmp_path: Path, name: str, place: str) -> None:
     stream = Orders()
