@@ -2541,6 +2541,7 @@ BUGS = [
         "if name in record and record[name] is added[name]:",
     ),
     Bug("a value is one segment of a path", "rest/declared/placeholders", 'safe="")', 'safe="/")'),
+    Bug("a value leads to no other endpoint", "rest/declared/placeholders", "texts[at] in _WALKS", "texts[at] == '..'"),
     Bug(
         "a value of the config is not looked through for placeholders",
         "rest/declared/placeholders",

@@ -14,6 +14,8 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, to_json
 from cdk.rest.http.authenticator import Authenticator
 
+_WALKS = {".", ".."}
+_SEGMENT_END = re.compile(r"[/?#]")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
@@ -68,10 +70,26 @@ def filled_text(template: str, values: Values) -> str:
 
 
 def filled_path(template: str, values: Values) -> str:
-    """`template` as a path of a URL, whose values are quoted; one that it begins with may be a path or a URL itself."""
-    first, *rest = _parts(template) or ("",)
-    head = first if isinstance(first, str) else _text(first, values)
-    return head + "".join(part if isinstance(part, str) else quote(_text(part, values), safe="") for part in rest)
+    """`template` as a path of a URL, whose values are quoted; one that it begins with may be a path or a URL itself.
+
+    Raises ConfigError: a value is null, or makes `.` or `..` of a whole segment, which no quoting keeps from leading to
+    another endpoint.
+    """
+    parts = _parts(template)
+    texts = [part if isinstance(part, str) else _text(part, values) for part in parts]
+    texts[1:] = [
+        text if isinstance(part, str) else quote(text, safe="") for part, text in zip(parts[1:], texts[1:], strict=True)
+    ]
+    for at, part in enumerate(parts):
+        if isinstance(part, Placeholder) and texts[at] in _WALKS:
+            before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
+            segment = before.rpartition("/")[2] + texts[at] + _SEGMENT_END.split(after)[0]
+            if segment in _WALKS and "?" not in before:
+                raise ConfigError(
+                    f"{part} is {texts[at]!r}, which makes {segment!r} of a segment of the path {template!r}: it would "
+                    "lead to another endpoint; expected an id or a name"
+                )
+    return "".join(texts)
 
 
 def settings_of(auth: Authenticator | None) -> Iterator[Placeholder]:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from cdk import ConfigError, Json
@@ -31,6 +33,33 @@ def test_a_value_is_never_looked_through_for_placeholders() -> None:
 )
 def test_what_a_path_names_is_quoted_unless_it_begins_with_it(template: str, path: str) -> None:
     assert filled_path(template, values) == path
+
+
+@pytest.mark.parametrize("value", [".", ".."])
+@pytest.mark.parametrize("template", ["/orgs/{a.id}/repos", "/orgs/{a.id}", "{a.id}/repos", "/orgs/{a.id}?all=1"])
+def test_a_value_that_leads_to_another_endpoint_is_refused_by_name(template: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^\{{a.id\}} is '{re.escape(value)}', which makes .* another endpoint"):
+        filled_path(template, lambda _: value)
+
+
+def test_several_values_may_make_such_a_segment() -> None:
+    with pytest.raises(ConfigError, match=r"\{a.id\} is '\.', which makes '\.\.' of a segment"):
+        filled_path("/orgs/{a.id}{b.id}", lambda _: ".")
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "path"),
+    [
+        ("/files/{a.id}", "...", "/files/..."),
+        ("/files/{a.id}.json", "..", "/files/...json"),
+        ("/files/v{a.id}", ".", "/files/v."),
+        ("/files/{a.id}", "../x", "/files/..%2Fx"),
+        ("/files/{a.id}", "%2e%2e", "/files/%252e%252e"),
+        ("/files?in=/{a.id}", "..", "/files?in=/.."),
+    ],
+)
+def test_dots_within_a_segment_are_values_as_others(template: str, value: str, path: str) -> None:
+    assert filled_path(template, lambda _: value) == path
 
 
 def test_doubled_braces_are_braces() -> None:
