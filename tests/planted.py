@@ -1018,6 +1018,13 @@ BUGS = [
         "tests/rest/test_http_stream.py",
     ),
     Bug(
+        "a redirect that leads nowhere has no records",
+        "rest/errors/status_errors",
+        "if status != _NOT_MODIFIED",
+        "if status > 399",
+        "tests/rest/test_http_stream.py",
+    ),
+    Bug(
         "an outage beside an empty list is no end",
         "rest/http_stream",
         "says_outage(body, where) if value == [] else",

@@ -12,6 +12,7 @@ from cdk import (
     Checkpoint,
     DecodeError,
     Done,
+    FatalError,
     Forbidden,
     Json,
     NotFound,
@@ -287,6 +288,21 @@ def test_an_ignored_answer_is_an_empty_last_page() -> None:
     api.get("/v1/users").returns(status=403)
 
     assert users(api, Lenient).read_page(Slice(), None) == Page((), None)
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308])
+def test_a_redirect_that_leads_nowhere_is_no_end_of_the_pages(status: int) -> None:
+    class Trusting(Users):
+        error_handler = HttpErrorHandler({status: Action.SUCCESS})
+
+    api = MockApi()
+    route = api.get("/v1/users")
+    for _ in range(2):
+        route.returns(json={"data": [{"id": 1}, {"id": 2}]}).returns(status=status, json={"data": []})
+
+    with pytest.raises(FatalError, match=f"page=2.* answered {status} .*; the redirect leads nowhere: check the URL"):
+        list(read_slice(users(api), Slice()))
+    assert ids(read_slice(users(api, Trusting), Slice())) == [1, 2]
 
 
 def test_an_answer_that_has_no_content_has_no_records() -> None:

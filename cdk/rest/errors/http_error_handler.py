@@ -44,8 +44,8 @@ class OutcomeHandler(ErrorHandler, Protocol):
 class HttpErrorHandler:
     """Asks its rules in order; where none knows, the status decides.
 
-    Responses below 400 are successes; 400, 401, 403, 404, 405, 410 and 422 fail at once; 429 waits; everything
-    else, and every TransientError of the transport, is tried again.
+    Responses below 300, and 304, are successes; redirects that name no URL, 400, 401, 403, 404, 405, 410 and 422 fail
+    at once; 429 waits; everything else, and every TransientError of the transport, is tried again.
 
     actions: what to do with other statuses, or differently: `{404: Action.IGNORE}`. rules: asked before.
     retry_policy: how often, and when, a request is tried again. Picklable when its rules and waits are.

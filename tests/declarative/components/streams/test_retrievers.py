@@ -75,6 +75,18 @@ def test_an_ignored_answer_is_an_empty_last_page() -> None:
     assert ids(made) == [1]
 
 
+def test_a_redirect_that_leads_nowhere_is_an_error_unless_a_filter_says_otherwise() -> None:
+    api = MockApi()
+    route = api.get("/items")
+    for _ in range(2):
+        route.returns(json=rows(1, next="b")).returns(status=302, json=rows())
+    trusts = [{"type": "HttpResponseFilter", "http_codes": [302], "action": "SUCCESS"}]
+    handler = {"error_handler": {"type": "DefaultErrorHandler", "response_filters": trusts}}
+
+    assert "answered 302 Found; the redirect leads nowhere" in str(run(api, paginator=NEXT).error)
+    assert ids(run(api, requester=handler, paginator=NEXT)) == [1]
+
+
 @pytest.mark.parametrize("tokens", [["b", "b"], ["b", "c", "b", "c", "b", "c"]])
 def test_pages_that_go_round_in_a_circle_are_an_error(tokens: list[str]) -> None:
     api = MockApi()
