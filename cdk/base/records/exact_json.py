@@ -5,7 +5,8 @@ A double holds 15 digits of a number, whatever they are, so only what has more i
 
 import re
 from decimal import Decimal, InvalidOperation
-from json import loads
+from functools import partial
+from json import JSONDecodeError, loads
 from math import isinf
 from typing import Self
 
@@ -19,6 +20,8 @@ _LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
 _MOST_BEFORE_POINT = 24
 """Digits of a number's whole part that are looked at. What has as many is not how a double is written."""
 _DIGITS = frozenset(b"0123456789")
+# Of an integer, what is beyond the 4,300 digits that msgspec and Python read; what stays is an escape's, too.
+_BEYOND_INTEGERS = re.compile(rb"(?<=\d{18})\d{4283,}")
 _ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
 
 
@@ -55,7 +58,7 @@ class WrittenNumber(float, SerializedJson):
 
 
 def exact_json(body: bytes) -> FieldValue:
-    """As `from_json`, where a number that no double holds is a WrittenNumber, also one beyond all of them.
+    """As `from_json`; a number that no double holds, or an integer that Python does not read, is a WrittenNumber.
 
     A number beyond the smallest double, such as 1e-400, may be 0. Raises json.JSONDecodeError.
     """
@@ -69,7 +72,14 @@ def exact_json(body: bytes) -> FieldValue:
     try:
         return _exact_decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return from_odd_json(body, _exact_decode, lambda text: loads(text, parse_float=written_number))
+        try:
+            return from_odd_json(body, _exact_decode, _loads)
+        except JSONDecodeError:
+            readable = _BEYOND_INTEGERS.sub(b"", body)
+            if readable == body:
+                raise
+            from_odd_json(readable, _exact_decode, _loads)  # what else is wrong with it
+            return _loads(body)
 
 
 def has_written_numbers(text: bytes) -> bool:
@@ -110,5 +120,14 @@ def written_number(text: str) -> float:
     return number if is_held else WrittenNumber(text)
 
 
+def written_integer(text: str) -> float:
+    """The integer of a JSON text; a WrittenNumber where it has more digits than Python reads."""
+    try:
+        return int(text)
+    except ValueError:
+        return WrittenNumber(text)
+
+
+_loads = partial(loads, parse_float=written_number, parse_int=written_integer)
 _decode = msgspec.json.Decoder().decode
 _exact_decode = msgspec.json.Decoder(float_hook=written_number).decode

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from cdk.base.errors import DecodeError
-from cdk.base.records.exact_json import written_number
+from cdk.base.records.exact_json import written_integer, written_number
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
@@ -59,7 +59,9 @@ class JsonDocument:
 
 def lenient_json(text: bytes) -> JsonValue:
     """JSON in which NaN and Infinity stand for null. Raises ValueError and RecursionError."""
-    value: JsonValue = json.loads(text, parse_constant=lambda _: None, parse_float=written_number)
+    value: JsonValue = json.loads(
+        text, parse_constant=lambda _: None, parse_float=written_number, parse_int=written_integer
+    )
     return value
 
 

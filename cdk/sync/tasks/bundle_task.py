@@ -114,21 +114,21 @@ class _TaskTime:
 
 
 class _Unwritable(Exception):
-    """The files of a stream cannot be written."""
+    """The records of a stream cannot be written."""
 
-    def __init__(self, stream: int, error: OSError) -> None:
+    def __init__(self, stream: int, error: Exception) -> None:
         super().__init__(str(error))
         self.stream, self.error = stream, error
 
 
 @contextmanager
 def _writing(stream: int) -> Iterator[None]:
-    """Say of an error of a disk in this block which stream's files it keeps from being written."""
+    """Say of an error in this block which stream's records it keeps from being written."""
     try:
         yield
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except Exception as error:
         raise _Unwritable(stream, error) from error
 
 
@@ -213,9 +213,11 @@ class _TaskOutput:
         return replace(result, attempt=self._attempt, earlier=earlier) if earlier else result
 
     def failed(self, unwritten: _Unwritable) -> BundleResult:
-        """What the task brings where the files of a stream cannot be written: its slices fail, all others wait."""
-        path = str(self._targets[unwritten.stream].root)
-        failure = Failure.of(unwritable(unwritten.error, path).with_traceback(unwritten.error.__traceback__))
+        """What the task brings where the records of a stream cannot be written: its slices fail, all others wait."""
+        error, path = unwritten.error, str(self._targets[unwritten.stream].root)
+        if isinstance(error, OSError):
+            error = unwritable(error, path).with_traceback(error.__traceback__)
+        failure = Failure.of(error)
         buffers = [buffer for buffer in self.buffers.values() if buffer.slice_task.stream == unwritten.stream]
         results = [SliceResult(b.slice_task.number, failure=failure, http=b.progress.http) for b in buffers]
         return self.after_interim(BundleResult(results))

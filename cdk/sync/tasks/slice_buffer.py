@@ -85,9 +85,11 @@ class TaskWriter:
     def _flush(self) -> None:
         if not self._texts:
             return
-        texts, self._texts, self._gathered = self._texts, [], 0
+        texts = self._texts
         runs = [(progress.number, len(text.lines)) for progress, text in texts]
+        # Of several slices, which count as read: what cannot become rows stays, and keeps the task from closing.
         batch = self._rows.batch(joined([text.lines for _, text in texts]), runs, [text.source for _, text in texts])
+        self._texts, self._gathered = [], 0
         for (progress, _), count in zip(texts, rejected(batch, [size for _, size in runs]), strict=True):
             progress.rejected += count
         self._shared.write([without_empty(batch, self._target.partition_by)])

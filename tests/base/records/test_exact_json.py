@@ -84,7 +84,30 @@ def test_numbers_of_more_digits_than_a_double_has_are_found(text: bytes, expecte
     assert has_written_numbers(text) is expected
 
 
-@pytest.mark.parametrize("body", [b"", b"[1.123456789", b"[1E400", b'{"x":1E400,}', b'["\xff",1E400]', b"[NaN]"])
+@pytest.mark.parametrize("body", ["%s", '{"x":[1.5,-%s],"y":"%s"}', '\ufeff["half \\ud83d", "\\u1234%s", %s, 1e400]'])
+def test_an_integer_of_more_digits_than_python_reads_has_its_text(body: str) -> None:
+    text = body.replace("%s", "123456789" * 500)
+
+    value = exact_json(text.encode())
+
+    assert json_of(value) == json_of(exact_json(body.replace("%s", "7").encode())).replace("7", "123456789" * 500)
+    assert to_json(exact_json(b"[%s]" % (b"9" * 4301))) == b"[%s]" % (b"9" * 4301)
+    assert exact_json(b"[%s]" % (b"9" * 4300)) == [10**4300 - 1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[1.123456789",
+        b"[1E400",
+        b'{"x":1E400,}',
+        b'["\xff",1E400]',
+        b"[NaN]",
+        b"[%s," % (b"9" * 5000),
+        b"[0%s]" % (b"0" * 5000),
+    ],
+)
 def test_what_is_no_json_is_an_error(body: bytes) -> None:
     with pytest.raises(json.JSONDecodeError):
         exact_json(body)

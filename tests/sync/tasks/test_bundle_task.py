@@ -30,6 +30,7 @@ from cdk import (
     Stream,
 )
 from cdk.base.process.concurrency import Learned
+from cdk.base.records.raw_json_lines import JsonLines
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.lake.storage.folder import unwritable
@@ -317,6 +318,24 @@ def test_a_target_that_cannot_be_written_fails_its_slices_and_no_other(tmp_path:
     assert failed.failure is not None
     assert failed.failure.message == f"{tmp_path / 'b'}: the target cannot be written: Not a directory"
     assert (failed.number, result.files, list((tmp_path / "a").iterdir())) == (1, {}, [])
+
+
+@pytest.mark.parametrize("last", [JsonLines(b'{"id":3}', 1), [{"id": 3}]])
+def test_records_that_cannot_become_rows_fail_all_slices_of_their_stream_and_no_other(
+    tmp_path: Path, last: Sequence[Record]
+) -> None:
+    pages = [Page(JsonLines(b'{"id":1}', 1), {"page": 1}), Page(JsonLines(b'{"id":no}', 1), {"page": 2})]
+    streams = [Users(), Scripted(*pages, Page(last, {"page": 3}))]
+    job = BundleJob({n: target(tmp_path, stream, str(n)) for n, stream in enumerate(streams)}, 100, 1)
+
+    result = read_bundle(job, [SliceTask(0, 0, Slice()), SliceTask(1, 1, Slice()), SliceTask(2, 1, Slice())], Clock())
+
+    assert [progress.number for progress in result.progress] == [1, 2]
+    for progress in result.progress:
+        assert progress.failure is not None
+        assert progress.failure.message.startswith("JSONDecodeError: ")
+        assert (progress.positions, progress.rows) == ((), 0)
+    assert (result.files, list((tmp_path / "0").iterdir())) == ({}, [])
 
 
 @pytest.mark.parametrize(
