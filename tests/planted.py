@@ -1371,7 +1371,7 @@ BUGS = [
     Bug(
         "a dry run checks the key",
         "sync/loop/table_fit",
-        "    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns))\n",
+        "    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns), planned)\n",
         "",
         "tests/lake/delta/test_table_guard.py",
     ),

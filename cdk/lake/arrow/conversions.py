@@ -23,6 +23,9 @@ from cdk.base.times.clock import parse_timestamp
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 from cdk.lake.arrow.json_text import NO_JSON, finite, json_text, shown, valid
 
+NOT_A_NUMBER = "not a number"
+"""The reason of what a column of numbers refuses because it is none."""
+
 _BIG_DIGITS = 38
 # Digits behind the microseconds.
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
@@ -183,7 +186,7 @@ def _number(value: object) -> float | Decimal:
         case int() | float() | Decimal() if value is not True and value is not False:
             return value
         case _:
-            raise CoercionError("not a number")
+            raise CoercionError(NOT_A_NUMBER)
 
 
 def _big_integer(value: object) -> Decimal:

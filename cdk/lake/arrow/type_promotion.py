@@ -30,6 +30,15 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
     return _scalar(old, new, exact=exact) or pa.string()
 
 
+def keeps_spelling(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether values that a column had before it became wider equal those that a source sends again.
+
+    A timestamp, or a number with a point, becomes text as the kit writes it: not as the source does.
+    """
+    as_sent = pa.types.is_signed_integer(old) or pa.types.is_boolean(old) or old == pa.date32()
+    return as_sent or old == new or not pa.types.is_string(new)
+
+
 def writable(kind: pa.DataType) -> bool:
     """Whether the kit writes values of this type; a table that something else made may have others."""
     return all(part in _SIMPLE_TYPES or pa.types.is_signed_integer(part) for part in leaves(kind))

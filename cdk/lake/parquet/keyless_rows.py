@@ -1,6 +1,7 @@
 """Rows without a key: what identifies each, so that it neither merges with another nor appears twice.
 
-A row whose key is null, missing, or no value of its column is *apart*. If its key is complete, but not as the column
+A row whose key is null, missing, or no value of its column is *apart*; one that its column has become wide enough for
+since is not, though null stands there. If its key is complete, but not as the column
 holds it, the key as the source sent it identifies the row (`_airbyte_meta` keeps it); otherwise everything that the row
 holds does. Pure; needs no Spark.
 """
@@ -13,14 +14,19 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE
+from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
 
-Note: TypeAlias = Mapping[str, Sequence[Mapping[str, str | None] | None] | None] | None
+Change: TypeAlias = Mapping[str, str | None]
+"""What was done to a value, from `_airbyte_meta`; see `cdk.lake.arrow.coerce`."""
+
+Note: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
 """A row's `_airbyte_meta`."""
 
 _VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE})
@@ -47,7 +53,7 @@ def separated_keys(
     notes = rest([META], doubtful)[META].to_pylist()
     texts = [texts_of(column.filter(doubtful).combine_chunks()).to_pylist() for column in keys]
     ids: list[bytes | None] = [None] * size
-    repaired: list[dict[int, str]] = [{} for _ in keys]
+    repaired: list[dict[int, object]] = [{} for _ in keys]
     unknown: list[int] = []
     for row, note, *values in zip(rows, notes, *texts, strict=True):
         named = zip(values, names, keys, strict=True)
@@ -59,7 +65,7 @@ def separated_keys(
         else:
             for i, part in enumerate(parts):
                 if part is not None and part.text != values[i]:
-                    repaired[i][row] = part.text
+                    repaired[i][row] = part.value
     if unknown:
         mask = pc.is_in(pa.array(range(size), pa.int64()), value_set=pa.array(unknown, pa.int64()))
         for row, digest in zip(unknown, _digests(rest(None, mask)), strict=True):
@@ -67,41 +73,61 @@ def separated_keys(
     starts = pc.if_else(nulls, pa.scalar(NULL), pa.scalar(HIDDEN))
     apart = pc.binary_join_element_wise(starts, pa.array(ids, pa.binary()), pa.scalar(b""))
     ordinary = pc.is_null(apart)
-    columns = [_with(column, texts) for column, texts in zip(keys, repaired, strict=True)]
+    columns = [_with(column, values) for column, values in zip(keys, repaired, strict=True)]
     return [pc.if_else(ordinary, column, pa.scalar(None, column.type)) for column in columns], apart
 
 
-def _with(column: pa.ChunkedArray, texts: Mapping[int, str]) -> pa.ChunkedArray:
-    if not texts:
+def _with(column: pa.ChunkedArray, values: Mapping[int, object]) -> pa.ChunkedArray:
+    """The column with other values in some of its rows, in order."""
+    if not values:
         return column
-    values = column.to_pylist()
-    for row, text in texts.items():
-        values[row] = text
-    return pa.chunked_array([pa.array(values, column.type)])
+    which = pa.array([row in values for row in range(len(column))], pa.bool_())
+    return pc.replace_with_mask(column.combine_chunks(), which, pa.array(values.values(), column.type))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a key. raw: as the source sent it, for the column could not hold it."""
+    """A part of a key. raw: as the source sent it, for the column could not hold it. value: else, of the column."""
 
     text: str
     raw: bool
+    value: object = None
 
 
 def _part(text: str | None, note: Note, names: frozenset[str], kind: pa.DataType) -> _Part | None:
     """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
-    original = noted(note, names)
-    if original is None:
+    changed = _change(note, names)
+    original = None if changed is None else changed["original"]
+    if changed is None or original is None:
         return None if text is None else _Part(text, raw=False)
-    # A string column holds any value; one that could not, once, has become wider since.
-    return _Part(original, raw=not (text is None and pa.types.is_string(kind)))
+    # What the column could not hold once, it may hold since it has become wider.
+    value = None if text is not None else _held(changed, original, kind)
+    if value is None:
+        return _Part(original, raw=True)
+    return _Part(texts_of(pa.array([value], kind))[0].as_py(), raw=False, value=value)
+
+
+def _held(changed: Change, original: str, kind: pa.DataType) -> object:
+    """What a column holds of a value that was refused; None: nothing."""
+    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+    if is_number and changed["reason"] == NOT_A_NUMBER:
+        return None  # "1.5" is not 1.5
+    try:
+        return conversion(kind).value(exact_json(original.encode()) if is_number else original)
+    except (CoercionError, ValueError):
+        return None
 
 
 def noted(note: Note, names: Collection[str]) -> str | None:
     """The original of a value that did not fit its column, from `_airbyte_meta`."""
+    changed = _change(note, names)
+    return None if changed is None else changed["original"]
+
+
+def _change(note: Note, names: Collection[str]) -> Change | None:
     for entry in (note or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
-            return entry["original"]
+            return entry
     return None
 
 

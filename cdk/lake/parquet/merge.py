@@ -206,7 +206,8 @@ def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[Table
     for file in table:
         if HIDDEN in apart or (NULL in apart and file.nulls != 0):
             yield file
-        elif file.low is None or file.high is None:
+        elif file.low is None or file.high is None or file.nulls != 0:
+            # Null may stand for a key that its column has become wide enough for since.
             if first:
                 yield file
         else:
@@ -220,7 +221,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
     root = merge.table.root
     existing = merge.keyed(root, file.path, file.partition)
     filters: pc.Expression | None = None
-    if file.low is not None and file.high is not None:
+    if file.low is not None and file.high is not None and file.nulls == 0:
         filters = ((pc.field("_k0") >= file.low) & (pc.field("_k0") <= file.high)) | pc.field(APART).is_valid()
     with root.explaining(), root.join(_SCRATCH).reader(name) as source:
         winners = pq.read_table(source, filters=filters)

@@ -24,6 +24,7 @@ from cdk.lake.arrow.columns import (
     without_column,
 )
 from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
+from cdk.lake.arrow.type_promotion import keeps_spelling
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use
 from cdk.lake.delta.table_state import TableState
@@ -54,7 +55,7 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
     check_moves(stream_plan, table)
     planned = planned_columns(stream_plan, declared, table)
     check_guards(stream_plan, declared, planned, table.guard, history)
-    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns))
+    check_key(stream_plan, table, identity(stream_plan, planned.schema, planned.columns), planned)
     return table
 
 
@@ -272,13 +273,15 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
     return Identity(tuple(keys), _cursor(stream_plan, schema, declared), stream_plan.hard_deletes, tuple(fields))
 
 
-def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None) -> None:
+def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None, planned: SchemaChange) -> None:
     """Raise ConfigError: the table has a row for each of another key, and this sync does not read them all again.
 
-    A row would replace all those that share the new key with it, which are not read again.
+    A row would replace all those that share the new key with it, which are not read again. Or the keys of its rows
+    would be others in the types that are planned: each row would stay beside the one that is read again.
     """
     if key is None or not stream_plan.traits.merges:
         return
+    _check_key_types(stream_plan, table, key, planned)
     known = {f"the pipeline {name!r} has": keys for name, keys in table.keys_of_others().items()}
     if table.saved is not None and table.saved.state is not None and not _begins_anew(stream_plan, table.saved):
         known["the table has"] = table.saved.keys
@@ -290,6 +293,22 @@ def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None)
                 f"would replace all others with its {now}. Change it back, or have all read again into a new table: "
                 "move this one away"
             )
+
+
+def _check_key_types(stream_plan: StreamPlan, table: StreamTable, key: Identity, planned: SchemaChange) -> None:
+    for wider in planned.widen:
+        if wider.column not in key.keys or keeps_spelling(wider.old, wider.new) or table.row_count() == 0:
+            continue
+        if is_refreshed(stream_plan, table.saved):  # the rows that are there leave
+            continue
+        raise ConfigError(
+            f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, and the stream's schema "
+            f"makes it {wider.new}: the rows that are there would have their keys as the kit writes them "
+            "(`5.0`, `2024-01-01T10:00:00.000000Z`), and stay beside each row that is read again with its key as the "
+            "source writes it. Change the type back, or have all read again into a new table: move this one away",
+            path=str(table.root),
+            stream=stream_plan.stream.name,
+        )
 
 
 def _begins_anew(stream_plan: StreamPlan, saved: TableState) -> bool:

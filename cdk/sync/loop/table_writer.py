@@ -90,7 +90,7 @@ class TableWriting:
         self.refreshes_keys = refreshed and stream_plan.traits.merges
         """All is read again, and what has another generation then is stale."""
         key = identity(stream_plan, self._columns.schema, self._columns.columns)
-        check_key(stream_plan, self.table, key)
+        check_key(stream_plan, self.table, key, self._columns)
         self.keys = key.keys if key is not None and stream_plan.traits.merges else ()
         """The columns by which rows are merged, one for each key."""
         if key is not None and (removes_stale or self.refreshes_keys):

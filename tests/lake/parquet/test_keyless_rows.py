@@ -22,8 +22,8 @@ def separated(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[bytes 
     return keys.to_pylist(), apart.to_pylist()
 
 
-def noted(original: str) -> dict[str, Any]:
-    return {META: {"changes": [{"field": "id", "change": "NULLED", "reason": "", "original": original}]}}
+def noted(original: str, reason: str = "") -> dict[str, Any]:
+    return {META: {"changes": [{"field": "id", "change": "NULLED", "reason": reason, "original": original}]}}
 
 
 def test_rows_with_keys_are_not_looked_at_further() -> None:
@@ -35,6 +35,13 @@ def test_a_key_that_its_column_cannot_hold_identifies_its_row_as_it_came() -> No
 
     assert keys == [None, None, None]
     assert one == same != other
+
+
+def test_a_key_that_its_column_has_become_wide_enough_for_is_one() -> None:
+    keys, apart = separated([noted("7000000000", "more than 32 bits"), noted("7", "not a number"), noted("1e99")])
+
+    assert keys == [7_000_000_000, None, None]
+    assert [mark is None for mark in apart] == [True, False, False]
 
 
 def test_without_any_key_all_that_a_row_holds_identifies_it() -> None:

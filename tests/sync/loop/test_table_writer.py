@@ -764,6 +764,47 @@ def test_a_key_may_gain_a_column(tmp_path: Path) -> None:
     ]
 
 
+MOMENT_ = {"type": "string", "format": "date-time"}
+DATE = {"type": "string", "format": "date"}
+TEN = "2024-01-01T10:00:00Z"
+
+
+@pytest.mark.parametrize(("id", "before", "after"), [(TEN, MOMENT_, TEXT), (5, NUMBER, TEXT), (5, NUMBER, MOMENT_)])
+def test_a_key_that_would_be_spelled_otherwise_in_its_new_type_is_refused(
+    tmp_path: Path, id: Json, before: Json, after: Json
+) -> None:
+    ok(tmp_path, Things([{"id": id, "n": 1}], id=before), **MERGED)
+    more = [{"id": id, "n": 2}]
+
+    report = sync(tmp_path, Things(more, id=after), **MERGED)
+
+    assert report.failure is not None
+    assert report.failure.failure_type == "config_error"
+    assert "the table has 'id', a column of its primary key, as" in report.failure.message
+    ok(tmp_path, Things(more, id=before), **MERGED)
+    assert [row["n"] for row in rows(tmp_path)] == [2]
+    ok(tmp_path, Things(more, id=after), write_mode="overwrite", sync_mode="full_refresh")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ids", "again"),
+    [
+        (INT, TEXT, [1, "A7", 2**70, 1.5], ["1", "A7", str(2**70), "1.5"]),
+        (INT, NUMBER, [1, 1.5, "2.5"], [1.0, 1.5, "2.5"]),
+        (DATE, MOMENT_, ["2024-01-02", TEN, "soon"], ["2024-01-02T00:00:00Z", TEN, "soon"]),
+        (DATE, TEXT, ["2024-01-02", TEN], ["2024-01-02", TEN]),
+    ],
+)
+def test_rows_are_replaced_once_their_column_is_wide_enough_for_their_keys(
+    tmp_path: Path, before: Json, after: Json, ids: Sequence[Json], again: Sequence[Json]
+) -> None:
+    for kind, values, first in ((before, ids, 0), (after, again, 10), (after, again, 20)):
+        records = [{"id": value, "n": first + i} for i, value in enumerate(values)]
+        ok(tmp_path, Things(records, id=kind), **MERGED)
+
+    assert [row["n"] for row in rows(tmp_path)] == [20 + i for i in range(len(ids))]
+
+
 def test_another_key_is_right_for_rows_that_were_only_added(tmp_path: Path) -> None:
     ok(tmp_path, Things(SHELVED, **SHELVES), write_mode="append")
 
