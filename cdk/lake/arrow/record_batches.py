@@ -69,13 +69,14 @@ class RecordBatchBuilder:
         unique: str | None = None,
         room: int = 0,
         follows: Collection[str] = (),
+        undeclared: Collection[str] = (),
         infers: bool = True,
     ) -> None:
         """Make rows of `generation`. unique: what is in their ids, see RowIds.
 
         room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`. follows:
-        fields whose columns, of types of INFERRED, become as wide as their values need. infers: whether new columns are
-        such; otherwise they are text.
+        fields whose columns, of types of INFERRED, become as wide as their values need. undeclared: columns that are
+        those of undeclared fields. infers: whether new columns become wider; otherwise they are text.
         """
         self.schema = table_schema(declared)
         self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
@@ -85,7 +86,9 @@ class RecordBatchBuilder:
         self._taken = {name.lower() for name in self.schema.names}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
-        self._follows, self._infers = set(follows), infers
+        self._follows, self._undeclared, self._infers = set(follows), set(undeclared), infers
+        self.without_column = ""
+        """An undeclared field that had no column, for another has the one of its name; empty where there was none."""
         # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
         self._nulls: set[str] = set()
         self._typed_reader = self._new_typed_reader()
@@ -126,7 +129,7 @@ class RecordBatchBuilder:
         odd: Sequence[int] = ()
         columns = self._typed_reader.of(records)
         if columns is None:
-            columns, odd = self._fitted(records, changes)
+            columns, records, odd = self._fitted(records, changes)
         size = len(records)
         arrays = {
             self._places[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
@@ -143,8 +146,8 @@ class RecordBatchBuilder:
 
     def _fitted(
         self, records: Sequence[Record], changes: dict[int, list[Change]]
-    ) -> tuple[Mapping[str, pa.Array], Sequence[int]]:
-        """The columns that some of the records have, and which records have undeclared fields."""
+    ) -> tuple[Mapping[str, pa.Array], Sequence[Record], Sequence[int]]:
+        """The columns that some of the records have, these as they are spelled, and which have undeclared fields."""
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
@@ -153,6 +156,10 @@ class RecordBatchBuilder:
         else:
             odd = [i for i, record in enumerate(records) if self._is_odd(record)]
             _check_names([records[i] for i in odd])
+            spelled = {i: record for i in odd if (record := self._spelled(records[i])) is not records[i]}
+            if spelled:
+                records = [spelled.get(i, record) for i, record in enumerate(records)]
+                fields, odd = by_field(records), [i for i in odd if self._is_odd(records[i])]
         if odd and self._new < self._room:
             self._grow([records[i] for i in odd])
         arrays: dict[str, pa.Array] = {}
@@ -161,7 +168,26 @@ class RecordBatchBuilder:
             values = [record.get(name) for record in records] if fields is None else fields.get(name)
             if values is not None:
                 arrays[name] = self._column(name, values, changes)
-        return arrays, odd
+        return arrays, records, odd
+
+    def _spelled(self, record: Record) -> Record:
+        """A record whose undeclared fields have the names of their columns, where no other field has one of these.
+
+        That depends on the record alone, so that all tasks and syncs do the same.
+        """
+        names: dict[str, str] = {}
+        taken = {name.lower() for name in record}
+        for name in record:
+            column = None if name in self._names else column_name(name)
+            if column is None or column == name:
+                continue
+            is_new = self._new < self._room and column.lower() not in self._taken
+            if column.lower() not in taken and (is_new or column in self._undeclared):
+                names[name] = column
+                taken.add(column.lower())
+            elif column.lower() in taken | self._taken:
+                self.without_column = self.without_column or name
+        return {names.get(name, name): value for name, value in record.items()} if names else record
 
     def _is_odd(self, record: Record) -> bool:
         """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
@@ -186,10 +212,7 @@ class RecordBatchBuilder:
         return _column(name, values, kind, changes)
 
     def _grow(self, records: Sequence[Record]) -> None:
-        """Give the undeclared fields of some records columns, while there is room.
-
-        A name that a column could not have as it is would need another, and two tasks might choose the same.
-        """
+        """Give the undeclared fields of some records columns, while there is room."""
         undeclared: dict[str, list[JsonValue]] = {}
         for record in records:
             for name, value in record.items():
@@ -219,6 +242,7 @@ class RecordBatchBuilder:
         column, before = self._places[name], self._columns.get(name)
         self._columns[name] = kind
         if before is None:
+            self._undeclared.add(column)
             self.schema = self.schema.append(pa.field(column, kind))
         else:
             self.schema = self.schema.set(self.schema.get_field_index(column), pa.field(column, kind))

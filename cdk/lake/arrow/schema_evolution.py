@@ -59,6 +59,8 @@ class SchemaChange:
     """How many undeclared fields may get columns."""
     follows: frozenset[str] = frozenset()
     """The undeclared fields whose columns may become wider."""
+    undeclared: frozenset[str] = frozenset()
+    """The columns of undeclared fields."""
 
 
 def plan(
@@ -145,7 +147,7 @@ def _evolved(
     # A field of the name of a column that the kit cannot write must not get another.
     room = _room(schema, Policy.EVOLVE) if len(followed) == len(rest) else 0
     follows = frozenset(name for name, kind in followed.items() if kind in INFERRED)
-    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows)
+    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows, frozenset(followed))
 
 
 def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
@@ -156,12 +158,13 @@ def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaCh
     writes: dict[str, ColumnType] = {
         name: kind for name, kind in fields.items() if name not in names and writable(kind)
     }
+    undeclared = frozenset(writes)
     for name, kind in declared.items():
         old = fields.get(column_name(name))
         if old is not None and writable(old):
             writes[name] = _as_declared(old, kind)
     own = tuple(pa.field(name, kind) for name, kind in OWN_COLUMNS.items() if name not in fields)
-    return SchemaChange(writes, pa.schema([*table, *own]), own)
+    return SchemaChange(writes, pa.schema([*table, *own]), own, undeclared=undeclared)
 
 
 def _as_declared(column: pa.DataType, kind: ColumnType) -> ColumnType:

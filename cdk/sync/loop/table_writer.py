@@ -113,6 +113,7 @@ class TableWriting:
             generation,
             change.room,
             follows,
+            change.undeclared,
             self._may_widen,
             self.bounded,
             by,

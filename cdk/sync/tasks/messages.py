@@ -40,6 +40,8 @@ class WriteTarget:
     """How many further columns undeclared fields may get."""
     follows: frozenset[str] = frozenset()
     """Columns of undeclared fields, which become wider where values need it."""
+    undeclared: frozenset[str] = frozenset()
+    """All columns of undeclared fields."""
     infers: bool = True
     """Whether undeclared fields get columns of their own."""
     bounded: tuple[str, ...] = ()

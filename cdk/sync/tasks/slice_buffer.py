@@ -16,7 +16,7 @@ from cdk.base.process.read_ahead import ReadAhead
 from cdk.base.records.raw_json_lines import JsonLines, json_lines
 from cdk.base.records.typed_json_lines import RecordType, joined
 from cdk.base.values import Record
-from cdk.lake.arrow.columns import META
+from cdk.lake.arrow.columns import ADDITIONAL, META
 from cdk.lake.arrow.record_batches import RecordBatchBuilder, Runs
 from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits, TableWriter
@@ -31,7 +31,12 @@ class TaskWriter:
     def __init__(self, target: WriteTarget, limits: Limits = DEFAULT_LIMITS) -> None:
         self._target, self.limits = target, limits
         self._rows = RecordBatchBuilder(
-            target.columns, generation=target.generation, room=target.room, follows=target.follows, infers=target.infers
+            target.columns,
+            generation=target.generation,
+            room=target.room,
+            follows=target.follows,
+            undeclared=target.undeclared,
+            infers=target.infers,
         )
         self._texts: list[tuple[SliceResult, _Text]] = []
         self._gathered = 0
@@ -46,6 +51,15 @@ class TaskWriter:
     def record_type(self) -> RecordType | None:
         """The type of records that become columns without being decoded."""
         return self._rows.record_type
+
+    @property
+    def warning(self) -> str:
+        """What a person should know of the rows; empty for nothing."""
+        field = self._rows.without_column
+        return field and (
+            f"{self._target.stream.name}: the field {field!r}, which the schema does not declare, gets no column, for "
+            f"another has the one of its name: its values are kept in {ADDITIONAL}"
+        )
 
     def new(self) -> TableWriter:
         """A writer of files for one slice alone."""
@@ -92,6 +106,7 @@ class TaskWriter:
         self._texts, self._gathered = [], 0
         for (progress, _), count in zip(texts, rejected(batch, [size for _, size in runs]), strict=True):
             progress.rejected += count
+            progress.warning = progress.warning or self.warning
         self._shared.write([without_empty(batch, self._target.partition_by)])
 
 
@@ -220,6 +235,7 @@ class SliceBuffer:
         # A batch that was just made has its buffers to itself; `nbytes` looks at each column, for 3 us.
         waiting.bytes += batch.get_total_buffer_size()
         waiting.rejected += sum(rejected(batch, [batch.num_rows]))
+        self.progress.warning = self.progress.warning or self._writer.warning
 
     def _seal(self, position: Position, page: ReadPage) -> None:
         progress, waiting = self.progress, self._waiting

@@ -695,6 +695,25 @@ def test_a_field_that_has_to_have_a_column_and_has_none_is_refused_before_a_requ
     assert not (tmp_path / "things").exists()
 
 
+@pytest.mark.parametrize("policy", ["evolve", "freeze", "discard"])
+def test_an_undeclared_field_has_the_same_column_in_each_sync_and_a_collision_is_said_once(
+    tmp_path: Path, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ok(tmp_path, Things([{**of(1), "first name": "Ada", "size=": 1}]))
+    ok(tmp_path, Things([{**of(2), "first name": "Eve"}]), schema=policy)
+    assert caplog.text == ""
+
+    ok(tmp_path, Things([{**of(n), "first name": "Bob", "first_name": "Cid"} for n in (3, 4)]), schema=policy)
+
+    assert [(row["first_name"], row["size_"]) for row in rows(tmp_path)] == [
+        ("Ada", 1),
+        ("Eve", None),
+        ("Cid", None),
+        ("Cid", None),
+    ]
+    assert caplog.text.count("things: the field 'first name', which the schema does not declare, gets no column") == 1
+
+
 MERGED = {"write_mode": "append_dedup"}
 SHELVES = {"shelf": TEXT}
 SHELVED = [{"id": n, "n": n, "shelf": "ab"[n % 2]} for n in range(1, 5)]
