@@ -60,6 +60,9 @@ class Cursor(ABC):
     granularity: Duration | None = None
     """The smallest difference that the source's filter knows; None where that is unknown."""
 
+    lookback: timedelta = timedelta()
+    """How far before the value reached a read starts; of months, more or less."""
+
     @abstractmethod
     def windows(self, after: object, now: datetime, *, upto: object = None, again: bool = True) -> Iterator[Window]:
         """Windows still to read, oldest first, leaving no gap.

@@ -98,6 +98,7 @@ class DatetimeCursor(Cursor):
         self.granularity = None if granularity is None else self._length(granularity, "granularity")
         self._step = None if step is None else self._length(step, "step")
         self._lookback = self._length(lookback, "lookback")
+        self.lookback = _NEW_YEAR - earlier(_NEW_YEAR, self._lookback)
         self._rereads_edge, self._clamping = rereads_edge, clamping
         self._check()
 

@@ -66,6 +66,8 @@ class TableState:
     """
     start: JsonValue = field(default=None, compare=False)
     """Where the stream's cursor begins, as the sync had it that saved this; None: unknown."""
+    lookback: float | None = field(default=None, compare=False)
+    """How many seconds the stream's cursor looked back in the sync that saved this; None: unknown."""
     keys: tuple[str, ...] = field(default=(), compare=False)
     """The columns by which rows were merged, one for each key; none: they were not, or it is unknown."""
     rows: int | None = field(default=None, compare=False)

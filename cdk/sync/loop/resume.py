@@ -1,6 +1,7 @@
 """What a sync of a stream starts from: its state and its generation, by what an earlier sync has committed."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -54,13 +55,25 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
 
 
 def with_start(plan: StreamPlan, saved: TableState) -> TableState:
-    """The state with where the stream's cursor begins; warns where what it covers began later, for that alone is read.
+    """The state with where the stream's cursor begins, and how far it looks back.
 
-    Raises what the cursor raises.
+    Warns where what it covers began later, for that alone is read, and where the cursor looked back less far, for more
+    was not remembered. Raises what the cursor raises.
     """
     stream, cursor = plan.stream, plan.stream.cursor
     if cursor is None or plan.sync_mode != "incremental":
         return saved
+    lookback, known = cursor.lookback.total_seconds(), saved.lookback
+    if saved.state is not None and known is not None and lookback > known and plan.traits.repeats_rows:
+        logger.warning(
+            "%s: its cursor looks back %s now, and looked back %s when the state was saved: records between the two "
+            "are read again and added once more, for only what the cursor looks back to is remembered. The write mode "
+            "append_dedup has each key once",
+            plan.name,
+            cursor.lookback,
+            timedelta(seconds=known),
+        )
+    saved = replace(saved, lookback=lookback)
     window = next(iter(cursor.windows(None, stream.now())), None)
     if window is None:
         return saved

@@ -24,6 +24,7 @@ from cdk.lake.arrow.columns import table_schema
 from cdk.lake.delta import row_history as history_module
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.run_lock import only_run
 from cdk.spark.sync_runner import SyncRunner
@@ -193,6 +194,23 @@ def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_
     assert lake.sync() == len(lake.rows) == 21
     assert later < 21
     assert "its cursor begins at" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_a_lookback_that_becomes_longer_says_once_that_records_are_added_again(
+    tmp_path: Path, mode: WriteModeName, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = TypedOrders()
+    lake = Lake(tmp_path, stream, StreamOptions(write_mode=mode))
+    added = [lake.sync()]
+    for days in (0, 2, 2, 1):
+        caplog.clear()
+        stream.cursor = DatetimeCursor("updated_at", start="2024-01-01T00:00:00Z", lookback=timedelta(days=days))
+        added.append(lake.sync())
+        text = "orders: its cursor looks back 2 days, 0:00:00 now, and looked back 0:00:00 when the state was saved"
+        assert (text in caplog.text) is (mode == "append" and len(added) == 3)
+
+    assert (added[1], added[2] > 0, added[3:]) == (0, True, [0, 0])
 
 
 def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
