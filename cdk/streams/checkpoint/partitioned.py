@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice, product
+from itertools import chain, islice, product
 
 import orjson
 
@@ -45,8 +45,9 @@ class PartitionCheckpointReader(CheckpointReader):
         self._readers: dict[Partition, PartitionReader] = {}
         self._opened_keys: set[str] = set()
         self._fields: set[frozenset[str]] = set()
-        self._resumes = not state.positions
-        """Whether a partition resumes from the state, or nothing could."""
+        """By which today's partitions are known, until the state is found to know such."""
+        self._resumes = not state.positions or WHOLE in state.positions
+        """Whether the state knows partitions by the fields that some of today's have, or none would begin anew."""
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[ParentState | None] = AckQueue()
@@ -154,12 +155,11 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _open(self, partition: Partition) -> None:
         self._opened_keys.add(partition.key)
-        self._fields.add(frozenset(partition.fields))
+        self._compare(partition)
         if self._positions.missing_since(partition.key) is not None:
             self._positions.miss(partition.key, None)
             self._changed = True
         position = self._positions.get(partition)
-        self._resumes = self._resumes or bool(partition and position is not None)
         if partition and position is None and WHOLE in self._positions and len(self._opened_keys) == 1:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
@@ -180,19 +180,38 @@ class PartitionCheckpointReader(CheckpointReader):
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
 
+    def compare_fields(self) -> None:
+        """List partitions up to the first that has the fields of one in the state: all, and hold them, if none has."""
+        listed: list[Partition | ParentState] = []
+        while not (self._resumes or self.mismatch):
+            item = next(self._partitions, None)
+            if item is None:
+                self.mismatch = self._other_fields()
+                break
+            listed.append(item)
+            if not isinstance(item, ParentState):
+                self._compare(item)
+        if listed:
+            self._partitions = chain(listed, self._partitions)
+
+    def _compare(self, partition: Partition) -> None:
+        """Note by which fields today's partitions are known, and whether the state knows such."""
+        if not self._resumes and (fields := _names(partition.fields)) not in self._fields:
+            self._fields.add(fields)
+            # Of many in the state the first one tells, where nothing has changed.
+            self._resumes = any(_names(known.fields) == fields for known in self._state.positions)
+
     def _warn_of_fields(self) -> None:
+        if text := self._other_fields():
+            logger.warning("%s: none goes on from the state, all are read from their start", text)
+
+    def _other_fields(self) -> str:
         """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
-        if self._resumes:
-            return
-        known = {frozenset(partition.fields) for partition in self._state.positions if partition}
-        if known and self._fields and known.isdisjoint(self._fields):
-            old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
-            logger.warning(
-                "the state knows partitions by %s, and today's have %s: none goes on from the state, all are read from "
-                "their start",
-                old,
-                today or "no fields",
-            )
+        if self._resumes or not self._fields:
+            return ""
+        known = {_names(partition.fields) for partition in self._state.positions}
+        old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
+        return f"the state knows partitions by {old}, and today's have {today or 'no fields'}"
 
     def _refresh(self, reader: PartitionReader) -> None:
         """Note that a partition has moved, and forget its reader once nothing more can come from it.
@@ -233,6 +252,16 @@ class PartitionCheckpointReader(CheckpointReader):
 def _words(position: Position) -> str:
     """Where a partition stands, as its state is written."""
     return "read to its end" if position.cursor is None else canonical(dict(position.cursor))
+
+
+def _names(fields: FieldValue, path: str = "") -> frozenset[str]:
+    """The paths of a partition's fields: what a substream's has in the one of its parent counts, too."""
+    match fields:
+        case dict() if fields or not path:
+            parts = (_names(value, f"{path}.{name}" if path else name) for name, value in fields.items())
+            return frozenset(chain.from_iterable(parts))
+        case _:
+            return frozenset({path})
 
 
 def _alike(partition: Partition) -> Iterator[Partition]:

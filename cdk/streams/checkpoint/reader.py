@@ -37,6 +37,9 @@ class CheckpointReader(ABC):
     def get_checkpoint(self) -> StreamState | None:
         """The state, or None when nothing is new since it was last asked for: so nothing is emitted twice."""
 
+    def compare_fields(self) -> None:  # noqa: B027 - most have no partitions
+        """Find out, before the first slice, whether the state knows partitions by other fields: a `mismatch`."""
+
     @property
     @abstractmethod
     def finished(self) -> bool:
@@ -91,6 +94,9 @@ class PassingReader(CheckpointReader):
 
     def next(self) -> Slice | None:
         return self._inner.next()
+
+    def compare_fields(self) -> None:
+        self._inner.compare_fields()
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         self._inner.observe(slice, position, edge)

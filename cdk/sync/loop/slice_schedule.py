@@ -19,12 +19,22 @@ from cdk.sync.tasks.messages import Failure, SliceResult
 class SliceSchedule:
     """The slices of one attempt to read a stream from a state on. Belongs to the driver's thread."""
 
-    def __init__(self, stream: Stream, state: JsonValue, *, single: bool, check: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        state: JsonValue,
+        *,
+        single: bool,
+        check: Callable[[str], None],
+        compares_first: bool = False,
+    ) -> None:
         """single: the stream must be one slice. check: is passed what the state knows and would be read again.
 
+        compares_first: no slice is planned before it is known whether the state has the partitions' fields.
         Raises BadState.
         """
         self._stream, self._single, self._check = stream, single, check
+        self._compares_first = compares_first
         self._state = decode(
             state,
             path=f"state of {stream.name}",
@@ -58,6 +68,8 @@ class SliceSchedule:
         if self.all_planned:
             return None
         self.all_planned = True
+        if self._compares_first:
+            self._reader.compare_fields()
         slice = self._reader.next()
         if mismatch := self._reader.mismatch:
             self._check(mismatch)

@@ -130,13 +130,21 @@ class StreamSync:
         self.saved = self._commits.begin(saved, resumed=resumed)
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice
-        self._schedule = SliceSchedule(self.stream, self.saved.state, single=single, check=self._check_known)
+        # Slices that are read and committed meanwhile would bring rows that are there.
+        self._schedule = SliceSchedule(
+            self.stream, self.saved.state, single=single, check=self._check_known, compares_first=self._adds_again
+        )
         return resumed
+
+    @property
+    def _adds_again(self) -> bool:
+        """Whether records that are read again become further rows beside those that are there."""
+        return not self._plan.traits.one_row_per_key and self.saved.records > 0
 
     def _check_known(self, mismatch: str) -> None:
         """Raise StateError: what the state knows would be read again, and its rows appended."""
         text = f"{mismatch}; all of it would be read again"
-        if not self._plan.traits.one_row_per_key and self.saved.records:
+        if self._adds_again:
             raise StateError(
                 f"{text} and added to the {self.saved.records:,} rows that are there. Have the source name it as "
                 "before, or accept that with `spark-cdk state reset`",

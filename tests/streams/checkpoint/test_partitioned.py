@@ -86,6 +86,66 @@ def test_partitions_that_differ_in_the_type_of_their_ids_alone_may_both_be_there
     assert reader.mismatch == ""
 
 
+NESTED = Partition.of(id=1, parent={"org": 1})
+COUNTRY = Partition.of(country="de")
+
+
+@pytest.mark.parametrize(
+    ("known", "today", "said"),
+    [
+        ([A, B], [Partition.of(store="a"), Partition.of(store="b")], "'shop', and today's have 'store'"),
+        ([A], [Partition.of(shop="a", country="de")], "'shop', and today's have 'country', 'shop'"),
+        ([A], [WHOLE], "'shop', and today's have no fields"),
+        (
+            [NESTED],
+            [Partition.of(id=1, parent={"team": 1})],
+            "'id', 'parent.org', and today's have 'id', 'parent.team'",
+        ),
+    ],
+)
+def test_a_state_of_other_fields_is_known_before_the_first_slice(
+    known: Sequence[Partition], today: Sequence[Partition], said: str
+) -> None:
+    parent = ParentState("p", StreamState())
+    reader = members(*today, parent, state=StreamState(dict.fromkeys(known, Done())))
+    reader.compare_fields()
+    reader.compare_fields()
+
+    assert reader.mismatch == f"the state knows partitions by {said}"
+    assert [slice.partition for slice in slices(reader)] == list(today)
+
+
+@pytest.mark.parametrize(
+    ("known", "today"),
+    [
+        ([A], [COUNTRY, COUNTRY, B]),
+        ([COUNTRY, A], [NESTED, B]),
+        ([NESTED], [Partition.of(id=2, parent={"org": 9})]),
+        ([WHOLE], [B, COUNTRY]),
+        ([WHOLE, A], [COUNTRY]),
+        ([A], []),
+        ([], [B]),
+    ],
+)
+def test_new_partitions_of_other_fields_may_come_before_those_that_the_state_knows(
+    known: Sequence[Partition], today: Sequence[Partition]
+) -> None:
+    reader = members(*today, state=StreamState(dict.fromkeys(known, VALUE)))
+    for _ in today:
+        reader.compare_fields()
+        reader.next()
+
+    assert reader.mismatch == ""
+
+
+def test_no_partition_is_listed_ahead_once_the_state_knows_the_fields_of_one() -> None:
+    listed = iter([COUNTRY, B, C, A])
+    reader = PartitionCheckpointReader(listed, PageCheckpointReader, StreamState({A: VALUE}))
+    reader.compare_fields()
+
+    assert list(listed) == [C, A]
+
+
 def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog: pytest.LogCaptureFixture) -> None:
     shared = Checkpoint({"page": 9})
     reader = members(A, B, state=StreamState({WHOLE: shared}))

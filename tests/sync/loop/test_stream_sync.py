@@ -265,16 +265,17 @@ class Renamed(ShopOrders):
     schema: JsonSchema = {"type": "object", "properties": {"id": {"type": "integer"}}}  # noqa: RUF012
     field = "updated_at"
     ids: tuple[Json, ...] = (1, 2)
+    partition_fields: tuple[str, ...] = ("shop",)
 
     def __init__(self) -> None:
         super().__init__()
         self.cursor = DatetimeCursor(self.field, start=DAY0, step=timedelta(days=1))
 
     def partitions(self) -> Iterable[Partition]:
-        return [Partition.of(shop=shop) for shop in self.ids]
+        return [Partition(dict.fromkeys(self.partition_fields, shop)) for shop in self.ids]
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        for row in self.rows(slice.partition):
+        for row in self.rows(Partition.of(shop=next(iter(slice.partition.values()), 0))):
             yield {**row, "id": hash((*slice.partition.values(), row["id"])) % 2**31, self.field: row["updated_at"]}
 
 
@@ -283,6 +284,9 @@ class Renamed(ShopOrders):
     [
         ({"field": "changed_at"}, "knows 'updated_at', and no value of the cursor 'changed_at'"),
         ({"ids": ("1", "2")}, 'knows the partition {"shop":1}, and today\'s is {"shop":"1"}, of another type'),
+        ({"partition_fields": ("store",)}, "knows partitions by 'shop', and today's have 'store'"),
+        ({"partition_fields": ("shop", "store")}, "knows partitions by 'shop', and today's have 'shop', 'store'"),
+        ({"partition_fields": ()}, "knows partitions by 'shop', and today's have no fields"),
     ],
 )
 def test_what_the_state_knows_by_another_name_is_not_appended_again(
