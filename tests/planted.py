@@ -2169,8 +2169,8 @@ BUGS = [
     Bug(
         "rows of a sync that no state covers are not read again",
         "sync/loop/table_fit",
-        "elif table.has_synced_rows:",
-        "elif False:",
+        "if table.has_synced_rows:",
+        "if False:",
         "tests/worlds/test_named_times.py",
     ),
     Bug(

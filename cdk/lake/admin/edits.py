@@ -1,9 +1,10 @@
 """What a person can make of a stream's state: each is a new `TableState`, and what it means for the table. Pure.
 
-Nothing here ever moves a position forward, but `given`, where a person says every word of it.
+Nothing here ever moves a position forward, but `import_state`, where a person says every word of it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -103,7 +104,8 @@ def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str =
     check_values(stream, state)
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
-        return _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
+        change = _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
+        return replace(change, means=tuple(_means_of_import(saved, stream, state)))
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
@@ -154,6 +156,54 @@ def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | No
     )
     means = _consequence(saved, "The next sync reads again what lies behind the new position.")
     return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
+
+
+def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> Iterator[str]:
+    """What is read again, and what is never read, where a state takes the place of the one that is there."""
+    if not state.positions:
+        yield _consequence(saved, "The next sync reads the stream from its start.")
+    elif saved.state is None:
+        yield _consequence(saved, "The next sync goes on from there, and what lies before is not read.")
+    else:
+        before = _decoded_state(saved, stream)
+        ways = Counter(
+            _way(stream.cursor, before.of(partition), state.of(partition))
+            for partition in dict.fromkeys([*before.positions, *state.positions])
+        )
+        if set(ways) == {"same"}:
+            yield "Every cursor stands there already."
+        of = {
+            way: "" if len(ways) == n == 1 else f" of {n:,} partition{'s' if n > 1 else ''}" for way, n in ways.items()
+        }
+        if "back" in of:
+            yield _consequence(saved, f"The next sync reads again what lies behind the new position{of['back']}.")
+        if "forward" in of:
+            yield (
+                f"Skipped, and read by no sync: what lies between the old and the new position{of['forward']}. "
+                "`spark-cdk state rollback` brings the old one back."
+            )
+        if "unknown" in of:
+            first = f"The next sync goes on from the new position{of['unknown']}: what was read behind it comes again"
+            yield _consequence(saved, f"{first}, and what was not read before it is skipped.")
+
+
+def _way(cursor: Cursor | None, old: Position, new: Position) -> str:
+    """Whether a position moves back or forward; unknown where it is no single value of the cursor."""
+    if old == new:
+        return "same"
+    if Start() in (old, new):
+        return "back" if new == Start() else "forward"
+    if cursor is None:
+        return "unknown"
+    match old, new:
+        case (
+            Checkpoint(cursor={cursor.field: before}, resume=None),
+            Checkpoint(cursor={cursor.field: after}, resume=None),
+        ) if cursor.greatest([before]) is not None and cursor.greatest([after]) is not None:
+            # What is remembered of the records at the cursor is lost: they are read again.
+            return "forward" if _beyond(cursor, after, before) else "back"
+        case _:
+            return "unknown"
 
 
 def _consequence(saved: TableState, first: str) -> str:

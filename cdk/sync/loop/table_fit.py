@@ -88,29 +88,34 @@ def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType])
 
 def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
     """Raise StateError: a sync has filled the table, this pipeline has no state, and would append the rows again."""
-    if table.state_version is not None or table.row_count() == 0:
-        return
-    if others := table.other_pipelines:
-        text = (
-            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
-            f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
-            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
-            "state reset`"
-        )
-    elif table.has_synced_rows:
-        text = (
-            f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
-            "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
-            "`spark-cdk state import`, have all read again with `spark-cdk state reset FILE --stream "
-            f"{stream_plan.name}`, or move the table away"
-        )
-    else:
+    if not (text := rows_of_others(table, stream_plan, pipeline)):
         return
     name = stream_plan.stream.name
     if stream_plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)
     again = "" if stream_plan.history is None else ", and its history gets each record once more"
     logger.warning("%s: %s; it is read from its start%s", name, text, again)
+
+
+def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> str:
+    """Whose rows a table has, of which this pipeline has no state, and what to do; nothing where there are none."""
+    if table.state_version is not None or table.row_count() == 0:
+        return ""
+    if others := table.other_pipelines:
+        return (
+            f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
+            f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
+            "rename it: it then goes on from there. If both are to fill the table, do the same, and then `spark-cdk "
+            "state reset`"
+        )
+    if table.has_synced_rows:
+        return (
+            f"the table has rows of a sync, with ids in {RAW_ID}, and no state says how far the source was read: the "
+            "table was copied or created again, or its _cdk_state was removed. Give a state that fits the rows with "
+            "`spark-cdk state import`, have all read again with `spark-cdk state reset FILE --stream "
+            f"{stream_plan.name}`, or move the table away"
+        )
+    return ""
 
 
 def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:

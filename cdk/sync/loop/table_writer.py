@@ -11,7 +11,7 @@ from cdk.base.errors import StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap
 from cdk.base.values import JsonValue
-from cdk.lake.admin.edits import import_state
+from cdk.lake.admin.edits import decoded, import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL
@@ -33,12 +33,14 @@ from cdk.sync.loop.table_fit import (
     check_guards,
     check_key,
     check_moves,
+    check_owner,
     declared_columns,
     existing_table,
     history_guard,
     identity,
     new_columns,
     planned_columns,
+    rows_of_others,
     warn_of_fields_without_column,
     warn_of_string_columns,
 )
@@ -306,7 +308,8 @@ def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *,
     """Have a stream begin at a state that another program, or another pipeline, has left; its table is made if need be.
 
     replaces: the state may take the place of one that is there.
-    Raises StateError: there is a state already, and `replaces` is not set. BadState: it is none.
+    Raises StateError: there is a state already, and `replaces` is not set; or the state is one of a stream that was
+    never read, and rows of others are there, as a sync refuses it. BadState: it is none.
     """
     location = stream_plan.location
     table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None
@@ -320,6 +323,10 @@ def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *,
         if admin.dry:
             return EditResult(location.name, change)
         table = TableWriting(stream_plan, OpenTables(admin.pipeline)).table
+    elif not decoded(stream_plan.stream, blob).positions:
+        check_owner(table, stream_plan, admin.pipeline)
+    elif table.other_pipelines and (text := rows_of_others(table, stream_plan, admin.pipeline)):
+        change = replace(change, means=(f"{text[0].upper()}{text[1:]}.", *change.means))
     return admin.commit(location, table, change)
 
 

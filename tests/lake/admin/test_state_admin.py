@@ -499,6 +499,68 @@ def test_rows_of_a_sync_without_any_state_go_on_from_a_state_that_is_imported(tm
     assert (lake.sync(), len(lake.rows)) == (0, everything)
 
 
+@pytest.mark.parametrize("blob", [None, {}])
+def test_an_empty_state_is_not_imported_where_a_sync_would_add_all_rows_again(tmp_path: Path, blob: Json) -> None:
+    Lake(tmp_path, Orders()).sync()
+    new = Lake(tmp_path, Orders(), pipeline="store")
+
+    with pytest.raises(StateError, match="a state of the pipeline 'shop', and none of 'store'"):
+        import_into_table(new.admin, new.plan, blob, replaces=True)
+    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+
+
+def test_a_state_is_imported_beside_that_of_another_pipeline_and_says_whose_rows_are_there(tmp_path: Path) -> None:
+    old = Lake(tmp_path, Orders())
+    old.sync()
+    saved = old.table.saved
+    assert saved is not None
+    new = Lake(tmp_path, Orders(), pipeline="store")
+
+    owner, _ = import_into_table(new.admin, new.plan, saved.state, replaces=False).change.means
+
+    assert owner.startswith("The table has rows and a state of the pipeline 'shop', and none of 'store'.")
+    assert new.sync() == 0
+
+
+BACK = "The next sync reads again what lies behind the new position"
+SKIPPED = "Skipped, and read by no sync: what lies between the old and the new position"
+EITHER = "The next sync goes on from the new position"
+
+
+def at(day: int) -> Json:
+    return {"updated_at": f"2024-01-{day:02}T00:00:00Z"}
+
+
+def shops(**days: int) -> Json:
+    return {"states": [{"partition": {"shop": shop}, "cursor": at(day)} for shop, day in days.items()]}
+
+
+@pytest.mark.parametrize(
+    ("stream", "before", "after", "said"),
+    [
+        (Orders(), at(2), at(3), [SKIPPED + "."]),
+        (Orders(), at(3), at(2), [BACK + "."]),
+        (Orders(), at(3), at(3), ["Every cursor stands there already."]),
+        (Orders(), at(3), {}, ["The next sync reads the stream from its start."]),
+        (Orders(), None, at(3), ["The next sync goes on from there, and what lies before is not read."]),
+        (ShopOrders(), shops(a=3, b=2), shops(a=2, b=3), [f"{BACK} of 1 partition.", f"{SKIPPED} of 1 partition."]),
+        (ShopOrders(), shops(a=2, b=2), shops(a=3, b=3, c=1), [f"{SKIPPED} of 3 partitions."]),
+        (ShopOrders(), shops(a=2, b=2, c=3), shops(a=2), [f"{BACK} of 2 partitions."]),
+        (Users(), {"page": 3}, {"page": 5}, [EITHER]),
+    ],
+)
+def test_an_import_says_what_is_read_again_and_what_is_skipped(
+    stream: Stream, before: Json, after: Json, said: list[str]
+) -> None:
+    change = import_state(TableState("incremental", "append", state=before), stream, after)
+
+    assert len(change.means) == len(said)
+    for sentence, start in zip(change.means, said, strict=True):
+        assert sentence.startswith(start)
+        adds = "become further rows" in sentence
+        assert adds != sentence.startswith((SKIPPED, "Every cursor"))
+
+
 def test_rows_of_a_sync_without_any_state_are_merged_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
