@@ -1,6 +1,7 @@
 """The states beside a table: a file for each version, which a commit to the table names.
 
-A file alone is a draft: it counts once a commit has moved the table's marker to its version.
+A file alone is a draft: it counts once a commit has moved the table's marker to its version. It has a digest of itself,
+so that one that was damaged, or changed by hand, is noticed.
 
 Where a state has many partitions, their entries lie in layers beside (`cdk.state.layers`): `<version>.layer` has what
 the commit of that version moved, and the state's file names all layers that make it up, with their digests. So a commit
@@ -13,6 +14,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -88,7 +90,7 @@ class StateBlobs:
         layers = {str(n): named for n in (version, *saved.history) if (named := self._layers.get(n))}
         if layers:
             blob["layers"] = layers
-        self._folder.write(f"{version}.json", to_json(blob))
+        self._folder.write(f"{version}.json", _with_digest(to_json(blob)))
 
     def _stacked(self, name: str, known: Iterable[_Stack], texts: LayeredMap) -> _Stack:
         """The layers of some entries, of which the newest is written here: what the states before do not have."""
@@ -170,13 +172,18 @@ class StateBlobs:
         name = f"{version}.json"
         path = f"{self._folder}/{name}"
         try:
-            blob = from_json(self._folder.read(name))
+            data = self._folder.read(name)
+            blob = from_json(data)
         except FileNotFoundError:
             raise self._missing(version, name) from None
         except (OSError, orjson.JSONDecodeError) as error:
             raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
+        # Files of earlier builds have none.
+        if blob.pop("digest", None) is not None and _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
+            expected = "it as a run wrote it: to change a state there is `spark-cdk state set`"
+            raise BadState(path, "a file that does not fit the digest in it", expected, stream=self._stream)
         return blob, path
 
     def packed(self, texts: LayeredMap) -> list[PackedLayer]:
@@ -225,6 +232,14 @@ class StateBlobs:
 def number(version: int) -> int:
     """Which state of its table a version is: 1 for the first."""
     return version >> _NONCE_BITS
+
+
+def _with_digest(text: bytes) -> bytes:
+    """The JSON text of an object with another first field: the digest of the text."""
+    return b'{"digest":"%s",%s' % (blake2b(text, digest_size=16).hexdigest().encode(), text[1:])
+
+
+_DIGEST_BYTES = len(_with_digest(b"{"))
 
 
 def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:

@@ -18,7 +18,7 @@ from cdk.lake.admin.edits import narrowed
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.admin.table_audit import audit
-from cdk.lake.admin.verify import findings, orphan_files
+from cdk.lake.admin.verify import audits, findings, orphan_files
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import LocalFolder
@@ -59,6 +59,33 @@ def test_a_state_file_that_is_missing_or_broken_is_an_error_that_names_it(
 
     assert problem in caught.value.message
     assert (caught.value.path, caught.value.stream) == (str(path), "users")
+
+
+@pytest.mark.parametrize("change", [(b":1,", b":2,"), (b",", b", "), (b'"digest":"', b'"digest":"0')])
+def test_a_state_file_that_was_changed_is_not_believed_and_verify_says_so(
+    root: Path, change: tuple[bytes, bytes]
+) -> None:
+    opened(root).commit(saved({"seq": 7}), wrote(root, 1))
+    (path,) = blobs(root)
+    before = path.read_bytes()
+    path.write_bytes(before.replace(*change, 1))
+
+    with pytest.raises(BadState, match="a file that does not fit the digest in it"):
+        opened(root)
+    location = StreamLocation("users", LocalFolder(root))
+    found = list(findings(location, "shop", audits(location)))
+    assert [issue.broken for issue in found] == [True]
+    assert "does not fit the digest" in found[0].text
+
+
+def test_a_state_file_of_an_earlier_build_has_no_digest(root: Path) -> None:
+    opened(root).commit(saved({"seq": 7}), wrote(root, 1))
+    (path,) = blobs(root)
+    blob = orjson.loads(path.read_bytes())
+    del blob["digest"]
+    path.write_bytes(orjson.dumps(blob))
+
+    assert opened(root).saved == saved({"seq": 7})
 
 
 def of_many(cursors: Mapping[int, int]) -> Json:
