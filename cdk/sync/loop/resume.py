@@ -78,10 +78,10 @@ def with_start(plan: StreamPlan, saved: TableState) -> TableState:
     if window is None:
         return saved
     start, before = window.start, saved.start
-    if saved.state is not None and before not in {None, start} and cursor.greatest([start, before]) == before:
+    if saved.state is not None and before not in {None, start} and cursor.greatest([before, start]) == before:
         logger.warning(
             "%s: its cursor begins at %s now, and began at %s when the state was saved: what lies between is not read. "
-            "Have it read with `spark-cdk state rewind` to the new start. %s",
+            "Have it read with `spark-cdk state rewind` to the new start, which reads all that is newer again, too. %s",
             plan.name,
             start,
             before,

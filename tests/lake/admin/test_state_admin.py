@@ -188,6 +188,7 @@ def test_a_start_that_is_moved_to_an_earlier_value_reads_nothing_older_and_says_
 
     assert lake.sync() == 0
     assert "begins at 2024-01-01T00:00:00Z now, and began at 2024-01-03T00:00:00Z" in caplog.text
+    assert "to the new start, which reads all that is newer again, too. Records that it reads again" in caplog.text
 
     caplog.clear()
     lake.admin.change(lake.one, lambda saved: rewound(saved, stream, "2024-01-01"))
@@ -211,6 +212,16 @@ def test_a_lookback_that_becomes_longer_says_once_that_records_are_added_again(
         assert (text in caplog.text) is (mode == "append" and len(added) == 3)
 
     assert (added[1], added[2] > 0, added[3:]) == (0, True, [0, 0])
+
+
+def test_a_start_that_is_spelled_otherwise_is_no_earlier_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stream = Orders()
+    lake = Lake(tmp_path, stream)
+    lake.sync()
+    stream.cursor = DatetimeCursor("updated_at", start="2024-01-01", formats=["%Y-%m-%d"])
+    lake.sync()
+
+    assert "its cursor begins at" not in caplog.text
 
 
 def test_after_a_rewind_a_table_with_one_row_for_each_key_has_none_twice(tmp_path: Path) -> None:
