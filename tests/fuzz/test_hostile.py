@@ -127,7 +127,7 @@ def test_redirects_to_where_no_request_may_go_name_the_host_and_no_query() -> No
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (b'{"data": [{"id": NaN}]}', DecodeError),
+        (b'{"data": [{"id": Nan}]}', DecodeError),
         (b"\xff\xfe", DecodeError),
         (b"<html>", DecodeError),
         (b"", DecodeError),
