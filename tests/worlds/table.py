@@ -32,11 +32,12 @@ def problems(row: Record, record: Record, json_columns: Collection[str] = ()) ->
     changed = {change["field"]: change["original"] for change in row["_airbyte_meta"]["changes"]}
     for name, said in record.items():
         value = _as_json(said)
-        shown = _shown(name)
+        column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
+        # An undeclared field is noted by the name of its column.
+        shown = column if column in changed and column not in record else _shown(name)
         if shown in changed and not _same(changed[shown], value):
             yield f"{name!r} was {value!r}, noted as {changed[shown]!r}"
         noted = any(field == shown or field.startswith((f"{shown}.", f"{shown}[")) for field in changed)
-        column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
         cell = row.get(column)
         text = isinstance(value, str) and isinstance(cell, str) and name not in json_columns
         there = cell == value if text else _same(cell, value)

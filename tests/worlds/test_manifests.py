@@ -187,7 +187,7 @@ class Manifests(RuleBasedStateMachine):
         self._admin.change(plan.location, lambda saved: rewound(saved, plan.stream, f"{to:%Y-%m-%dT%H:%M:%SZ}"))
         for n in there:
             time, known = self.api.times[n], model.again.setdefault(self._cell(n), set())
-            if n in self.api.undated or n in known:
+            if n in self.api.undated or (n in known and not self._cut):
                 continue
             if to <= time <= model.reached and not self._cut:
                 known.add(n)
