@@ -69,7 +69,10 @@ LAZY_COMMANDS = (
     LazyCommand(
         "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
     ),
-    LazyCommand("runs", help="List the runs of a PIPELINE file: when, how long, rows, commits, and how each ended."),
+    LazyCommand(
+        "runs",
+        help="List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",
+    ),
     LazyCommand("state", help="Look at the states of a PIPELINE file's streams, and change them between two syncs."),
     LazyCommand(
         "new", help="Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."

@@ -91,9 +91,9 @@ def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:
     found = detect(lambda _: rows(0))
 
     assert found.best is None
-    assert [(each.works, each.why) for each in found.trials] == [
-        (False, "20 of the 20 records of the next page are those of the first"),
-        (False, "20 of the 20 records of the next page are those of the first"),
+    assert [(each.works, each.why.partition(",")[0]) for each in found.trials] == [
+        (False, "2 pages in a row are the same"),
+        (False, "2 pages in a row are the same"),
     ]
 
 

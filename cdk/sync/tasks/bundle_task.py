@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
-from cdk.base.errors import FatalError
+from cdk.base.errors import ConfigError, FatalError, StateError, TransientError
 from cdk.base.logs import logger
 from cdk.base.process.crash_points import crash_point
 from cdk.base.process.interruption import Interruption
@@ -126,8 +126,8 @@ def _writing(stream: int) -> Iterator[None]:
     """Say of an error in this block which stream's records it keeps from being written."""
     try:
         yield
-    except FileNotFoundError:
-        raise
+    except (FileNotFoundError, ConfigError, StateError, TransientError):
+        raise  # what a store says: the task may be tried again
     except Exception as error:
         raise _Unwritable(stream, error) from error
 
