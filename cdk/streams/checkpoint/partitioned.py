@@ -143,7 +143,8 @@ class PartitionCheckpointReader(CheckpointReader):
 
     def _takes_another_reader(self) -> bool:
         """Whether a partition that was read takes another reader."""
-        busy = self._readers.keys() | set(self._ended_early)
+        # Asked for whenever a slice ends: what is open is gone through only where something has come again.
+        busy = self._readers.keys() | set(self._ended_early) if self._repeated else ()
         for partition in [item for item in self._repeated if item not in busy]:
             ticket = self._repeated.pop(partition)
             if self._follows:
