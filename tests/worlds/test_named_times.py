@@ -185,6 +185,18 @@ def a_table_is_restored_to_a_narrower_column_right_before_a_merge(world: Times) 
     world.sync(1)
 
 
+def a_table_is_restored_to_a_narrower_column_right_before_it_is_added(world: Times) -> None:
+    """Somebody has written the table without the column, and takes that back while tasks read wider values."""
+    begin(world, MERGED, [(0, 0, 0, {}), (1, 0, 0, {"b": True})])  # the table's last column
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.put([(2, 0, 0, {"b": "x"})])
+    world.somebody("overwrite", 5)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.sync_while_somebody_restores(5, ("tasks", 0), 0)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.sync(5)
+
+
 def a_table_is_restored_to_rows_without_a_column_right_before_an_append(world: Times) -> None:
     """Others have added the column, so that the rows that it goes back to are of the same state."""
     begin(world, APPENDED, THREE)
@@ -322,6 +334,7 @@ WORLDS = [
     a_table_is_restored_right_before_a_commit,
     a_table_is_restored_to_rows_without_a_column_right_before_a_merge,
     a_table_is_restored_to_a_narrower_column_right_before_a_merge,
+    a_table_is_restored_to_a_narrower_column_right_before_it_is_added,
     a_table_is_restored_to_rows_without_a_column_right_before_an_append,
     another_pipeline_adds_the_same_column_with_another_type,
     files_vanish_that_were_written_again_for_a_wider_column,

@@ -656,7 +656,7 @@ class Times(RuleBasedStateMachine):
         return key_of(record, "integer") if self.mode == "append_dedup" else record["n"]
 
     def _do(self, what: str, which: int) -> None:
-        """Do what others do. which: row, or how much a constraint leaves free."""
+        """Do what others do. which: row, or column, or how much a constraint leaves free."""
         if not self._exists():
             return
         match what:
@@ -676,7 +676,7 @@ class Times(RuleBasedStateMachine):
             case "overwrite":
                 self._overwrite(which)
             case _:
-                self._add_column()
+                self._add_column(which)
 
     def _may_become_another(self, record: Record) -> bool:
         """Whether it is told apart by all that it holds, and its table holds that in another way now.
@@ -771,10 +771,12 @@ class Times(RuleBasedStateMachine):
             table.alter.add_constraint({"small": f"n < {most + 1 + more}"})
             self.constrained = True
 
-    def _add_column(self) -> None:
+    def _add_column(self, which: int) -> None:
+        """Add a column that the source may have values for, of a type that may hold them."""
+        name, kind = "dabc"[which % 4], ("string", "boolean", "long")[which // 4]
         table = DeltaTable(str(self.table))
-        if "d" not in [field.name for field in table.schema().fields]:
-            table.alter.add_columns(Field("d", PrimitiveType("string")))
+        if name not in [field.name for field in table.schema().fields]:
+            table.alter.add_columns(Field(name, PrimitiveType(kind)))
 
     @property
     def _limit(self) -> int | None:

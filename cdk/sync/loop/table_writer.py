@@ -279,11 +279,14 @@ class TableWriting:
             self.mode.add(list(self._columns.schema))
 
     def _follow_table(self) -> bool:
-        """Plan with the columns that the table has now, if they are others than were planned with; whether they are."""
-        if self._planned().schema.equals(self._columns.schema):
+        """Plan with the columns that the table has now; whether what is to be written has others than before."""
+        before = self._columns
+        if (planned := self._planned()) == before:
             return False
+        # What is written may have the same columns as before while other ones have to be added or widened for it: a
+        # RESTORE can bring back a narrower column where one was to be added.
         self._plan_anew()
-        return True
+        return not planned.schema.equals(before.schema)
 
     def _layout(self, folder: Folder) -> TableLayout:
         return TableLayout(folder, self._columns.schema, self.bounded, self.table.partition_by)
