@@ -1,7 +1,6 @@
 """`spark-cdk runs PIPELINE.yaml`: the last runs of a pipeline, and how each ended."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cdk.cli.options import FOLDER, json_option, number_option
+from cdk.cli.options import json_option, number_option
 from cdk.cli.state.options import PipelineFile, pipeline_argument, print_json, translate_errors, trust_option
 from cdk.cli.sync.past_runs import UNKNOWN, PastRun, past_runs, run_json
 from cdk.cli.sync.stream_table import counted, span
@@ -22,22 +21,15 @@ _COLOURS = {"done": "green", "failed": "red", UNKNOWN: "dim"}
 @pipeline_argument
 @number_option("-n", "most", default=10, text="How many runs to list.")
 @click.option("--streams", "by_stream", is_flag=True, help="List the streams of each run, too.")
-@click.option(
-    "--reports",
-    type=FOLDER,
-    default=Path(),
-    metavar="FOLDER",
-    help="Where the reports of runs lie, and in folders below. Default: this folder.",
-)
 @trust_option
 @json_option
 @translate_errors
-def runs(pipeline: PipelineFile, *, most: int, by_stream: bool, reports: Path, as_json: bool) -> int:
+def runs(pipeline: PipelineFile, *, most: int, by_stream: bool, as_json: bool) -> int:
     """List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.
 
-    Reads the logs of the tables, and reports that `sync --report` has left, which have the errors; asks no API.
+    Reads the logs of the tables, and the reports that runs have left beside them, which have the errors; asks no API.
     """
-    listed = past_runs(pipeline.tables(), pipeline.target, pipeline.name, reports, most)
+    listed = past_runs(pipeline.tables(), pipeline.target, pipeline.name, most)[0][:most]
     if as_json:
         answer = [
             {
@@ -71,7 +63,7 @@ def _print_table(pipeline: PipelineFile, runs: Sequence[PastRun], *, by_stream: 
             shown.add_row(*_cells(each, f"  {each.name}", each.error, pipeline))
     if runs:
         console.print(shown)
-    count = counted(len(runs), "run") if runs else "no sync has committed anything yet, and none left a report"
+    count = counted(len(runs), "run") if runs else "there was no sync yet"
     console.print(Text(f"{pipeline.name}: {count}", "dim"), soft_wrap=True)
 
 

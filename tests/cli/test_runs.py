@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from tests.cli.ui.shop_folder import SECRET, put_shop
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a run failed, and a later one read one of its streams to its end."""
     return put_shop(tmp_path, monkeypatch)
+
+
+def history(folder: Path) -> Path:
+    return folder / "tables" / "_cdk" / "shop.runs"
 
 
 def listed(cli: CommandLine, *argv: str) -> list[Json]:
@@ -64,7 +69,7 @@ def test_programs_get_figures_of_runs_and_streams(cli: CommandLine, folder: Path
 
 
 def test_as_many_runs_are_listed_as_are_wanted(cli: CommandLine, folder: Path) -> None:
-    (folder / "failed.json").touch()
+    del folder
 
     assert [run["rows"] for run in listed(cli, "-n", "1")] == [3]
 
@@ -72,32 +77,34 @@ def test_as_many_runs_are_listed_as_are_wanted(cli: CommandLine, folder: Path) -
 def test_without_reports_the_commits_say_whether_streams_were_read_to_their_ends(
     cli: CommandLine, folder: Path
 ) -> None:
-    (folder / "elsewhere").mkdir()
+    shutil.rmtree(history(folder))
 
-    resumed, failed = listed(cli, "--reports", "elsewhere")
+    resumed, failed = listed(cli)
 
     assert (resumed["status"], resumed["reported"], resumed["error"]) == ("done", False, None)
     assert failed["status"] == "interrupted"
     assert {each["stream"]: each["status"] for each in failed["streams"]}["orders"] == "done"
-    assert " ≥ " in cli("runs", "pipeline.yaml", "--reports", "elsewhere").lines[3]
+    assert " ≥ " in cli("runs", "pipeline.yaml").lines[3]
 
 
 def test_runs_that_committed_nothing_are_listed_by_their_reports(cli: CommandLine, folder: Path) -> None:
-    assert cli("sync", "pipeline.yaml", "--stream", "visits", "--report", "nothing.json").code == 0
-    text = (folder / "pipeline.yaml").read_text()
-    (folder / "pipeline.yaml").write_text(text.replace("shop.py", "gone.py"))
-    assert cli("sync", "pipeline.yaml", "--report", "refused.json").code == 1
-    (folder / "pipeline.yaml").write_text(text)
+    assert cli("sync", "pipeline.yaml", "--stream", "visits").code == 0
+    assert cli("sync", "pipeline.yaml", "--stream", "broken").code == 1
+    assert cli("sync", "pipeline.yaml", "--stream", "elsewhere").code == 1
 
-    newest, _, failed = listed(cli)
+    refused, failed, nothing, *_ = listed(cli)
 
-    assert (newest["status"], newest["rows"], newest["commits"]) == ("done", 0, 0)
-    assert failed["status"] == "failed"
+    assert (nothing["status"], nothing["rows"], nothing["commits"]) == ("done", 0, 0)
+    assert (failed["status"], failed["commits"]) == ("failed", 0)
+    assert "broken: " in failed["error"]
+    assert (refused["status"], refused["sync_id"]) == ("failed", None)
+    assert "elsewhere" in refused["error"]
+    assert SECRET not in "".join(path.read_text() for path in history(folder).iterdir())
 
 
 def test_figures_are_those_of_the_report_where_the_log_has_them_no_more(cli: CommandLine, folder: Path) -> None:
-    (folder / "tables").rename(folder / "away")
-    (folder / "tables").mkdir()
+    for name in ("orders", "visits", "broken"):
+        shutil.rmtree(folder / "tables" / name)
 
     resumed, failed = listed(cli)
 
@@ -109,7 +116,7 @@ def test_a_run_that_has_not_ended_runs_or_was_killed(
     cli: CommandLine, folder: Path, *, runs_still: bool, status: str
 ) -> None:
     sync = listed(cli)[0]["sync_id"]
-    (folder / "resumed.json").unlink()
+    next(history(folder).glob(f"*-{sync}.json")).unlink()
     holder = f"process {os.getpid()} on {socket.gethostname() if runs_still else 'another'}"
     (folder / "tables" / "_cdk" / "shop.sync").write_text(f"{sync} by {holder}")
 
@@ -119,21 +126,20 @@ def test_a_run_that_has_not_ended_runs_or_was_killed(
 def test_a_report_from_before_the_run_was_gone_on_with_does_not_say_how_it_ended(
     cli: CommandLine, folder: Path
 ) -> None:
-    report = json.loads((folder / "resumed.json").read_text())
+    path = next(history(folder).glob(f"*-{listed(cli)[0]['sync_id']}.json"))
+    report = json.loads(path.read_text())
     report |= {"status": "failed", "started_at": "2020-01-01T00:00:00+00:00", "ended_at": "2020-01-01T00:00:01+00:00"}
-    (folder / "resumed.json").write_text(json.dumps(report))
+    path.write_text(json.dumps(report))
 
     assert listed(cli)[0]["status"] == "done"
 
 
 def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -> None:
-    for report in ("failed.json", "resumed.json"):
-        (folder / report).unlink()
     (folder / "tables").rename(folder / "away")
     (folder / "tables").mkdir()
 
     assert listed(cli) == []
-    assert cli("runs", "pipeline.yaml").lines == ["shop: no sync has committed anything yet, and none left a report"]
+    assert cli("runs", "pipeline.yaml").lines == ["shop: there was no sync yet"]
 
 
 def test_what_cannot_be_read_is_an_error(cli: CommandLine) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 
-MAX_DURATION, MAX_REQUESTS = "max_duration", "max_requests"
+CTRL_C, MAX_DURATION, MAX_REQUESTS = "Ctrl-C", "max_duration", "max_requests"
 _FLAG = "interrupted"
 
 

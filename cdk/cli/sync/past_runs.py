@@ -1,18 +1,17 @@
-"""The runs of a pipeline and how each ended: by the commits of its tables, and by the reports that lie in a folder."""
+"""The runs of a pipeline and how each ended: by the commits of its tables, and by the reports beside them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
-from pathlib import Path
 
 from cdk.base.values import to_json
-from cdk.cli.sync.report_files import report_files, reports_by_sync, reports_of
 from cdk.lake.admin.locate import StreamLocation
-from cdk.lake.admin.runs import CommitSums, Run, runs_of
+from cdk.lake.admin.runs import CommitSums, OlderRuns, Run, runs_of
 from cdk.lake.delta.receipt import Receipt
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import unfinished_sync
+from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import Report
 
 UNKNOWN = "unknown"
@@ -43,22 +42,38 @@ class PastRun:
         return None if self.started is None or self.ended is None else self.ended - self.started
 
 
-def past_runs(tables: Sequence[StreamLocation], target: Folder, pipeline: str, root: Path, most: int) -> list[PastRun]:
-    """The last runs of a pipeline, newest first. root: the folder of the reports.
+def past_runs(
+    tables: Sequence[StreamLocation], target: Folder, pipeline: str, most: int, older: OlderRuns | None = None
+) -> tuple[list[PastRun], OlderRuns | None]:
+    """A page of runs of a pipeline, newest first, and where the next page begins; None where there is no other.
 
-    A run that committed nothing has a report, or is not listed. Raises what opening a table does.
+    most: how many reports and how many runs with commits are looked at. older: where the page begins; None: with the
+    last run. A run that committed nothing has a report, or is not listed. Raises what opening a table does.
     """
     existing = [table for table in tables if table.exists]
     newest = [table.open(pipeline, lost=True).version for table in existing]
-    runs, _ = runs_of(existing, newest, pipeline, most)
-    files, unfinished = report_files(root), unfinished_sync(target, pipeline)
-    reports = reports_by_sync(root, files, {run.sync for run in runs}, pipeline)
-    listed = [past_run(run, reports.get(run.sync), unfinished) for run in runs]
-    for _, report in islice(reports_of(root, files, pipeline), most):
-        # Without commits, or older than all of these.
-        if "problem" not in report and report.get("sync_id") not in reports:
-            listed.append(past_run(Run(sync=report.get("sync_id") or ""), report, None))
-    return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True)[:most]
+    if older is not None and len(older.versions) != len(newest):
+        older = None  # a table came or went meanwhile
+    if older is not None:
+        newest = [*map(min, newest, older.versions)]
+    history, unfinished = RunHistory(target, pipeline), unfinished_sync(target, pipeline)
+    reports = [*islice(history.reports(None if older is None else older.before), most)]
+    since = _moment(reports[-1], "started_at") if len(reports) == most else None
+    runs, rest = runs_of(existing, newest, pipeline, most, since)
+    by_sync = history.by_sync({run.sync for run in runs})
+    listed = [past_run(run, by_sync.get(run.sync), unfinished) for run in runs]
+    others = {
+        # Of one that was gone on with since, the last: they come newest first.
+        report["sync_id"] or report["started_at"]: report
+        for report in reversed(reports)
+        if report["sync_id"] not in by_sync and (rest is None or _moment(report, "started_at") >= rest.before)
+    }
+    listed += [past_run(Run(sync=report["sync_id"] or ""), report, None) for report in others.values()]
+    return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True), rest
+
+
+def _moment(report: Report, name: str) -> datetime:
+    return datetime.fromisoformat(report[name])
 
 
 def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | None) -> PastRun:
@@ -66,7 +81,7 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
 
     unfinished: the sync that has not ended, and whether it runs.
     """
-    if report and run.ended is not None and datetime.fromisoformat(report["ended_at"]) < run.ended:
+    if report and run.ended is not None and _moment(report, "ended_at") < run.ended:
         report = None  # it ended with an error of its own, and was gone on with since
     reported = {each["name"]: each for each in report["streams"]} if report else {}
     names = sorted({*run.streams, *reported})
@@ -74,7 +89,7 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
     sums = run if run.commits else _together([each.sums for each in streams])
     times = [at for at in (run.started, run.ended) if at is not None]
     if report:
-        times += [datetime.fromisoformat(report[name]) for name in ("started_at", "ended_at")]
+        times += [_moment(report, name) for name in ("started_at", "ended_at")]
         errors = (
             [_line(report)] if report["error"] else [f"{each.name}: {each.error}" for each in streams if each.error]
         )

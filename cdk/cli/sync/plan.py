@@ -95,7 +95,7 @@ class _Runs:
         target, name = folder_at(self._settings.target.path, self._settings.target.storage), self._settings.name
         if target.on_disk is None or not target.on_disk.is_dir():
             return []
-        return past_runs(locations_in(target, name), target, name, Path(), _RUNS)
+        return past_runs(locations_in(target, name), target, name, _RUNS)[0]
 
 
 def _lines(planned: PlannedRead, runs: _Runs) -> Iterator[str]:

@@ -14,10 +14,8 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
-from cdk.cli.sync.signals import CTRL_C
 from cdk.sync.loop.runner import SyncRunner
 from cdk.sync.reports.run_report import Report, RunFacts, run_report, write_report
-from cdk.sync.tasks.messages import Failure
 
 
 class SyncReport:
@@ -55,13 +53,7 @@ class SyncReport:
     def _report(self, error: BaseException | None) -> Report:
         result = None if self.runner is None else self.runner.result
         facts = replace(self._facts, ended=system_clock()) if result is None else result.run
-        match error:
-            case None:
-                pass
-            case KeyboardInterrupt():
-                facts = replace(facts, interrupted=str(error) or CTRL_C)
-            case _:
-                facts = replace(facts, failure=Failure.of(error))
+        facts = facts if error is None else facts.ended_by(error)
         config_mask = facts.mask
         facts = replace(facts, mask=lambda text: self._secrets.mask(config_mask(text)))
         return run_report(facts, () if result is None else result.streams)

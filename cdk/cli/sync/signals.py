@@ -8,6 +8,7 @@ from types import FrameType
 
 import click
 
+from cdk.base.process.interruption import CTRL_C
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import LIMIT_REACHED, plain_errors
 from cdk.cli.protocol.protocol_command import handling
@@ -15,7 +16,6 @@ from cdk.cli.sync.display import Display
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.stream_report import Status
 
-CTRL_C = "Ctrl-C"
 _STDERR = 2
 
 

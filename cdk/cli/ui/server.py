@@ -4,6 +4,7 @@ import gc
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -26,15 +27,14 @@ from cdk.base.values import to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
-from cdk.cli.sync.past_runs import past_run
-from cdk.cli.sync.report_files import report_files, reports_by_sync, reports_of
+from cdk.cli.sync.past_runs import past_runs
 from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map
 from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
-from cdk.lake.admin.runs import runs_of
-from cdk.lake.storage.run_lock import unfinished_sync
+from cdk.lake.admin.runs import OlderRuns
+from cdk.sync.reports.run_history import RunHistory
 
 View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
 
@@ -46,7 +46,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_COMMITS, _RUNS, _REPORTS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 50, 20, 1000, 20, 20, 2000, 20
+_COMMITS, _RUNS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 50, 1000, 20, 20, 2000, 20
 _COUNTED = 1000
 """Moves that are counted besides those that are shown."""
 
@@ -126,25 +126,15 @@ class Views:
         return {"pipelines": listed}
 
     def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
-        """The tables of a pipeline, its runs, and what reports of runs say."""
+        """The tables of a pipeline, and its runs."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         _, facts = table_facts_of(pipeline)
-        versions = {each.path: each.version for each in facts}
-        tables = pipeline.tables()
-        newest = [versions.get(str(table.root)) or 0 for table in tables]
-        older = [int(text) for text in request.query_params.get("runs", "").split(".") if text.isdecimal()]
-        runs, rest = runs_of(tables, older if len(older) == len(tables) else newest, pipeline.name, _RUNS)
-        unfinished = unfinished_sync(pipeline.target, pipeline.name)
-        files, first = report_files(self._root), _number(request, "reports", 0)
-        listed = [*islice(reports_of(self._root, files[first:], pipeline.name), _REPORTS + 1)]
-        by_sync = reports_by_sync(self._root, files, {run.sync for run in runs}, pipeline.name)
+        runs, older = past_runs(pipeline.tables(), pipeline.target, pipeline.name, _RUNS, _older(request))
         return {
             "name": pipeline.name,
             "tables": [facts_json(each) for each in facts],
-            "reports": [report for _, report in listed[:_REPORTS]],
-            "more_reports": first + listed[_REPORTS][0] if len(listed) > _REPORTS else None,
-            "runs": [past_run(run, by_sync.get(run.sync), unfinished) for run in runs],
-            "older_runs": ".".join(map(str, rest)),
+            "runs": runs,
+            "older": older and f"runs={'.'.join(map(str, older.versions))}&before={older.before.isoformat()[:-6]}",
         }
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
@@ -155,7 +145,7 @@ class Views:
         before = _number(request, "before", 0) or None
         entries = [*islice(entries_of(admin, table, before), _COMMITS)]
         syncs = {entry.commit.sync for entry in entries}
-        reports = reports_by_sync(self._root, report_files(self._root), syncs, pipeline.name)
+        reports = RunHistory(pipeline.target, pipeline.name).by_sync(syncs)
         return {
             "name": table.name,
             "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),
@@ -212,3 +202,13 @@ def _required(request: Request, name: str) -> str:
 def _number(request: Request, name: str, default: int) -> int:
     text = request.query_params.get(name, "")
     return int(text) if text.isdecimal() else default
+
+
+def _older(request: Request) -> OlderRuns | None:
+    """Where a page of runs begins, as the link to it says."""
+    versions = [int(text) for text in request.query_params.get("runs", "").split(".") if text.lstrip("-").isdecimal()]
+    try:
+        before = datetime.fromisoformat(request.query_params.get("before", ""))
+    except ValueError:
+        return None
+    return OlderRuns(versions, before.replace(tzinfo=UTC))

@@ -62,12 +62,21 @@ class Run(CommitSums):
         self.complete = False if False in known else None if None in known else True
 
 
-def runs_of(
-    tables: Sequence[StreamLocation], newest: Sequence[int], pipeline: str, most: int
-) -> tuple[list[Run], Sequence[int]]:
-    """A page of runs, newest first, and the versions at which the next page begins; none where there is no other.
+@dataclass(frozen=True)
+class OlderRuns:
+    """Where the runs before a page of them are. versions: of each table, to begin with. before: when they began."""
 
-    newest: the version of each table to begin with. A run of very many commits goes on in the next page.
+    versions: Sequence[int]
+    before: datetime
+
+
+def runs_of(
+    tables: Sequence[StreamLocation], newest: Sequence[int], pipeline: str, most: int, since: datetime | None = None
+) -> tuple[list[Run], OlderRuns | None]:
+    """A page of runs, newest first, and where the next page begins; None where there is no other.
+
+    newest: the version of each table to begin with. since: runs that began before that are of the next page, too; one
+    of very many commits goes on there.
     """
     logs = [
         zip(repeat(number), commits(table.root, table.app(pipeline), version))
@@ -77,9 +86,14 @@ def runs_of(
     rest = [*newest]
     # One run of a pipeline at a time: what lies between two commits of a run is of that run.
     for count, (number, commit) in enumerate(merge(*logs, key=lambda each: each[1].at or _LONG_AGO, reverse=True)):
-        if count == _COMMITS or (commit.sync and commit.sync not in runs and len(runs) == most):
-            return [*runs.values()], rest
+        at = commit.at or _LONG_AGO
+        if (
+            (since is not None and at < since)
+            or count == _COMMITS
+            or (commit.sync and commit.sync not in runs and len(runs) == most)
+        ):
+            return [*runs.values()], OlderRuns(rest, at if since is None else max(at, since))
         rest[number] = commit.version - 1
         if commit.sync:
             runs.setdefault(commit.sync, Run(sync=commit.sync)).add(commit, tables[number].name)
-    return [*runs.values()], []
+    return [*runs.values()], None if since is None else OlderRuns(rest, since)

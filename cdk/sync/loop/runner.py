@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.loop.task_loop import TaskLoop
 from cdk.sync.reports.lineage import NotRead, Running, lineage
+from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import Report, RunFacts, run_report
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -107,6 +109,7 @@ class SyncRunner:
         )
         self._reports: Callable[[], Sequence[StreamReport]] = tuple
         self._traces: Path | None = None
+        self._ended_at: datetime | None = None
         self._activities: Activities | None = None
         self._interruption = Interruption()
 
@@ -117,7 +120,8 @@ class SyncRunner:
     @property
     def result(self) -> SyncResult:
         """What the sync has done so far; also after `run` has raised."""
-        return SyncResult(self._reports(), replace(self._facts, ended=self._clock()), self._traces)
+        ended = self._ended_at or self._clock()
+        return SyncResult(self._reports(), replace(self._facts, ended=ended), self._traces)
 
     @property
     def sync(self) -> str:
@@ -160,9 +164,14 @@ class SyncRunner:
             except RequestsSpent:
                 # Not even the streams are known.
                 self._facts = replace(self._facts, interrupted=MAX_REQUESTS)
+            except BaseException as error:
+                self._facts = self._facts.ended_by(error)
+                raise
             finally:
                 tokens.flush()
+                self._ended_at = self._clock()
                 self._write_traces()
+                self._add_to_history()
                 if (live := activities().folder) is not None:
                     shutil.rmtree(live, ignore_errors=True)
             return self.result
@@ -201,6 +210,11 @@ class SyncRunner:
                 self._traces = path
         except OSError as error:
             logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
+
+    def _add_to_history(self) -> None:
+        """Add the report, unless nothing was ever written there: a target that is wrong stays untouched."""
+        if self.sync or self._target.join("_cdk").names():
+            RunHistory(self._target, self._pipeline.name).add(self.result.to_json())
 
     def preview(self, most: int) -> Iterator[Preview]:
         """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.

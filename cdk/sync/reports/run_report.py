@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from cdk.base.errors import FailureType
+from cdk.base.process.interruption import CTRL_C
 from cdk.base.values import JsonValue
 from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
@@ -53,6 +54,12 @@ class RunFacts:
     """What ended it before its end: `Ctrl-C`, `SIGTERM`, or the limit that was reached."""
     mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
     """Hides secrets in texts."""
+
+    def ended_by(self, error: BaseException) -> "RunFacts":
+        """The facts of a run that ended with an error, or was interrupted at once."""
+        if isinstance(error, KeyboardInterrupt):
+            return replace(self, interrupted=str(error) or CTRL_C)
+        return replace(self, failure=Failure.of(error))
 
 
 def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:

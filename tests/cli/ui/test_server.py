@@ -1,8 +1,8 @@
 """`spark-cdk ui`: what its pages show, and to whom."""
 
-import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from cdk.base.errors import ConfigError
 from cdk.cli.app import run
-from cdk.cli.sync.report_files import report_files
 from cdk.cli.ui import server
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.server import application
@@ -59,8 +58,8 @@ def test_a_pipeline_shows_its_tables_runs_receipts_and_errors(page: TestClient) 
     assert "no &lt;i&gt;****&lt;/i&gt;" in shown
     rows = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
     resumed, failed = (re.findall(r"<td.*?>(.*?)</td>", row) for row in rows)
-    assert failed[3].startswith("failed<br>")
-    assert sorted(failed[4].split(", ")) == ["broken", "orders", "visits"]
+    assert failed[3] == "failed"
+    assert re.sub(r"<br><span.*?</span>", "", failed[4]) == "broken: failed<br>orders: done<br>visits: failed"
     assert failed[5] == failed[6]
     assert failed[7:] == ["4", "4", "0"]
     assert (resumed[3], resumed[4], resumed[7:]) == ("done", "visits", ["3", "3", "0"])
@@ -87,22 +86,20 @@ def test_an_interrupted_run_and_the_one_that_resumed_it_are_drawn_as_a_timeline(
     assert re.search(r'<path class="resume" d="M\d+,\d+ V\d+ H\d+"/>', shown)
 
 
-def test_runs_and_reports_come_by_pages(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch, *, reported: bool) -> None:
+    assert run(["sync", "pipeline.yaml", "--stream", "broken"]) == 1
+    if not reported:
+        shutil.rmtree(folder / "tables" / "_cdk" / "shop.runs")
     monkeypatch.setattr(server, "_RUNS", 1)
-    monkeypatch.setattr(server, "_REPORTS", 1)
-    first = page.get("/pipeline?file=pipeline.yaml").text
-    further = [
-        re.search(rf'hx-action="(/pipeline\?.*?;{kind}=.*?)".*older {kind}', first) for kind in ("runs", "reports")
-    ]
+    pages = [page.get("/pipeline?file=pipeline.yaml").text]
+    while link := re.search(r'hx-action="(/pipeline\?[^"]*;before=[^"]*)".*older runs', pages[-1]):
+        pages.append(page.get(link[1].replace("&amp;", "&")).text)
 
-    runs, reports = (page.get(link[1].replace("&amp;", "&")).text for link in further if link)
-
-    assert "(resumed.json)" in first
-    assert "(failed.json)" in reports
-    syncs = [re.findall(r"<td><code>(\w{8})</code></td>", text) for text in (first, runs)]
-    assert [len(each) for each in syncs] == [1, 1]
-    assert syncs[0] != syncs[1]
-    assert "older runs" not in runs
+    listed = [re.findall(r"<td><code>(\w{8})</code></td>", text) for text in pages]
+    syncs = [sync for each in listed for sync in each]
+    assert len(syncs) == len(set(syncs)) == (3 if reported else 2)
+    assert max(map(len, listed)) == 1
 
 
 def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
@@ -134,33 +131,26 @@ def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
     assert "--allow-custom-code" in strict.get("/read?connector=shop.py").text
 
 
-def test_a_report_that_was_cut_is_shown_as_that_beside_the_others(page: TestClient, folder: Path) -> None:
-    cut = folder / "cut.json"
-    cut.write_bytes((folder / "failed.json").read_bytes()[:300])
+def test_a_report_that_was_cut_takes_no_run_away(page: TestClient, folder: Path) -> None:
+    for report in (folder / "tables" / "_cdk" / "shop.runs").iterdir():
+        report.write_bytes(report.read_bytes()[:300])
 
     answer = page.get("/pipeline?file=pipeline.yaml")
 
     assert answer.status_code == 200
-    assert "cut.json is not JSON: " in answer.text
-    assert "(failed.json)" in answer.text
-
-
-def test_a_report_that_is_written_again_is_that_of_another_run(tmp_path: Path) -> None:
-    for sync in ("a1", "b2b2"):
-        (tmp_path / "report.json").write_text(json.dumps({"format": "spark-cdk-report/1", "sync_id": sync}))
-        assert [report.sync for report in report_files(tmp_path)] == [sync]
+    assert len(re.findall(r"<td><code>\w{8}</code></td>", answer.text)) == 2
 
 
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / ".#pipeline.yaml").symlink_to("somebody@host.1")
     (tmp_path / "nowhere.yaml").symlink_to("missing.yaml")
     (tmp_path / ".hidden.yaml").write_text(PIPELINE)
-    os.mkfifo(tmp_path / "pipe.json")
+    os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
 
     files = folder_files(tmp_path)
 
-    assert (files.pipelines, files.manifests, report_files(tmp_path)) == ([Path("pipeline.yaml")], [], [])
+    assert (files.pipelines, files.manifests) == ([Path("pipeline.yaml")], [])
 
 
 def test_an_error_names_the_stream_or_the_line_of_the_connectors_code(
