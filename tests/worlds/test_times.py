@@ -429,6 +429,9 @@ class Times(RuleBasedStateMachine):
             self.behind = {name for name, app in states.items() if log.transaction_version(app) is not None}
             markers = {name: older.transaction_version(states[name]) for name in self.behind}
             self.lost |= None in markers.values()
+            # What came since is copied from its files, as far as no VACUUM has removed them.
+            since = (DeltaTable(str(self.history_table), version=n) for n in range(older.version(), log.version()))
+            self.lost |= not all(Path(path).exists() for version in since for path in version.file_uris())
             self.followed = {name: self._followed(name, marker) for name, marker in markers.items()}
             log.restore(older.version())
 
