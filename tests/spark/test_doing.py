@@ -69,7 +69,11 @@ def test_a_wait_is_seen_while_it_lasts_and_gone_afterwards(tmp_path: Path) -> No
 
     assert seen == [{"users": "GET https://api.test/users/**** answered 503"}]
     assert sync.doing() == {}
-    assert sorted(path.name for path in (tmp_path / "_cdk").iterdir()) == ["doing.completed", "doing.lock"]
+    assert sorted(path.name for path in (tmp_path / "_cdk").iterdir()) == [
+        "doing.completed",
+        "doing.lock",
+        "doing.runs",
+    ]
 
 
 @pytest.mark.spark

@@ -212,8 +212,8 @@ class SyncRunner:
             logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
 
     def _add_to_history(self) -> None:
-        """Add the report, unless nothing was ever written there: a target that is wrong stays untouched."""
-        if self.sync or self._target.join("_cdk").names():
+        """Add the report, except of a run that was redundant, or refused where nothing was ever written."""
+        if self.sync or (self._facts.failure is not None and self._target.join("_cdk").names()):
             RunHistory(self._target, self._pipeline.name).add(self.result.to_json())
 
     def preview(self, most: int) -> Iterator[Preview]:
