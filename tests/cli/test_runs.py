@@ -68,9 +68,8 @@ def test_programs_get_figures_of_runs_and_streams(cli: CommandLine, folder: Path
     assert (visits["status"], visits["rows"], visits["commits"]) == ("failed", 2, 1)
 
 
-def test_as_many_runs_are_listed_as_are_wanted(cli: CommandLine, folder: Path) -> None:
-    del folder
-
+@pytest.mark.usefixtures("folder")
+def test_as_many_runs_are_listed_as_are_wanted(cli: CommandLine) -> None:
     assert [run["rows"] for run in listed(cli, "-n", "1")] == [3]
 
 

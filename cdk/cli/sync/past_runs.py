@@ -60,15 +60,12 @@ def past_runs(
     reports = [*islice(history.reports(None if older is None else older.before), most)]
     since = _moment(reports[-1], "started_at") if len(reports) == most else None
     runs, rest = runs_of(existing, newest, pipeline, most, since)
-    by_sync = history.by_sync({run.sync for run in runs})
-    listed = [past_run(run, by_sync.get(run.sync), unfinished) for run in runs]
-    others = {
-        # Of one that was gone on with since, the last: they come newest first.
-        report["sync_id"] or report["started_at"]: report
-        for report in reversed(reports)
-        if report["sync_id"] not in by_sync and (rest is None or _moment(report, "started_at") >= rest.before)
-    }
-    listed += [past_run(Run(sync=report["sync_id"] or ""), report, None) for report in others.values()]
+    # The last report of a sync counts: one that ended with an error of its own is gone on with under its id.
+    last = {report["sync_id"] or report["started_at"]: report for report in reversed(reports)}
+    last |= history.by_sync({run.sync for run in runs} - last.keys())
+    listed = [past_run(run, last.pop(run.sync, None), unfinished) for run in runs]
+    others = (report for report in last.values() if rest is None or _moment(report, "started_at") >= rest.before)
+    listed += [past_run(Run(sync=report["sync_id"] or ""), report, None) for report in others]
     return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True), rest
 
 

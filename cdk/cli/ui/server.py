@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
+from urllib.parse import urlencode
 
 from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
@@ -134,7 +135,8 @@ class Views:
             "name": pipeline.name,
             "tables": [facts_json(each) for each in facts],
             "runs": runs,
-            "older": older and f"runs={'.'.join(map(str, older.versions))}&before={older.before.isoformat()[:-6]}",
+            "older": older
+            and urlencode({"runs": ".".join(map(str, older.versions)), "before": older.before.isoformat()}),
         }
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
@@ -211,4 +213,4 @@ def _older(request: Request) -> OlderRuns | None:
         before = datetime.fromisoformat(request.query_params.get("before", ""))
     except ValueError:
         return None
-    return OlderRuns(versions, before.replace(tzinfo=UTC))
+    return OlderRuns(versions, before if before.tzinfo else before.replace(tzinfo=UTC))

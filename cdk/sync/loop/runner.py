@@ -155,6 +155,8 @@ class SyncRunner:
         of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
         """
         self._interruption = Interruption(self._pipeline.max_duration)
+        # A run before, through the same object, may have ended with an error.
+        self._facts, self._ended_at = replace(self._facts, failure=None, interrupted=""), None
         spare_pandas()
         requests = RequestLease(self._pipeline.max_requests)
         crashes = setting(CRASH_SECRETS, self._crash_secrets)
@@ -212,9 +214,9 @@ class SyncRunner:
             logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
 
     def _add_to_history(self) -> None:
-        """Add the report, except of a run that was redundant, or refused where nothing was ever written."""
-        if self.sync or (self._facts.failure is not None and self._target.join("_cdk").names()):
-            RunHistory(self._target, self._pipeline.name).add(self.result.to_json())
+        """Add the report of a run, except where it was redundant, or refused and the first one there."""
+        if self.sync or self._facts.failure is not None:
+            RunHistory(self._target, self._pipeline.name).add(self.result.to_json(), first=bool(self.sync))
 
     def preview(self, most: int) -> Iterator[Preview]:
         """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.

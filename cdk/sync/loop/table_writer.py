@@ -270,22 +270,19 @@ class TableWriting:
         if not met:
             return
         self._met.update(met)
-        self._plan_anew()
+        self._plan_with(self._planned())
 
-    def _plan_anew(self) -> None:
-        """Plan with the columns that the table has now."""
-        self._columns = self._planned()
+    def _plan_with(self, planned: SchemaChange) -> None:
+        self._columns = planned
         if self._plan.traits.hidden_until_complete:
             self.mode.add(list(self._columns.schema))
 
     def _follow_table(self) -> bool:
         """Plan with the columns that the table has now; whether what is to be written has others than before."""
-        before = self._columns
-        if (planned := self._planned()) == before:
-            return False
+        before, planned = self._columns, self._planned()
         # What is written may have the same columns as before while other ones have to be added or widened for it: a
         # RESTORE can bring back a narrower column where one was to be added.
-        self._plan_anew()
+        self._plan_with(planned)
         return not planned.schema.equals(before.schema)
 
     def _layout(self, folder: Folder) -> TableLayout:

@@ -25,20 +25,23 @@ class RunHistory:
     """The reports of a pipeline's runs, each a file, `<when it began>-<its id>.json`: names sort by time."""
 
     def __init__(self, target: Folder, pipeline: str) -> None:
-        self._folder = target.join("_cdk", f"{pipeline}.runs")
+        self._notes = target.join("_cdk")
+        self._folder = self._notes.join(f"{pipeline}.runs")
 
-    def add(self, report: Report) -> None:
+    def add(self, report: Report, *, first: bool = True) -> None:
         """Add the report of a run that has ended, and remove the oldest where they are many.
 
-        A run is what it is, whether that can be noted or not: what keeps it from being written is logged.
+        first: it may be the first thing that is written there; else a target that no run has used stays as it is. What
+        keeps it from being written is logged: a run ended as it did, whether that can be noted or not.
         """
         name = f"{_began(datetime.fromisoformat(report['started_at']))}-{report['sync_id'] or ''}.json"
         content = to_json(report)
         most = max(_FEWEST, min(_MOST, _BYTES // len(content)))
         try:
-            self._folder.write(name, content)
-            for old in self._names()[most:]:
-                self._folder.delete(old)
+            if first or self._notes.names() or self._notes.folders():
+                self._folder.write(name, content)
+                for old in self._names()[most:]:
+                    self._folder.delete(old)
         except (CdkError, OSError) as error:
             logger.warning("the report of this run cannot be added to those of the pipeline: %s", error)
 
@@ -54,7 +57,7 @@ class RunHistory:
         return {report["sync_id"]: report for report in self._read(names.values())}
 
     def _names(self) -> list[str]:
-        """Newest first."""
+        """The names of the reports, that of the newest run first."""
         return sorted((name for name in self._folder.names() if name.endswith(".json")), reverse=True)
 
     def _read(self, names: Collection[str]) -> Iterator[Report]:

@@ -32,10 +32,12 @@ from cdk.engine.read import read
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.run_lock import between_runs
 from cdk.rest.auth.tokens import TokenEnded
 from cdk.spark.sync_runner import SyncRunner
 from cdk.state.stream_state import StreamState
 from cdk.sync.loop.runner import SyncResult
+from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.stream_report import Status
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
@@ -303,6 +305,20 @@ def test_a_second_sync_of_the_pipeline_is_refused_while_one_runs(sync: Sync, tmp
 
     assert sync(Nested()).ok
     assert not (tmp_path / "users").exists()
+
+
+def test_a_run_after_one_that_was_refused_says_how_it_ended_itself(tmp_path: Path) -> None:
+    pipeline = Pipeline(name="shop", source=SourceOptions(connector="given"), target=TargetOptions(path=str(tmp_path)))
+    runner = SyncRunner(pipeline, Given([Users()]), workers=Workers(run_inline, 1))
+
+    with between_runs(tmp_path, "shop"), pytest.raises(StateConflict):
+        runner.run()
+    assert runner.result.to_json()["status"] == "failed"
+    report = runner.run().to_json()
+
+    assert (report["status"], report["error"]) == ("done", None)
+    history = RunHistory(LocalFolder(tmp_path), "shop")
+    assert [*history.by_sync({report["sync_id"]}).values()] == [report]
 
 
 def test_two_pipelines_may_fill_one_table_once_somebody_says_so(sync: Sync, tmp_path: Path) -> None:

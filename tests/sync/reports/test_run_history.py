@@ -82,3 +82,12 @@ def test_a_report_that_cannot_be_written_is_no_error_of_the_run(
     history.add(report(1))
 
     assert "cannot be added" in caplog.text
+
+
+def test_a_target_that_no_run_has_used_stays_as_it_is(tmp_path: Path, history: RunHistory) -> None:
+    history.add(report(1), first=False)
+    assert not [*tmp_path.iterdir()]
+
+    history.add(report(2))
+    history.add(report(3), first=False)
+    assert began(history) == [3, 2]
