@@ -168,8 +168,8 @@ class Times(RuleBasedStateMachine):
     often than they came, or may lack some. undone: the first pipeline's marker when somebody restored the table
     during this sync. behind: pipelines whose rows the history may lack until they sync, for somebody has restored it,
     and it has followed to the state followed of each.
-    columns_changed: somebody took columns away during this sync, or their types. undeclared: a
-    field was declared once. crowded: others commit so often meanwhile that a sync which has to be alone may give up.
+    columns_changed: somebody took columns away during this sync, or their types. crowded: others commit so often
+    meanwhile that a sync which has to be alone may give up.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Times(RuleBasedStateMachine):
         self.model = Model()
         self.past: dict[int, tuple[dict[Json, int], dict[str, Reading], int]] = {}
         self.settled, self.key = True, "id"
-        self.again = self.lost = self.crowded = self.columns_changed = self.undeclared = self.constrained = False
+        self.again = self.lost = self.crowded = self.columns_changed = self.constrained = False
         self.undone: tuple[int | None] | None = None
         self.behind: set[str] = set()
         self.followed: dict[str, int] = {}
@@ -636,7 +636,6 @@ class Times(RuleBasedStateMachine):
     def _undeclare(self) -> None:
         """Change the schema back to what the table is."""
         missing, wider = self._misfits()
-        self.undeclared = self.undeclared or bool(missing or wider)
         self.schema = {name: kind for name, kind in self.schema.items() if name not in (*missing, *wider)}
 
     @property
@@ -682,12 +681,9 @@ class Times(RuleBasedStateMachine):
                 self._add_column(which)
 
     def _may_become_another(self, record: Record) -> bool:
-        """Whether it is told apart by all that it holds, and its table holds that in another way now.
-
-        A column that becomes text spells it anew, and a field that is declared no more is in the column of all others.
-        """
+        """Whether it is told apart by all that it holds, and a column of doubles that became text spells that anew."""
         whole = any(type(record.get(name)) is int for name in "abc")
-        return self.mode == "append_dedup" and record.get("id") is None and (whole or self.undeclared)
+        return self.mode == "append_dedup" and record.get("id") is None and whole
 
     def _optimize(self) -> None:
         for table in (self.table, self.history_table):

@@ -17,8 +17,18 @@ import pyarrow.compute as pc
 from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
-from cdk.lake.arrow.columns import DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE
+from cdk.lake.arrow.columns import (
+    ADDITIONAL,
+    DELETED_AT,
+    EXTRACTED_AT,
+    GENERATION,
+    META,
+    RAW_ID,
+    ROW_SOURCE,
+    column_name,
+)
 from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
+from cdk.lake.arrow.json_text import from_json_text, shown, valid
 
 Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
@@ -29,8 +39,8 @@ Change: TypeAlias = Mapping[str, str | None]
 Note: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
 """A row's `_airbyte_meta`."""
 
-_VOLATILE_COLUMNS = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE})
-"""Columns of the kit that differ from read to read, or that removing stale rows sets."""
+_NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE, ADDITIONAL, META})
+"""Columns of the kit that differ from read to read, that removing stale rows sets, or that hold values of others."""
 
 _DIGEST = 16
 """Bytes of a digest."""
@@ -147,13 +157,61 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
 
 
 def _digests(rows: pa.Table) -> list[bytes]:
-    """A digest of the content of each row; a null column counts like a missing one."""
-    names = [name for name in rows.column_names if name not in _VOLATILE_COLUMNS]
-    texts = [texts_of(rows[name].combine_chunks()).to_pylist() for name in names]
-    return [
-        _digest([[name, text] for name, text in zip(names, row, strict=True) if text is not None])
-        for row in zip(*texts, strict=True)
+    """A digest of the content of each row: the values of its fields that are not null, wherever the row has them.
+
+    The same value is in `_airbyte_additional` while there is no column for it, in `_airbyte_meta` while its column does
+    not hold it, and in the column afterwards, which somebody else may have added.
+    """
+    names = [name for name in rows.column_names if name not in _NO_CONTENT]
+    columns = [_contents(rows[name].combine_chunks()) for name in names]
+    notes = [
+        [None] * len(rows) if name not in rows.column_names else rows[name].to_pylist() for name in (ADDITIONAL, META)
     ]
+    return [
+        _digest(
+            {
+                **{name: text for name, text in zip(names, row, strict=True) if text is not None},
+                **_without_column(additional),
+                **_originals(note),
+            }
+        )
+        for additional, note, *row in zip(*notes, *columns, strict=True)
+    ]
+
+
+def _contents(column: pa.Array) -> list[str | None]:
+    """Values as strings, a whole number alike in a column of integers and of doubles."""
+    texts: list[str | None] = texts_of(column).to_pylist()
+    if pa.types.is_floating(column.type):
+        return [None if text is None else text.removesuffix(".0") for text in texts]
+    return texts
+
+
+def _without_column(additional: str | None) -> dict[str, str]:
+    """The fields of a row's `_airbyte_additional`, as columns would have them."""
+    try:
+        fields = None if additional is None else from_json_text(additional)
+    except ValueError:  # something else wrote the row
+        fields = additional
+    if not isinstance(fields, Mapping):
+        return {} if fields is None else {ADDITIONAL: shown(fields)}
+    return {
+        column_name(field) or valid(field): shown(value).removesuffix(".0")
+        if isinstance(value, float)
+        else shown(value)
+        for field, value in fields.items()
+        if value is not None
+    }
+
+
+def _originals(note: Note) -> dict[str, str]:
+    """What the source sent for values that their columns hold in another way, or not at all."""
+    changes = (note or {}).get("changes") or ()
+    return {
+        column_name(change["field"] or "") or "": change["original"]
+        for change in changes
+        if change is not None and change["original"] is not None
+    }
 
 
 def texts_of(column: pa.Array) -> pa.Array:

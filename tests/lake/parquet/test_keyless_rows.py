@@ -1,25 +1,38 @@
 """What identifies rows without a key, file by file."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from cdk.lake.arrow.columns import META, OWN_COLUMNS, RAW_ID
+from cdk import Json
+from cdk.lake.arrow.coerce import change
+from cdk.lake.arrow.columns import ADDITIONAL, META, OWN_COLUMNS, RAW_ID
 from cdk.lake.parquet.keyless_rows import NULL, separated_keys
 
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), *OWN_COLUMNS.items()])
+KEY = ("id", pa.int64())
+
+
+class Table:
+    """The keys of a file's rows, and what identifies those without one."""
+
+    def __init__(self, columns: list[tuple[str, pa.DataType]], rows: list[dict[str, Any]]) -> None:
+        schema = pa.schema([*columns, *OWN_COLUMNS.items()])
+        table = pa.Table.from_pylist([{RAW_ID: f"{n:04}", **row} for n, row in enumerate(rows)], schema)
+
+        def rest(names: Any, mask: pa.Array) -> pa.Table:
+            return table.filter(mask).select(schema.names if names is None else names)
+
+        nulls = table["id"].is_null().combine_chunks()
+        (keys,), apart = separated_keys([table["id"]], nulls, [frozenset({"id"})], rest)
+        self.keys: list[int | None] = keys.to_pylist()
+        self.apart: list[bytes | None] = apart.to_pylist()
 
 
 def separated(rows: list[dict[str, Any]]) -> tuple[list[int | None], list[bytes | None]]:
-    """The keys of a file's rows, and what identifies those without one."""
-    table = pa.Table.from_pylist([{RAW_ID: f"{n:04}", **row} for n, row in enumerate(rows)], SCHEMA)
-
-    def rest(names: Any, mask: pa.Array) -> pa.Table:
-        return table.filter(mask).select(SCHEMA.names if names is None else names)
-
-    nulls = table["id"].is_null().combine_chunks()
-    (keys,), apart = separated_keys([table["id"]], nulls, [frozenset({"id"})], rest)
-    return keys.to_pylist(), apart.to_pylist()
+    table = Table([KEY, ("name", pa.string())], rows)
+    return table.keys, table.apart
 
 
 def noted(original: str, reason: str = "") -> dict[str, Any]:
@@ -50,3 +63,35 @@ def test_without_any_key_all_that_a_row_holds_identifies_it() -> None:
     assert keys == [None, 2, None, None]
     assert [mark and mark[:1] for mark in apart] == [NULL, None, NULL, NULL]
     assert apart[0] == apart[3] != apart[2]
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "kept"),
+    [
+        ("x", pa.string(), "x"),
+        (7, pa.int64(), 7),
+        (7, pa.float64(), 7.0),
+        (7, pa.string(), "7"),
+        (0.5, pa.float64(), 0.5),
+        (True, pa.bool_(), True),
+        (True, pa.string(), "true"),
+        ({"b": [1]}, pa.string(), '{"b":[1]}'),
+        ("x", pa.int64(), None),
+        (2**70, pa.int64(), None),
+    ],
+)
+def test_a_row_is_the_same_whether_a_value_has_a_column_or_not(value: Json, column: pa.DataType, kept: object) -> None:
+    before = Table([KEY], [{ADDITIONAL: json.dumps({"a b": value, "c": None})}])
+    notes = [] if kept is not None else [change("a b", "NULLED", "does not fit", value)]
+    after = Table([KEY, ("a_b", column)], [{"a_b": kept, META: {"changes": notes}}])
+    other = Table([KEY, ("a_b", column)], [{}])
+
+    assert before.apart == after.apart != other.apart
+
+
+def test_what_others_have_put_where_fields_without_a_column_are_counts_as_it_is() -> None:
+    columns = [KEY]
+
+    one, same, other = (Table(columns, [{ADDITIONAL: text}]).apart for text in ("no JSON", "no JSON", "[1]"))
+
+    assert one == same != other
