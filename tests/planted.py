@@ -1610,6 +1610,20 @@ BUGS = [
     ),
     Bug("negative numbers descend", "streams/order", 'size + digits + b"\\0")', "size + digits)"),
     Bug(
+        "an imported state of a complete read is no read of the next",
+        "lake/admin/edits",
+        "    if not any(_is_open(position, stream) for position in state.positions.values()):\n",
+        "    if not state.positions:\n",
+        "tests/sync/test_state_backups.py",
+    ),
+    Bug(
+        "an overwrite goes on with its own rows alone",
+        "lake/admin/edits",
+        "        if of_another or not between:\n",
+        "        if not between:\n",
+        "tests/sync/test_state_backups.py",
+    ),
+    Bug(
         "a null key stays apart",
         "lake/parquet/keyless_rows",
         "        doubtful = pc.or_(doubtful, pc.is_null(column))\n",

@@ -14,7 +14,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.admin.diff import Move, moves
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import traits_of
-from cdk.state.position import Checkpoint, Edge, Position, Start
+from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
@@ -52,12 +52,7 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
         anew = Start() if WHOLE in state.positions and existing != WHOLE else None
         positions = StoredPositions.of(state.positions).updated({existing: anew})
         return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
-    means, traits = [_consequence(saved, "The next sync reads the stream from its start.")], traits_of(saved.write_mode)
-    if traits.repeats_rows:
-        means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
-    records = saved.records if traits.merges else 0
-    new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
-    return Change("reset", new, tuple(moves(saved.state, None)), tuple(means))
+    return _from_start("reset", saved)
 
 
 def narrowed(saved: TableState, partition: Partition) -> TableState:
@@ -98,14 +93,31 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     return _moved(f"rewind to {to}", saved, new, stream)
 
 
-def import_state(saved: TableState, stream: Stream, blob: JsonValue, what: str = "set") -> Change:
-    """Take `blob`, in any form that the stream reads. Raises BadState: it is none."""
+def import_state(
+    saved: TableState, stream: Stream, blob: JsonValue, what: str = "set", *, of_another: bool = False
+) -> Change:
+    """Take `blob`, in any form that the stream reads. Raises BadState: it is none.
+
+    of_another: it may be the state of another read than the one whose rows the table has.
+
+    A full refresh goes on from a state in the middle of a read alone. That of a complete read says nothing about the
+    next one, and what a write mode hides until it is complete has to have all rows of its read.
+    """
     state = decoded(stream, blob)
     check_values(stream, state)
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
         change = _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
         return replace(change, means=tuple(_means_of_import(saved, stream, state)))
+    if not any(_is_open(position, stream) for position in state.positions.values()):
+        return _from_start(what, saved, "The state is that of a complete read, and each full refresh reads all again.")
+    if traits_of(saved.write_mode).hidden_until_complete:
+        between = not saved.complete and saved.state is not None
+        if between and state == decoded(stream, saved.state):
+            return Change(what, saved, (), ("The stream stands there already: nothing changes.",))
+        if of_another or not between:
+            why = f"What was read before is not in the table, and an {saved.write_mode} has all rows of one read."
+            return _from_start(what, saved, why)
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
@@ -133,9 +145,33 @@ def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:
     )
 
 
+def _from_start(what: str, saved: TableState, *why: str) -> Change:
+    """Read the stream from its start, in a new generation. why: sentences that come before what it means."""
+    means = [*why, _consequence(saved, "The next sync reads the stream from its start.")]
+    if why and (saved.complete or saved.state is None):
+        return Change(what, saved, (), tuple(means))
+    traits = traits_of(saved.write_mode)
+    if traits.repeats_rows:
+        means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
+    records = saved.records if traits.merges else 0
+    new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
+    return Change(what, new, tuple(moves(saved.state, None)), tuple(means))
+
+
 def _is_interrupted(state: StreamState) -> bool:
     """Whether a state of a stream with a cursor has windows that were begun."""
     return any(isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values())
+
+
+def _is_open(position: Position, stream: Stream) -> bool:
+    """Whether a position of a full refresh is one in the middle of a partition."""
+    match position:
+        case Done():
+            return False
+        case Checkpoint(resume=None) if stream.cursor_field is not None:
+            return stream.cursor_field not in position.cursor
+        case _:
+            return True
 
 
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:

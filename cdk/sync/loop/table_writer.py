@@ -317,7 +317,7 @@ def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *,
         raise StateError("the stream has a state already; say --replace to put the imported one in its place")
     saved = None if table is None else table.saved
     fresh = TableState(stream_plan.sync_mode, stream_plan.write_mode)
-    change = import_state(saved or fresh, stream_plan.stream, blob, "import")
+    change = import_state(saved or fresh, stream_plan.stream, blob, "import", of_another=True)
     if table is None:
         admin.check(location.name, change.saved)
         if admin.dry:

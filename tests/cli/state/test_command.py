@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from cdk.base.values import Json
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.run_lock import only_run
 from tests.cli.conftest import CommandLine, Ran
@@ -339,14 +340,41 @@ def test_set_takes_any_form_of_the_state_and_refuses_others(state: CommandLine, 
     assert "state of orders: found 'not a state', expected a JSON object" in ran.stderr
 
 
-def test_set_on_a_complete_full_refresh_goes_on_in_a_new_generation(state: CommandLine, folder: Path) -> None:
-    users = Filled(folder / "tables" / "users")
-    users.add(None, 1, base=PAGES)
+@pytest.mark.parametrize("mode", ["append", "append_dedup"])
+def test_set_on_a_complete_full_refresh_goes_on_in_a_new_generation(
+    state: CommandLine, folder: Path, mode: WriteModeName
+) -> None:
+    users, base = Filled(folder / "tables" / "users"), replace(PAGES, write_mode=mode)
+    users.add(None, 1, base=base)
     (folder / "new.json").write_text('{"page": 7}')
 
     state("set", "users", "new.json")
 
-    assert users.saved == replace(PAGES, state={"page": 7}, complete=False, generation=2)
+    assert users.saved == replace(base, state={"page": 7}, complete=False, generation=2)
+
+
+def test_a_state_in_the_middle_of_an_overwrite_begins_none_that_lacks_the_rows_before(
+    state: CommandLine, folder: Path
+) -> None:
+    users = Filled(folder / "tables" / "users")
+    users.add(None, 1, base=PAGES)
+    (folder / "new.json").write_text('{"page": 7}')
+
+    done = state("set", "users", "new.json")
+
+    assert done.code == 0
+    assert any("What was read before is not in the table" in line for line in done.lines)
+    assert users.saved == replace(PAGES, records=1)
+
+
+def test_the_state_of_a_complete_full_refresh_reads_nothing_as_done(state: CommandLine, folder: Path) -> None:
+    users = Filled(folder / "tables" / "users")
+    users.add({"page": 2}, 1, base=replace(PAGES, write_mode="append", complete=False))
+    (folder / "new.json").write_text('{"__ab_full_refresh_sync_complete": true}')
+
+    state("set", "users", "new.json")
+
+    assert users.saved == TableState("full_refresh", "append", generation=2)
 
 
 def test_rewind_moves_cursors_back_and_never_forward(state: CommandLine, orders: Filled, folder: Path) -> None:
