@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from cdk import Item, Json, ServerError, Slice, Stream
@@ -122,7 +122,9 @@ CUT = st.sampled_from([None, None, 1, 2, 3, 5, 9])
     later=CUT,
     exact=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@example(kind=Users, options=OPTIONS[2], cut=None, meanwhile="nothing", later=None, exact=True)
+@example(kind=Users, options=OPTIONS[0], cut=2, meanwhile="a sync", later=1, exact=True)
+@settings(max_examples=30, deadline=None)
 def test_no_row_is_lost_after_an_import(  # noqa: PLR0917 - all that a world is made of
     kind: type[Stream],
     options: StreamOptions,
