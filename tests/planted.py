@@ -440,8 +440,8 @@ BUGS = [
     Bug(
         "a task never uses up a refresh token",
         "rest/auth/token_owner",
-        "        if not issued.rotates:\n            return None",
-        "        return None",
+        "if not issued.rotates and (held.last or begins_again):",
+        "if held.last or begins_again:",
         "tests/rest/auth/test_tokens.py",
     ),
     Bug(
@@ -1073,12 +1073,7 @@ BUGS = [
         "tests/sync/loop/test_stream_sync.py",
     ),
     Bug("an id of another type is noticed", "streams/checkpoint/partitioned", "yield other\n", "yield value\n"),
-    Bug(
-        "what comes after a gone slice is read",
-        "sync/loop/stream_sync",
-        "progress.failure.final and self.active:",
-        "False:",
-    ),
+    Bug("what comes after a gone slice is read", "sync/loop/stream_sync", "failure.final and self.active:", "False:"),
     Bug(
         "a stream of which a slice is gone has failed",
         "sync/loop/stream_sync",
@@ -1939,10 +1934,44 @@ BUGS = [
         "tests/rest/auth/test_tokens.py",
     ),
     Bug(
+        "a slice that no token gets further ends",
+        "sync/loop/slice_schedule",
+        "if len(self._wasted_tokens) >= _MOST_WASTED_TOKENS:",
+        "if False:",
+        "tests/sync/loop/test_ended_tokens.py",
+    ),
+    Bug(
+        "tokens that get a stream further are not counted",
+        "sync/loop/slice_schedule",
+        "self._wasted_tokens.clear()",
+        "pass",
+    ),
+    Bug(
+        "a token that one stream is refused serves others",
+        "rest/auth/token_owner",
+        "if slice is not None and slice.answered and slice.ended is None:",
+        "if False:",
+        "tests/rest/auth/test_tokens.py",
+    ),
+    Bug(
+        "a slice goes on with the next token in its task",
+        "rest/auth/token_owner",
+        "self._drop(issued.token)",
+        "pass",
+        "tests/sync/loop/test_ended_tokens.py",
+    ),
+    Bug(
+        "a slice that waits for its first page knows its token",
+        "rest/auth/token_owner",
+        "slice.answered = True",
+        "pass",
+        "tests/rest/auth/test_tokens.py",
+    ),
+    Bug(
         "who is refused lets go of the token",
         "rest/auth/token_owner",
-        "                if state.access_token == token:\n                    state.access_token = None",
-        "                pass",
+        "            if state.access_token == token:\n                state.access_token = None",
+        "            pass",
         "tests/rest/test_auth.py",
     ),
     Bug(

@@ -18,6 +18,7 @@ from cdk.base.times.clock import Clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.token_response import saved_expiry
 from cdk.rest.auth.tokens import (
+    EndedToken,
     IssuedToken,
     TaskAsked,
     TokenEnded,
@@ -43,6 +44,10 @@ _ENDED = (
 _REFUSED = (
     "the API refused the access token before its time, and no task may get another, as the refresh token works once; "
     "a `sync` with this login gets one and keeps it, else re-authenticate"
+)
+_TOO_LONG = (
+    "the access token ended before the slice came to a page after which it can go on, and no task may get another, as "
+    "the refresh token works once; have the stream say checkpoints, or read smaller slices"
 )
 
 
@@ -152,21 +157,35 @@ class TokenOwner(ABC):
         """Take note, in a task, that the API took its token."""
         if (held := held_tokens()) is not None:
             held.findings.good.add(self.key)
+        if (slice := slice_progress()) is not None:
+            slice.answered = True
 
     def refused(self, token: str) -> bool:
         """Let go of a token that the API refused; False: there is no better one, so its response stands."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None or issued.token != token:
-            state = self._state()
-            with state.lock:
-                if state.access_token == token:
-                    state.access_token = None
+            self._drop(token)
             return True
-        if issued.refusals >= _HOPELESS:
+        slice = slice_progress()
+        if issued.refusals >= _HOPELESS and not (slice is not None and slice.answered):
             return False
         held.findings.refused[self.key] = mark_of(token)
+        self._note_ended(issued)
         return True
+
+    def _drop(self, token: str) -> None:
+        state = self._state()
+        with state.lock:
+            if state.access_token == token:
+                state.access_token = None
+
+    def _note_ended(self, issued: IssuedToken) -> None:
+        """Have the slice that is read here know the token that it has to do without."""
+        if (slice := slice_progress()) is not None:
+            lasted = self.clock() - issued.started
+            early = slice.first_use is not None and slice.first_use - issued.started <= lasted / 2
+            slice.ended = EndedToken(mark_of(issued.token), lasted.total_seconds(), issued.expires, early)
 
     def _issued(self) -> str | None:
         """The token that this task was given; None: it was given none, or may ask for one itself."""
@@ -174,23 +193,28 @@ class TokenOwner(ABC):
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None:
             return None
-        ended = self.clock() >= issued.expires
-        if not ended and held.findings.refused.get(self.key) != mark_of(issued.token):
+        slice, now = slice_progress(), self.clock()
+        ended = now >= issued.expires
+        refused = held.findings.refused.get(self.key) == mark_of(issued.token)
+        if slice is not None and slice.answered and slice.ended is None:
+            # What is refused to another slice, such as a stream that the login may not read, may still be given here.
+            refused = False
+        if not ended and not refused:
+            if slice is not None:
+                slice.first_use = slice.first_use or now
             self._hide(issued.token)
             return issued.token
-        slice = slice_progress()
-        if not held.last and (not ended or slice is None or not slice.stuck()):
-            raise TokenEnded
-        # With the next token the slice would begin again, and get no further, or no task comes with the next.
-        if not issued.rotates:
+        begins_again = slice is not None and slice.begins_again
+        if not issued.rotates and (held.last or begins_again):
+            # With the next token the slice would get no further, or no task comes with the next.
+            self._drop(issued.token)
             return None
-        if held.last or slice is None:
+        if held.last:
             raise CredentialsError(_ENDED if ended else _REFUSED)
-        if slice.started - issued.started <= (issued.expires - issued.started) / 2:
-            raise CredentialsError(
-                "the access token ended before the slice came to a page after which it can go on, and no task may get "
-                "another, as the refresh token works once; have the stream say checkpoints, or read smaller slices"
-            )
+        if ended and slice is not None:
+            self._note_ended(issued)
+            if slice.read and slice.wasted:
+                raise CredentialsError(_TOO_LONG)
         raise TokenEnded
 
     def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:

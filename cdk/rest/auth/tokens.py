@@ -185,11 +185,42 @@ class HeldTokens:
 
 
 @dataclass(frozen=True)
-class SliceProgress:
-    """How a slice stands that a task reads. started: when. stuck: it has given pages, and could not go on after any."""
+class EndedToken:
+    """A token that ended under a slice.
 
-    started: datetime
-    stuck: Callable[[], bool]
+    mark: tells tokens apart, see `mark_of`. lasted: for how many seconds it worked. expires: until when it was to.
+    early: the slice had at least half of that time.
+    """
+
+    mark: str
+    lasted: float
+    expires: datetime
+    early: bool
+
+
+@dataclass
+class SliceProgress:
+    """How a slice stands that a task reads. Its reader and its authenticators keep it.
+
+    read: it has given pages. reached: it could go on after one of them. first_use: when it had its token first.
+    answered: the API took that of a request. ended: the token that it is refused, or that ended under way.
+    """
+
+    read: bool = False
+    reached: bool = False
+    first_use: datetime | None = None
+    answered: bool = False
+    ended: EndedToken | None = None
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether what was requested so far is requested again with the next token."""
+        return (self.read or self.answered) and not self.reached
+
+    @property
+    def wasted(self) -> EndedToken | None:
+        """The token that has brought it nothing, though it had half of its time."""
+        return self.ended if self.begins_again and self.ended is not None and self.ended.early else None
 
 
 _held: ContextVar[HeldTokens | None] = ContextVar("held_tokens", default=None)

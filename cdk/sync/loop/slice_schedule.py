@@ -1,19 +1,23 @@
 """SliceSchedule: which slices of a stream are read next, and where the stream stands once they were read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from heapq import heappop, heappush
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, CredentialsError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
+from cdk.rest.auth.tokens import EndedToken
 from cdk.state.slice import Slice
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.reports.counts import counted
 from cdk.sync.tasks.messages import Failure, SliceResult
+
+_MOST_WASTED_TOKENS = 3
+"""Access tokens in a row that bring a stream nothing, after which it fails: one may be revoked by chance."""
 
 
 class SliceSchedule:
@@ -55,6 +59,8 @@ class SliceSchedule:
         """What the slices counted since the last commit; nothing that is counted on the way to the table adds to it."""
         self.restarted = False
         """The source refused the page token of a slice, which was read again from its start."""
+        self._wasted_tokens: dict[str, EndedToken] = {}
+        """Those in a row that ended without any slice getting further, by their marks."""
         self.never: Failure | None = None
         """Why the source will never give some slice; the state keeps it open."""
 
@@ -98,27 +104,34 @@ class SliceSchedule:
         self.reading -= 1
         heappush(self._waiting, self._out.pop(id(slice)))
 
-    def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
-        """Take over how far a slice got. One that failed is not handed out again.
+    def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> Failure | None:
+        """Take over how far a slice got. One that failed, with the failure that is returned, is not handed out again.
 
         unfinished: it is still handed out, and what comes next is what came after this.
         """
+        failure = progress.failure
         self.restarted |= progress.restarted
         for position in progress.positions:
             self._reader.observe(slice, position, progress.edge)
         if (last := progress.last) is not None:
             self.counts = counted(self.counts, progress)
+            self._wasted_tokens.clear()
             if not progress.done:
                 self._out[id(slice)] = (self._out[id(slice)][0], self._reader.resume(slice, last, progress.edge))
-        if progress.failure is not None and progress.failure.final:
-            self.never = self.never or progress.failure
+        elif progress.wasted_token is not None:
+            self._wasted_tokens[progress.wasted_token.mark] = progress.wasted_token
+            if len(self._wasted_tokens) >= _MOST_WASTED_TOKENS:
+                failure = Failure.of(_begins_again(slice, [*self._wasted_tokens.values()]))
+        if failure is not None and failure.final:
+            self.never = self.never or failure
         if unfinished:
-            return
-        if progress.failure is None and not progress.done:
+            return failure
+        if failure is None and not progress.done:
             self.put_back(slice)
         else:
             self.reading -= 1
             del self._out[id(slice)]
+        return failure
 
     @property
     def idle(self) -> bool:
@@ -147,6 +160,16 @@ class SliceSchedule:
         self._state = self._reader.get_checkpoint() or self._state
         stream = self._stream
         return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)
+
+
+def _begins_again(slice: Slice, tokens: Sequence[EndedToken]) -> CredentialsError:
+    lasted = ", ".join(f"{token.lasted:.0f}" for token in tokens)
+    return CredentialsError(
+        f"{slice}: found {len(tokens)} access tokens in a row that the API refused, or that ended, after {lasted} s, "
+        "each before the slice came to a page after which it can go on, so it began again; expected it to come there "
+        f"with one (by its server the last works until {tokens[-1].expires:%Y-%m-%d %H:%M:%S %Z}). Have the stream say "
+        "checkpoints, or read smaller slices; if no request is accepted, check what the login may read"
+    )
 
 
 def _several_slices(stream: str) -> ConfigError:

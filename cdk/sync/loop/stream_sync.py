@@ -218,7 +218,7 @@ class StreamSync:
 
     def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
         """Take over how far a slice got. unfinished: its task still reads it."""
-        self._schedule.add_result(slice, progress, unfinished=unfinished)
+        failure = self._schedule.add_result(slice, progress, unfinished=unfinished)
         self._commits.source.add_result(progress)
         self._http += progress.http
         with warnings_in(self._warned):
@@ -235,11 +235,11 @@ class StreamSync:
                 pages=report.pages + progress.pages,
                 by_slice=report.by_slice.plus(slice, progress),
             )
-        if progress.failure is not None and progress.failure.final and self.active:
+        if failure is not None and failure.final and self.active:
             # The slices behind it are read first.
-            logger.error("%s %s: %s", self.stream.name, slice, progress.failure.message)
-        elif progress.failure is not None:
-            self.fail(progress.failure)
+            logger.error("%s %s: %s", self.stream.name, slice, failure.message)
+        elif failure is not None:
+            self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
         """End this stream's reading; what is covered is still committed."""

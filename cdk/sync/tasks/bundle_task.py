@@ -21,7 +21,6 @@ from cdk.base.process.read_ahead import current_read_ahead
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.run import current_run, setting
 from cdk.base.task_map import task_attempt
-from cdk.base.times.clock import system_clock
 from cdk.base.values import Record
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads
@@ -282,9 +281,9 @@ def _read_slice(
     A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
     One whose access token has ended, or whose task may send no more requests, or only later, goes on in another task.
     """
-    buffer, to_end, got_page, reached = output.buffers[task.number], targets[task.stream].to_end, False, False
+    buffer, to_end = output.buffers[task.number], targets[task.stream].to_end
     name, activity = full_name(targets[task.stream].stream), task_activity()
-    progress = SliceProgress(system_clock(), lambda: got_page and not reached)
+    progress = SliceProgress()
     term = SliceTerm(task_time.longest_wait, resumable=not to_end)
     buffer.ahead = current_read_ahead()
     slice = replace(task.slice, record_type=output.writers[task.stream].record_type)
@@ -300,7 +299,7 @@ def _read_slice(
             target = replace(targets[task.stream], stream=stream)
             for page in _read_pages(target, slice, buffer.progress):
                 to_end = to_end or page.restarted
-                got_page, reached = True, reached or page.position is not None
+                progress.read, progress.reached = True, progress.reached or page.position is not None
                 resumable = isinstance(page.position, Checkpoint) and not to_end
                 term.resumable = resumable
                 activity.page(name)
@@ -310,7 +309,9 @@ def _read_slice(
                 yield page if trace is None else replace(page, source=_source(target, task, trace, buffer.pages_read))
                 if buffer.broken or (resumable and task_time.ends_slice()):
                     return
-    except (TokenEnded, RequestsSpent, TermEnded):
+    except TokenEnded:
+        buffer.progress.wasted_token = progress.wasted
+    except (RequestsSpent, TermEnded):
         return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         buffer.progress.failure = Failure.of(error)

@@ -13,7 +13,7 @@ from cdk.base.secret_masking import Secrets
 from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits
 from cdk.lake.storage.folder import Folder
-from cdk.rest.auth.tokens import Findings, IssuedToken
+from cdk.rest.auth.tokens import EndedToken, Findings, IssuedToken
 from cdk.rest.conditional_requests import ConditionalResult
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.rest.limits.task_share import BudgetUsage, TaskShare
@@ -134,6 +134,8 @@ class SliceResult:
     doubt: str = field(default="", compare=False)
     followed: bool = field(default=False, compare=False)
     """A page named a next one."""
+    wasted_token: EndedToken | None = None
+    """The access token that ended before it met any position."""
 
     def hand_over(self) -> "SliceResult":
         """A copy without its requests, which count at its end; from now on it counts anew what else it counts."""

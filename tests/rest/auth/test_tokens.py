@@ -3,7 +3,6 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from cdk.rest.auth.oauth2 import StoredTokens
 from cdk.rest.auth.token_owner import collecting, issue_all
 from cdk.rest.auth.tokens import IssuedToken, SliceProgress, TokenEnded, holding, reading, run_tokens, seal, unseal
 from cdk.testing.mock_api import MockApi
-from tests.rest.api import NOON, Time
+from tests.rest.api import Time
 
 USERS = Request("GET", "https://api.test/users")
 TOKENS = "https://login.test/token"
@@ -49,12 +48,11 @@ class World:
         return self.users.requests[-1].headers["Authorization"].removeprefix("Bearer ")
 
     @contextmanager
-    def task(self, authenticator: OAuth2, *, stuck: bool = False, began: float = 0) -> Iterator[None]:
-        """A task that was given the present token, and how its slice stands."""
+    def task(self, authenticator: OAuth2, *, stuck: bool = False) -> Iterator[SliceProgress]:
+        """A task that was given the present token, and how its slice stands. stuck: it gave a page."""
         issued = issue_all([authenticator], self.client(), 0)
-        slice = SliceProgress(NOON + timedelta(seconds=began), lambda: stuck)
-        with holding(issued) as held, reading(slice):
-            yield
+        with holding(issued) as held, reading(SliceProgress(read=stuck)) as slice:
+            yield slice
         run_tokens().merge(held.findings)
 
 
@@ -178,12 +176,75 @@ def test_a_slice_that_cannot_be_cut_never_uses_up_a_refresh_token(began: float, 
     world = World()
     authenticator = world.authenticator()
 
-    with world.task(authenticator, stuck=True, began=began):
-        world.time.sleep(LIFE)
+    with world.task(authenticator, stuck=True):
+        world.time.sleep(began)
+        world.ask(authenticator)
+        world.time.sleep(LIFE - began)
         with pytest.raises(error):
             world.ask(authenticator)
 
     assert len(world.tokens.requests) == 1
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_slice_that_gave_no_page_yet_gets_on_with_the_next_token_where_it_may(*, early: bool) -> None:
+    world = World(rotates=False)
+    authenticator = world.authenticator()
+
+    with world.task(authenticator):
+        world.ask(authenticator)
+        if early:
+            world.users.returns(status=401).returns(json=[])
+        else:
+            world.time.sleep(LIFE)
+        assert [world.ask(authenticator) for _ in range(2)] == ["access-2"] * 2
+
+    assert len(world.tokens.requests) == 2
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("began", "answers", "reached", "wasted"),
+    [(100, True, False, True), (100, True, True, False), (100, False, False, False), (2000, True, False, False)],
+)
+def test_a_token_is_wasted_on_a_slice_that_had_time_and_answers_and_came_to_no_position(
+    *, began: float, answers: bool, reached: bool, wasted: bool, early: bool
+) -> None:
+    world = World()
+    authenticator = world.authenticator()
+
+    with world.task(authenticator) as slice:
+        world.time.sleep(began)
+        if answers:
+            world.ask(authenticator)
+        world.time.sleep((3000 if early else LIFE) - began)
+        slice.reached = reached
+        world.api.get("/users").returns(status=401)
+        with pytest.raises(TokenEnded):
+            world.ask(authenticator)
+
+    assert (slice.wasted is not None) == wasted
+    if slice.wasted is not None:
+        assert slice.wasted.lasted == (3000 if early else LIFE)
+    assert len(world.tokens.requests) == 1
+
+
+def test_a_token_that_one_slice_is_refused_is_used_by_another_as_long_as_the_api_accepts_it() -> None:
+    world = World()
+    authenticator = world.authenticator()
+    world.users.returns(status=401).returns(json=[]).returns(status=401)
+
+    with world.task(authenticator) as slice:
+        world.ask(authenticator)
+        with reading(SliceProgress()) as other, pytest.raises(TokenEnded):
+            world.ask(authenticator)
+        assert world.ask(authenticator) == "access-1"
+        for _ in range(2):
+            with pytest.raises(TokenEnded):
+                world.ask(authenticator)
+
+    assert (slice.wasted is not None, other.wasted) == (True, None)
+    assert len(world.users.requests) == 4
 
 
 def test_a_token_that_is_refused_early_is_replaced_for_the_next_tasks_only() -> None:

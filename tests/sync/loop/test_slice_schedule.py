@@ -1,10 +1,12 @@
 """Slices are handed out, taken back and ended, with a stream and without a table."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from cdk import ConfigError, Item, Partition, Slice, Stream
+from cdk.rest.auth.tokens import EndedToken
 from cdk.state.position import Checkpoint, Done
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.tasks.messages import Failure, SliceResult
@@ -84,6 +86,26 @@ def test_a_slice_that_failed_does_not_come_again() -> None:
     plan.add_result(third, SliceResult(2, (Done(),)))
 
     assert (handed(plan), plan.never) == ([], gone)
+
+
+def test_a_stream_fails_when_three_tokens_in_a_row_get_none_of_its_slices_further() -> None:
+    plan = schedule(Shops({}))
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+    def begins_again(slice: Slice, token: str) -> Failure | None:
+        failure = plan.add_result(slice, SliceResult(0, wasted_token=EndedToken(token, 1.5, noon, early=True)))
+        assert (plan.next() is None) == (failure is not None)
+        return failure
+
+    first, second, third = handed(plan)
+    assert [begins_again(slice, token) for token in ("a", "b") for slice in (first, second)] == [None] * 4
+    plan.add_result(third, SliceResult(0, (Done(),)))
+    assert [begins_again(slice, token) for token in ("c", "d") for slice in (first, second)] == [None] * 4
+    failure = begins_again(second, "e")
+
+    assert failure is not None
+    assert failure.message.startswith('{"shop":"b"}: found 3 access tokens in a row')
+    assert "by its server the last works until 2024-01-01 12:00:00 UTC" in failure.message
 
 
 def test_nothing_more_is_planned_once_planning_has_failed() -> None:
