@@ -70,7 +70,9 @@ class AsyncRetriever(AnyRetriever):
     """Reads a slice from a report that the API prepares: asks for a job, looks until it is done, downloads it.
 
     What follows the creation sees the answers so far as `creation_response` and `polling_response` (fields of the
-    body, `headers` and `request`); a download sees its `download_target`. A read that is cut goes on with the same job.
+    body, `headers` and `request`); a download sees its `download_target`. A read that is cut goes on with the same job
+    where the stream has an `incremental_sync`; without one no state is kept within a slice, so the next read asks for a
+    new job, and a sync that is to end waits for the job that runs.
 
     Example:
         type: AsyncRetriever
