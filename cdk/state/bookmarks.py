@@ -16,7 +16,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from cdk.base.errors import BadState, ConfigError, StateError
+from cdk.base.errors import BadState, CdkError, ConfigError, StateError
+from cdk.base.logs import logger
 from cdk.base.values import JsonValue, Stored
 from cdk.state.log.canonical_json import dumps_canonical, loads_canonical
 from cdk.state.log.record import StateRecord
@@ -140,9 +141,10 @@ class StateStore:
     def update(self, data: StateData) -> None:
         """Store it: the job is running. Values that did not change are not stored again.
 
+        It is stored in the lake. A copy that cannot be written is logged: the next `update` or `complete` writes it.
         Raises StateConflict: another process stored something for this job since `data` was made; nothing was stored.
-        StateError: `data` is not from `get_or_create`. TransientError: the store, or the place of the copies, cannot be
-        reached.
+        StateError: `data` is not from `get_or_create`. ConfigError: the store refuses; nothing was stored.
+        TransientError: it cannot be reached, and whether it was stored is not known: `get_or_create` knows.
         """
         self._save(data, "partial", "running")
 
@@ -169,7 +171,11 @@ class StateStore:
         if not isinstance(data, _JobData):
             raise StateError("found a StateData of no job, expected one from `get_or_create(job_name)`")
         data.commit(status)
-        self._copies.put(f"{data.job_name}_{word}.json", data.to_bytes())
+        try:
+            self._copies.put(f"{data.job_name}_{word}.json", data.to_bytes())
+        except CdkError as error:
+            # To a caller an error means that the job does its work again, and what is stored says that it is done.
+            logger.warning("the bookmarks of %s are stored, their copy is not: %s", data.job_name, error)
 
 
 class _JobData(StateData):

@@ -171,16 +171,24 @@ def test_of_two_processes_with_one_job_the_second_is_refused(tmp_path: Path) -> 
     assert store(tmp_path).running(JOB) == {"a": 1}
 
 
-def test_a_copy_that_fails_is_said_and_the_state_is_stored_all_the_same(tmp_path: Path) -> None:
-    data = store(tmp_path).get_or_create(JOB)
+def test_a_copy_that_cannot_be_written_is_said_and_written_with_the_next_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = store(tmp_path)
+    data = mine.get_or_create(JOB)
     data.add_element("a", 1)
     (tmp_path / "landing").write_text("a file where the folder should be")
+    mine.update(data)
+    mine.complete(data)
 
-    with pytest.raises(
-        ConfigError, match=r"landing/sales/state/nightly_orders_completed\.json: the state store cannot use"
-    ):
-        store(tmp_path).complete(data)
     assert store(tmp_path).completed(JOB) == {"a": 1}
+    assert records(tmp_path) == ["partial", "final"]
+    assert "nightly_orders are stored, their copy is not: " in caplog.text
+    assert "landing/sales/state/nightly_orders_completed.json: the state store cannot use" in caplog.text
+
+    (tmp_path / "landing").unlink()
+    mine.complete(data)
+    assert (copies(tmp_path), records(tmp_path)) == ({f"{JOB}_completed.json": {"a": 1}}, ["partial", "final"])
 
 
 @pytest.mark.parametrize(
