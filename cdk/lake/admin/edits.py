@@ -126,13 +126,20 @@ def import_state(
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
 
-def rolled_back(saved: TableState | None, older: TableState, number: int) -> Change:
-    """Go back to an earlier state of the same table."""
-    means = _consequence(older, "What was read since is read again.")
+def rolled_back(saved: TableState | None, older: TableState, number: int, version: int | None = None) -> Change:
+    """Go back to an earlier state of the same table. version: that whose rows come back with it; None: rows stay."""
+    what, again = f"rollback to state {number}", "What was read since is read again."
+    if older.sync_mode != "incremental" and older.state and not older.complete:
+        again = "The next sync goes on with the read that was interrupted then, the one after it reads all again."
+    if version is None:
+        means = _consequence(older, again)
+    else:
+        what, means = (
+            f"{what}, rows of version {version}",
+            f"The table has the rows of its version {version} again. {again}",
+        )
     before = None if saved is None else saved.state
-    return Change(
-        f"rollback to state {number}", replace(older, logged=None), tuple(moves(before, older.state)), (means,)
-    )
+    return Change(what, replace(older, logged=None), tuple(moves(before, older.state)), (means,))
 
 
 def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:

@@ -173,10 +173,9 @@ class Admin:
             return EditResult(
                 location.name, replace(change, means=("The table and its state stand there: nothing changes.",))
             )
-        rows = f"The table has the rows of its version {to} again; those that came later are read again."
+        change = rolled_back(table.saved, older, state_number, to)
         if location.history is not None:
-            rows += " Its history keeps every row."
-        change = replace(change, what=f"{change.what}, rows of version {to}", means=(rows,))
+            change = replace(change, means=(*change.means, "Its history keeps every row."))
         if self.dry:
             return EditResult(location.name, change)
         OpenTables(self.pipeline).complete_history(location, table)

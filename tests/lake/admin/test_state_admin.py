@@ -1,7 +1,7 @@
 """What a sync makes of a state that a person has changed; tasks run in this process."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -310,6 +310,38 @@ def test_after_a_rollback_of_the_state_alone_rows_come_again(tmp_path: Path) -> 
 
     assert lake.sync() == later
     assert len(lake.rows) == 21 + later
+
+
+class Torn(Users):
+    """Users, whose second page may be missing."""
+
+    torn = True
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        if token is not None and self.torn:
+            raise ServerError("the source is down")
+        return super().read_page(slice, token)
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_a_rollback_to_an_interrupted_read_says_that_only_the_sync_after_the_next_reads_all(
+    tmp_path: Path, *, tables: bool
+) -> None:
+    stream = Torn()
+    lake = Lake(tmp_path, stream, StreamOptions(write_mode="append"))
+    assert "the source is down" in lake.refused()
+    number = lake.admin.standing(lake.one).number
+    assert number is not None
+    stream.torn = False
+    lake.sync()
+    everything = len(lake.rows)
+    lake.sync()
+
+    said = " ".join(lake.admin.rollback(lake.one, number, tables=tables).change.means)
+
+    assert "The next sync goes on with the read that was interrupted then, the one after it reads all again." in said
+    assert 0 < lake.sync() < everything
+    assert lake.sync() == everything
 
 
 def test_a_rollback_to_where_the_table_stands_changes_nothing(tmp_path: Path) -> None:
