@@ -1702,6 +1702,38 @@ BUGS = [
         "table.state_version == stood",
     ),
     Bug(
+        "the rest of an interrupted read completes the window that was begun",
+        "sync/loop/resume",
+        "return saved if saved.window == plan.window else replace(saved, window=None)",
+        "return replace(saved, window=None)",
+        "tests/sync/loop/test_skip_windows.py",
+    ),
+    Bug(
+        "a window is read whole or not at all",
+        "sync/loop/resume",
+        "    same &= plan.window in (None, saved.window) or saved.window is None\n",
+        "",
+        "tests/sync/loop/test_skip_windows.py",
+    ),
+    Bug(
+        "what was not over when an interrupted read began is read again",
+        "sync/loop/skip_windows",
+        "min(datetime.fromisoformat(saved.began), self._started)",
+        "self._started",
+    ),
+    Bug(
+        "no window counts as read where its rows are gone",
+        "sync/loop/skip_windows",
+        "moved and handler.forget()",
+        "False",
+    ),
+    Bug(
+        "a table is no younger than the beginning of what was read",
+        "sync/loop/resume",
+        "    if resumed and (saved.complete or saved.state):\n",
+        "    if resumed and saved.complete:\n",
+    ),
+    Bug(
         "no table lies in a folder of Delta's",
         "sync/settings/stream_plan",
         '{"", ".", "..", "_delta_log"}',

@@ -135,7 +135,7 @@ def test_a_sync_that_found_nothing_new_makes_a_table_younger_than_its_last_commi
 ) -> None:
     commit(folder, "orders", TableState("incremental", "append", complete=True))
     later = datetime(2999, 1, 1, tzinfo=UTC)
-    note_completed(LocalFolder(folder / "tables"), "shop", ["orders", "users"], later)
+    note_completed(LocalFolder(folder / "tables"), "shop", {"orders": later, "users": later})
 
     answer = json.loads("\n".join(cli("tables", "pipeline.yaml", "--json").lines))
 

@@ -24,6 +24,7 @@ POINTS: Final = {
     "after_commit": "rows and state are in the table, the caller does not know yet",
     "before_history": "the table is committed, its history is not",
     "done": "all is committed, the lock is still held",
+    "noted": "when the reads began is noted, the lock is still held",
 }
 """Every point, and what has happened when it is reached."""
 

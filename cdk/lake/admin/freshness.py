@@ -12,7 +12,7 @@ from cdk.lake.delta.table_state import TableState
 
 @dataclass(frozen=True)
 class FreshnessLimits:
-    """What is too old. max_age: since the last sync that read the stream to its end. max_lag: behind the clock.
+    """What is too old. max_age: since the read began that last came to its end. max_lag: behind the clock.
 
     None: nothing is.
     """
@@ -33,9 +33,9 @@ NO_LIMITS = FreshnessLimits()
 class Freshness:
     """How fresh a table is at a point in time.
 
-    age: since the last sync that read the stream to its end; None: none did. lag: from the greatest cursor value to the
-    clock, 0 where that lies ahead of it; None: no cursor value is a timestamp. stale: the limits that it exceeds, as
-    people read them; empty where it exceeds none.
+    age: since the read of the stream began that last came to its end; None: none did. lag: from the greatest cursor
+    value to the clock, 0 where that lies ahead of it; None: no cursor value is a timestamp. stale: the limits that it
+    exceeds, as people read them; empty where it exceeds none.
     """
 
     age: timedelta | None
@@ -46,7 +46,7 @@ class Freshness:
     def at(
         cls, now: datetime, completed: datetime | None, cursor: datetime | None, limits: FreshnessLimits
     ) -> "Freshness":
-        """How fresh a table is now. completed: when it was last read to its end. cursor: its greatest value."""
+        """How fresh a table is now. completed: when its last complete read began. cursor: its greatest value."""
         age, lag = (None if moment is None else max(now - moment, timedelta()) for moment in (completed, cursor))
         too_old = limits.max_age is not None and (age is None or age > limits.max_age)
         too_far = limits.max_lag is not None and lag is not None and lag > limits.max_lag
@@ -55,7 +55,7 @@ class Freshness:
 
 
 class TableTimes(NamedTuple):
-    """When the sync began that last read a stream to its end, and the greatest value of its cursor."""
+    """When the read of a stream began that last came to its end, and the greatest value of its cursor."""
 
     completed: datetime | None
     cursor: datetime | None

@@ -54,7 +54,7 @@ class TableFacts:
     committed: datetime | None = None
     """When the version was made."""
     completed: datetime | None = None
-    """When the sync began that last read the stream to its end, or, where nobody noted that, when it committed."""
+    """When the read began that last came to its end, or, where nobody noted that, when its sync committed."""
     cursor: datetime | None = None
     """The greatest value of the stream's cursor."""
     limits: FreshnessLimits = NO_LIMITS
@@ -170,10 +170,16 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
 
 
 def _completed(location: StreamLocation, pipeline: str, table: StreamTable) -> datetime | None:
-    """When a sync made the commit of the present state; None: a person did, or the log has it no more."""
+    """When the read of the present state began; None: a person made the state, or the log has its commit no more.
+
+    Of a state that does not say so it is when a sync made the commit.
+    """
     log = commits(location.root, location.app(pipeline), table.version)
     moved = next((commit for commit in log if commit.state is not None), None)
-    return None if moved is None or moved.note else moved.at
+    if moved is None or moved.note:
+        return None
+    began = None if table.saved is None else table.saved.began
+    return moved.at if began is None else datetime.fromisoformat(began)
 
 
 def _never(stream: str, root: Folder, request: TableRequest) -> TableFacts:

@@ -68,6 +68,10 @@ class TableState:
     """Where the stream's cursor begins, as the sync had it that saved this; None: unknown."""
     lookback: float | None = field(default=None, compare=False)
     """How many seconds the stream's cursor looked back in the sync that saved this; None: unknown."""
+    began: str | None = field(default=None, compare=False)
+    """When the sync began that read the first of what this state goes on with, a timestamp; None: unknown."""
+    window: Mapping[str, JsonValue] | None = field(default=None, compare=False)
+    """The window that this read was begun for (`cdk.sync.loop.skip_windows`); None: for none, or it is unknown."""
     keys: tuple[str, ...] = field(default=(), compare=False)
     """The columns by which rows were merged, one for each key; none: they were not, or it is unknown."""
     rows: int | None = field(default=None, compare=False)

@@ -10,14 +10,14 @@ The lock itself is an empty file beside it. A store has no locks: what is held i
 folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
 takes a sync that still runs for one that was cut: the first commit of either makes the other's next one fail.
 
-Beside them, `_cdk/<pipeline>.completed` says of each stream when the sync began that last read it to its end: one that
+Beside them, `_cdk/<pipeline>.completed` says of each stream when the read began that last came to its end: one that
 finds nothing new need not commit anything.
 """
 
 import fcntl
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -67,15 +67,18 @@ def unfinished_sync(target: Folder, pipeline: str) -> tuple[str, bool] | None:
     return sync, host == socket.gethostname() and process.isdecimal() and _runs(int(process))
 
 
-def note_completed(target: Folder, pipeline: str, streams: Iterable[str], began: datetime) -> None:
-    """Note that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store does."""
-    times = {**last_completed(target, pipeline), **dict.fromkeys(streams, began)}
+def note_completed(target: Folder, pipeline: str, began: Mapping[str, datetime]) -> None:
+    """Note that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store does.
+
+    began: when the read of each stream did.
+    """
+    times = {**last_completed(target, pipeline), **began}
     content = to_json({name: moment.isoformat() for name, moment in times.items()})
     target.join("_cdk").write(f"{pipeline}.completed", content)
 
 
 def last_completed(target: Folder, pipeline: str) -> Mapping[str, datetime]:
-    """When the sync began that last read each stream to its end, as far as that was noted."""
+    """When the read of each stream began that last came to its end, as far as that was noted."""
     with suppress(ValueError, TypeError, AttributeError):  # whatever else somebody has put there
         noted: Stored = from_json(_read(target.join("_cdk"), f"{pipeline}.completed") or "{}")
         return {name: datetime.fromisoformat(moment) for name, moment in noted.items()}

@@ -55,12 +55,12 @@ class RedundantRunSkipHandler:
         self._run = run
         self._bucket = _BUCKETS[run.options.bucket_duration]
         # `digest` begins with the name of the hash; 64 bits of it tell selections apart.
-        self._selection = digest(canonical(selection).encode()).partition(":")[2][:16]
+        self.selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"
         shown, standing = run.shown(self.slot, INTERVALS), run.standing(self.slot, INTERVALS)
         # A run that ignores the state compares with nothing, and still adds to what earlier runs covered.
-        self._shown = _read(shown, self._selection, path)
-        self._covered = _read(standing, self._selection, path)
+        self._shown = _read(shown, self.selection, path)
+        self._covered = _read(standing, self.selection, path)
         # A bucket that was not over when reading began may have grown since.
         self._settled = floor(run.log.clock() - run.options.settle, self._bucket)
         self._done: Spans = ()
@@ -106,6 +106,16 @@ class RedundantRunSkipHandler:
                 return False  # nothing of it is over
         return self.plan(start, end).skip
 
+    def forget(self) -> bool:
+        """Propose that nothing which earlier runs read counts, for its rows are not there; tell whether something did.
+
+        Raises BugError: a step failed.
+        """
+        if known := bool(self._covered):
+            self._shown = self._covered = ()
+            self.propose()
+        return known
+
     def report_current_run_status(self, step: str, *, ok: bool) -> None:
         """Say how a step went; one that failed keeps all that this run read from counting as read."""
         if not ok:
@@ -150,7 +160,7 @@ class RedundantRunSkipHandler:
         spans = normal([*self._covered, *inward(self._done, self._bucket)])
         newest = spans[-self._run.options.max_intervals :]
         covered = [[span.start.isoformat(), span.end.isoformat()] for span in newest]
-        self._run.session.propose(self.slot, INTERVALS.of({"selection": self._selection, "covered": covered}))
+        self._run.session.propose(self.slot, INTERVALS.of({"selection": self.selection, "covered": covered}))
 
 
 def _of_millis(millis: int) -> datetime:

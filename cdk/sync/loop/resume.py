@@ -1,7 +1,7 @@
 """What a sync of a stream starts from: its state and its generation, by what an earlier sync has committed."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
@@ -29,7 +29,8 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
     """What this sync starts from, and whether that is the rest of an interrupted one.
 
     Where no platform numbers the generations, each new full refresh is one more. A platform's next number begins a new
-    read, of incremental streams, too.
+    read, of incremental streams, too. And so does another window that a full refresh is for: one that was begun for
+    an earlier window would have a part of each.
     Raises ConfigError: the table has rows of a later generation.
     """
     sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
@@ -46,12 +47,37 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
     if sync_mode == "incremental" == saved.sync_mode and not newer:
         return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
+    same &= plan.window in (None, saved.window) or saved.window is None
     if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
         return replace(saved, sync=sync), True
     # A table with one row per key goes on with the rows it has.
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = saved.generation + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
+
+
+def warn_of_sync_mode(plan: StreamPlan, before: TableState | None) -> None:
+    """Warn where the table has rows that were read in another sync_mode, and the new ones do not merge with them."""
+    if before is None or not before.records or before.sync_mode == plan.sync_mode or plan.traits.merges:
+        return
+    logger.warning(
+        "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
+        plan.stream.name,
+        before.sync_mode,
+        plan.sync_mode,
+        "added to" if plan.traits.repeats_rows else "replaces, once that is complete,",
+        before.records,
+    )
+
+
+def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | None, resumed: bool) -> TableState:
+    """The state with when its read began, and for which window: those of this sync, unless an earlier one read of it.
+
+    started: when this sync did; None: unknown. resumed: the state is what an earlier one left.
+    """
+    if resumed and (saved.complete or saved.state):
+        return saved if saved.window == plan.window else replace(saved, window=None)
+    return replace(saved, began=None if started is None else started.isoformat(), window=plan.window)
 
 
 def with_start(plan: StreamPlan, saved: TableState) -> TableState:

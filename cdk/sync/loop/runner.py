@@ -1,7 +1,7 @@
 """SyncRunner: reads a source's streams into Delta tables, rows and state in one commit."""
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,6 +20,7 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import canonical
 from cdk.lake.admin.freshness import TableTimes, cursor_of
 from cdk.lake.admin.locate import OpenTables, unfilled
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
@@ -232,14 +233,15 @@ class SyncRunner:
     def _look(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
         with self._one_run():
             run, check = current_run(), self._workers.check
-            return look_ahead(kind, self._due, self._pipeline, self._tables, most=most, run=run, check=check)
+            return look_ahead(kind, self._looked[1], self._pipeline, self._tables, most=most, run=run, check=check)
 
     def notes(self) -> Iterator[str]:
         """What a sync would do besides reading, a line each. Raises what `preview` does."""
         yield from self._unfilled
-        for name, report in self._redundant.items():
+        redundant, due = self._looked
+        for name, report in redundant.items():
             yield f"{name}: redundant, {report.window} was read before; a sync would not read it"
-        for plan in self._due:
+        for plan in due:
             if (removal := self._removal(plan)) is not None:
                 yield f"{plan.name}: {removal.intended}"
             if plan.follow_source is not None:
@@ -295,20 +297,16 @@ class SyncRunner:
         return SkipWindows(self._pipeline, options, secrets=self._secrets, started=self._facts.started)
 
     @cached_property
-    def _redundant(self) -> Mapping[str, StreamReport]:
-        """The streams that need not be read."""
-        return {} if self._windows is None else self._windows.redundant(self._planned[1], self._tables)
-
-    @property
-    def _due(self) -> list[StreamPlan]:
-        """The streams that a sync reads."""
-        return [plan for plan in self._planned[1] if plan.name not in self._redundant]
+    def _looked(self) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
+        """The streams that need not be read, each with its report, and those that a sync reads."""
+        plans = self._planned[1]
+        return ({}, plans) if self._windows is None else self._windows.look(plans, self._tables)
 
     def _run(self) -> None:
         target, planned = self._planned
         log = open_log(self._pipeline, self._secrets, self._clock)
-        plans = self._due
-        opened: dict[str, Running] = {name: NotRead(report) for name, report in self._redundant.items()}
+        redundant, plans = self._looked
+        opened: dict[str, Running] = {name: NotRead(report) for name, report in redundant.items()}
 
         def report() -> list[StreamReport]:
             return [opened[plan.name].standing for plan in planned if plan.name in opened]
@@ -319,6 +317,8 @@ class SyncRunner:
         if not plans:
             return
         with only_run(target, self._pipeline.name) as sync:
+            if self._windows is not None:
+                self._windows.catch_up(plans, self._tables, sync=sync)
             with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
                 runs = [run for plan in plans if (run := self._open(plan, sync, opened)) is not None]
                 self._facts = replace(self._facts, sync=sync)
@@ -333,18 +333,17 @@ class SyncRunner:
                         if any(run.report.status is Status.INTERRUPTED for run in runs):
                             self._facts = replace(self._facts, interrupted=self._interruption.why or MAX_REQUESTS)
                 crash_point("done")
-            self._note_completed(target, {each.name for each in report() if each.status is Status.DONE})
+            read = [(run.plan, run.saved) for run in runs if run.report.status is Status.DONE]
+            self._note_completed(target, read)
+            crash_point("noted")
             if self._windows is not None:
-                done = {
-                    stream_report.name
-                    for stream_report in report()
-                    if stream_report.status is Status.DONE and not stream_report.resumed
-                }
-                self._windows.remember(plans, done, sync=sync, final=self._ended())
+                self._windows.remember(read, sync=sync, final=self._ended())
 
-    def _note_completed(self, target: Folder, names: Collection[str]) -> None:
+    def _note_completed(self, target: Folder, read: Sequence[tuple[StreamPlan, TableState]]) -> None:
+        """Note when the reads of streams began that are at their ends: what an earlier sync began, when that did."""
+        began = {plan.name: datetime.fromisoformat(saved.began) for plan, saved in read if saved.began is not None}
         try:
-            note_completed(target, self._pipeline.name, names, self._facts.started)
+            note_completed(target, self._pipeline.name, began)
         except (CdkError, OSError) as error:
             logger.warning("when streams were last read to their ends could not be noted: %s", error)
 
@@ -367,7 +366,15 @@ class SyncRunner:
             self._workers.check(stream)
             removal, followed = self._removal(plan), self._followed(plan)
             check = partial(state_check(self._pipeline, self._secrets), plan.location.name)
-            run = StreamSync(plan, self._tables, sync=sync, removal=removal, followed=followed, check=check)
+            run = StreamSync(
+                plan,
+                self._tables,
+                sync=sync,
+                removal=removal,
+                followed=followed,
+                check=check,
+                started=self._facts.started,
+            )
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
             logger.error("%s: %s", plan.name, failure.message)

@@ -1,20 +1,31 @@
 """SkipWindows: which streams of a sync need not be read, for the log says that the window was read before.
 
-A stream's window is a slot of the log that follows the tables, `window:<stream>`. It is written after all commits of
-the sync, so a sync that is cut is at worst repeated. It counts only while the table stands where the log says that it
-stood: a table that was moved away, restored or reset is read.
+What was read of a stream is a slot of the log that follows the tables, `window:<stream>`. It counts only while the
+table stands where the log says that it stood: a table that was moved away, restored or reset is read.
+
+The state of a table says which window its rows were read for, and since when: `TableState.window` and `began`. So a
+sync that is the rest of an interrupted one completes the window that was begun, and the slot follows the table: what a
+sync that was killed could not write, the next one does before it reads. A window is
+
+    {"selection": "5f3a...", "start": "2024-01-02T00:00:00+00:00", "end": "2024-01-03T00:00:00+00:00"}
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
+from typing import Literal
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical
+from cdk.lake.admin.commit_log import commits
 from cdk.lake.admin.locate import OpenTables
-from cdk.state.handlers.redundant import RedundantRunSkipHandler
+from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_state import TableState
+from cdk.state.handlers.intervals import Interval, normal
+from cdk.state.handlers.redundant import Planned, RedundantRunSkipHandler
 from cdk.state.handlers.run import StatefulRun, stateful_run
 from cdk.state.log.state_log import StateLog
 from cdk.state.stores.key import StateKey
@@ -40,39 +51,91 @@ class SkipWindows:
                 path="skip_redundant_runs",
             )
         self._handled = options.handled(ignore_old_state=pipeline.state.ignore_old_state)
+        self._looked: dict[str, RedundantRunSkipHandler] = {}
+        self._stood: Mapping[str, int] = {}
 
-    def redundant(self, plans: Sequence[StreamPlan], tables: OpenTables) -> dict[str, StreamReport]:
-        """The streams that need not be read, each with its report. Writes nothing.
+    def look(
+        self, plans: Sequence[StreamPlan], tables: OpenTables
+    ) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
+        """The streams that need not be read, each with its report, and the others, with the window they are read for.
 
-        Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
+        Writes nothing. Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
         """
-        reports = {}
+        redundant, due = dict[str, StreamReport](), list[StreamPlan]()
         with self._run(writes=False) as run:
-            stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
+            stood = self._stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
             for plan in plans:
-                planned = self._handler(run, plan).plan(self._options.start_time, self._options.end_time)
+                handler = self._looked[plan.name] = self._handler(run, plan)
+                planned = handler.plan(self._options.start_time, self._options.end_time)
+                start, end = planned.requested.start.isoformat(), planned.requested.end.isoformat()
                 if planned.skip and (report := _standing(plan, tables, stood)) is not None:
-                    window = f"{planned.requested.start.isoformat()} to {planned.requested.end.isoformat()}"
-                    reports[plan.name] = replace(report, window=window)
-        return reports
+                    redundant[plan.name] = replace(report, window=f"{start} to {end}")
+                else:
+                    due.append(replace(plan, window={"selection": handler.selection, "start": start, "end": end}))
+        return redundant, due
 
-    def remember(self, plans: Sequence[StreamPlan], done: Collection[str], *, sync: str, final: bool) -> None:
-        """Have the log say that the window of these streams was read. final: no stream of the sync failed.
+    def catch_up(self, plans: Sequence[StreamPlan], tables: OpenTables, *, sync: str) -> None:
+        """Before anything else is done to the tables of `look`, have the log say of them what it does not say yet.
 
-        done: streams that this run has read from where it began; of what an earlier one read nobody knows when.
-        Raises what a store of states raises.
+        That is what a sync that was killed has read, and that nothing counts of a table that was moved away or back.
+        Raises what `remember` raises.
         """
+        standing, news = [], False
+        for plan in plans:
+            table, handler = tables.existing(plan.location), self._looked[plan.name]
+            saved, moved = None if table is None else table.saved, self._is_moved(plan, table)
+            standing.append((plan, saved, moved))
+            news |= self._propose(handler, saved, moved=moved)
+        if news:
+            self._commit(standing, sync=sync, status="partial")
+
+    def remember(self, read: Iterable[tuple[StreamPlan, TableState]], *, sync: str, final: bool) -> None:
+        """Have the log say which windows were read, where the states of their streams are complete.
+
+        final: no stream of the sync failed. Raises what a store of states raises.
+        """
+        self._commit([(*each, False) for each in read], sync=sync, status="final" if final else "partial")
+
+    def _commit(
+        self,
+        standing: Iterable[tuple[StreamPlan, TableState | None, bool]],
+        *,
+        sync: str,
+        status: Literal["partial", "final"],
+    ) -> None:
         with self._run(writes=True, sync=sync) as run:
-            news = False
-            for plan in plans:
-                if plan.name in done:
-                    handler = self._handler(run, plan)
-                    planned = handler.plan(self._options.start_time, self._options.end_time)
-                    news |= handler.update_state(planned)
-            if news:
+            news = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in standing]
+            if any(news):
                 # The newest record is where `follow` looks for where the tables stood.
-                effects = [] if run.session.head is None else list(run.session.head.effects)
-                run.session.commit("final" if final else "partial", effects)
+                run.session.commit(status, [] if run.session.head is None else list(run.session.head.effects))
+
+    def _propose(self, handler: RedundantRunSkipHandler, saved: TableState | None, *, moved: bool) -> bool:
+        """Propose that the window of a complete read was read; tell whether that is news.
+
+        moved: what was read before does not count.
+        """
+        news = moved and handler.forget()
+        if saved is None or not saved.complete or saved.began is None:
+            return news
+        match saved.window:
+            case {"selection": handler.selection, "start": str(start), "end": str(end)}:
+                # What was not over when an interrupted read began may have grown since.
+                settled = min(datetime.fromisoformat(saved.began), self._started) - self._options.settle
+                span = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
+                return handler.update_state(Planned(span, normal([span]))) or news
+            case _:
+                return news
+
+    def _is_moved(self, plan: StreamPlan, table: StreamTable | None) -> bool:
+        """Whether a table does not stand where the log says, for another reason than that a sync went on from there."""
+        if (stood := self._stood.get(plan.name)) is None:
+            return False
+        if table is None or table.restored or stood not in table.states:
+            return True
+        if stood == table.state_version:
+            return False
+        log = commits(plan.root, plan.location.app(self._pipeline.name), table.version)
+        return any(commit.note for commit in takewhile(lambda commit: commit.state != stood, log))
 
     @contextmanager
     def _run(self, *, writes: bool, sync: str = "") -> Iterator[StatefulRun]:

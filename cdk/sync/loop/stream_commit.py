@@ -112,11 +112,12 @@ class StreamCommit:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""
         table = self._writing.table
         assert table.saved is not None  # something was known
+        known = replace(table.saved, began=saved.began, window=saved.window)
         if self.source.moved:
-            moved = self._with_source(replace(table.saved, sync=saved.sync), finished=True)
+            moved = self._with_source(replace(known, sync=saved.sync), finished=True)
             self._check(moved)
             table.move(moved)
-        return CommitOutcome(Committed(table.saved, done=self.source.moved), unchanged=True)
+        return CommitOutcome(Committed(known, done=self.source.moved), unchanged=True)
 
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
         return self.source.described(saved, self._writing.table.state_version, finished=finished)

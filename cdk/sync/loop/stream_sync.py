@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ from cdk.state.slice import Slice
 from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import resume_point, with_start
+from cdk.sync.loop.resume import resume_point, warn_of_sync_mode, with_beginning, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
@@ -57,6 +58,7 @@ class StreamSync:
         removal: RemovalRequest | None = None,
         followed: FollowSettings | None = None,
         check: Callable[[TableState], None] = lambda _: None,
+        started: datetime | None = None,
     ) -> None:
         """Open the table and find out where to resume.
 
@@ -64,24 +66,17 @@ class StreamSync:
         from the beginning; one that was interrupted resumes; one that this sync completed before it was interrupted is
         done. removal: what is to become of rows that a complete read did not see; None: they stay. followed: how the
         source is asked whether it has changed; None: all is read. check: raises for a state that may not be kept.
+        started: when the whole sync began.
         Raises ConfigError and StateError of the table.
         """
         self._trace = sync if plan.trace_rows else ""
-        self._plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
+        self.plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
+        warn_of_sync_mode(plan, before)
         saved, resumed = resume_point(plan, before, sync)
-        self.saved = replace(with_start(plan, saved), keys=self._writing.keys)
-        if before is not None and before.records and before.sync_mode != plan.sync_mode and not plan.traits.merges:
-            adds = plan.traits.repeats_rows
-            logger.warning(
-                "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
-                self.stream.name,
-                before.sync_mode,
-                plan.sync_mode,
-                "added to" if adds else "replaces, once that is complete,",
-                before.records,
-            )
+        self._beginning = partial(with_beginning, plan, started=started)
+        self.saved = replace(with_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
         if self._writing.refreshes_keys:
             removal = RemovalRequest(AS_THE_PLATFORM_SAYS)
         self._commits = StreamCommit(plan, self._writing, check, followed, removal)
@@ -107,7 +102,7 @@ class StreamSync:
     @property
     def stream(self) -> Stream:
         """The stream, with the options of the pipeline."""
-        return self._plan.stream
+        return self.plan.stream
 
     @property
     def table(self) -> StreamTable:
@@ -120,12 +115,13 @@ class StreamSync:
         resumed: what is read goes on with a generation that was begun. unusable: why its files are of no use, where
         they do not tell themselves. Raises StateError.
         """
-        plan, saved = self._plan, self.saved
+        plan, saved = self.plan, self.saved
         if (why := unusable or self._writing.unusable(saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", self.stream.name, why)
             # A generation that a platform numbers keeps its number: no row of it was ever shown.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
             saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
+            saved = self._beginning(saved, resumed=resumed)
         self.attempt += 1
         self.saved = self._commits.begin(saved, resumed=resumed)
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
@@ -139,7 +135,7 @@ class StreamSync:
     @property
     def _adds_again(self) -> bool:
         """Whether records that are read again become further rows beside those that are there."""
-        return not self._plan.traits.one_row_per_key and self.saved.records > 0
+        return not self.plan.traits.one_row_per_key and self.saved.records > 0
 
     def _check_known(self, mismatch: str) -> None:
         """Raise StateError: what the state knows would be read again, and its rows appended."""
@@ -209,7 +205,7 @@ class StreamSync:
     @contextmanager
     def _planning(self) -> Iterator[None]:
         """Count requests that are made meanwhile for this stream, and show them as its own."""
-        with warnings_in(self._warned), counting(self._http), working_for(self._plan.name, activities().planning):
+        with warnings_in(self._warned), counting(self._http), working_for(self.plan.name, activities().planning):
             yield
 
     def untouched(self, slice: Slice) -> None:
@@ -340,8 +336,8 @@ class StreamSync:
         if finished and self._schedule.never is not None:
             self.fail(self._schedule.never)
         finished = finished and self.active
-        if finished and self._plan.forget_after is not None:
-            self._schedule.forget_missing(self._plan.forget_after)
+        if finished and self.plan.forget_after is not None:
+            self._schedule.forget_missing(self.plan.forget_after)
         rows = CommitRows(files, self._schedule.counts, finished)
         saved = replace(self.saved, state=self._schedule.state(), complete=False)
         for outcome in self._commits.commit(saved, rows, spread):

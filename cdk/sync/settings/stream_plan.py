@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
+from cdk.base.values import JsonValue
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.arrow.schema_evolution import Policy
@@ -53,6 +54,8 @@ class StreamPlan:
     """How long a partition may be missing before the state forgets where it stands; None: it never does."""
     trace_rows: bool = False
     """Whether each row has the request that brought it."""
+    window: Mapping[str, JsonValue] | None = None
+    """The window that the stream is read for (`cdk.sync.loop.skip_windows`); None: for none."""
 
     @property
     def name(self) -> str:

@@ -124,9 +124,9 @@ def test_a_full_disk_keeps_the_name_of_the_sync_that_was_cut(tmp_path: Path) -> 
 def test_each_stream_has_the_time_of_its_last_complete_read(tmp_path: Path) -> None:
     target, noon = LocalFolder(tmp_path), datetime(2026, 1, 1, 12, tzinfo=UTC)
     before = last_completed(target, "shop")
-    note_completed(target, "shop", ["orders", "users"], noon)
-    note_completed(target, "shop", ["orders"], noon + timedelta(hours=1))
-    note_completed(target, "other", ["users"], noon + timedelta(hours=2))
+    note_completed(target, "shop", {"orders": noon, "users": noon})
+    note_completed(target, "shop", {"orders": noon + timedelta(hours=1)})
+    note_completed(target, "other", {"users": noon + timedelta(hours=2)})
 
     assert before == {}
     assert last_completed(target, "shop") == {"orders": noon + timedelta(hours=1), "users": noon}

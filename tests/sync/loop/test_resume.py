@@ -1,14 +1,27 @@
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from cdk.base.errors import ConfigError
+from cdk import Item, JsonSchema, Partition, Slice, Stream, list_partitions
+from cdk.base.errors import ConfigError, ServerError
+from cdk.base.task_map import run_inline
+from cdk.lake.admin.table_facts import tables_of
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.object_store import folder_at
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.loop import runner as runner_module
 from cdk.sync.loop.resume import resume_point
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.workers import Workers
 from connectors.shop import Shop
+from tests.spark.dying import dying_at
+from tests.spark.given_source import Given
 
 FULL, INC = "full_refresh", "incremental"
 DONE = TableState(FULL, "append", "s1", 4, complete=True, state={"page": 1}, records=9)
@@ -101,3 +114,82 @@ def test_an_incremental_stream_is_refreshed(
     saved: TableState, write_mode: str, start: TableState, *, resumed: bool
 ) -> None:
     assert resume_point(planned(INC, write_mode, 5, replaces=True), saved, "s2") == (start, resumed)
+
+
+@pytest.mark.parametrize(
+    ("saved", "window", "resumed"),
+    [
+        # What another window was read for is not gone on with, whether it is complete or not.
+        (replace(CUT, window={"start": "1"}), {"start": "1"}, True),
+        (replace(CUT, window={"start": "1"}), {"start": "2"}, False),
+        (replace(DONE, window={"start": "1"}, sync="s2"), {"start": "1"}, True),
+        (replace(DONE, window={"start": "1"}, sync="s2"), {"start": "2"}, False),
+        # Where one of the two is unknown, it is.
+        (CUT, {"start": "1"}, True),
+        (replace(CUT, window={"start": "1"}), None, True),
+        # A cursor goes on in any case.
+        (replace(INC_CUT, window={"start": "1"}), {"start": "2"}, True),
+    ],
+)
+def test_a_full_refresh_goes_on_for_its_window_only(
+    saved: TableState, window: dict[str, str] | None, *, resumed: bool
+) -> None:
+    plan = replace(planned(saved.sync_mode, "append"), window=window)
+
+    assert resume_point(plan, saved, "s2")[1] is resumed
+
+
+class Parts(Stream):
+    """A row in each part; the source is down at some part, or never."""
+
+    name = "parts"
+    down_at: ClassVar[str] = ""
+
+    def partitions(self) -> Iterator[Partition]:
+        return list_partitions("part", ["a", "b"])
+
+    def json_schema(self) -> JsonSchema:
+        return {"properties": {"part": {"type": "string"}}}
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:
+        if slice.partition["part"] == self.down_at:
+            raise ServerError("the source is down")
+        yield dict(slice.partition)
+
+
+MORNING = datetime(2024, 5, 12, 8, tzinfo=UTC)
+
+
+def completed(folder: Path, hour: int, *, down_at: str = "") -> int | None:
+    """Sync at an hour; the hour that the table says it was completely read at."""
+    pipeline = Pipeline(
+        name="shop",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(folder)),
+        streams={"parts": StreamOptions()},
+        checkpoint_interval=timedelta(),
+    )
+    Parts.down_at, now = down_at, MORNING + timedelta(hours=hour)
+    SyncRunner(pipeline, Given([Parts({})]), workers=Workers(run_inline, 1), clock=lambda: now).run()
+    return known(folder)
+
+
+def known(folder: Path) -> int | None:
+    (facts,) = tables_of(LocalFolder(folder), "shop")
+    return None if facts.completed is None else (facts.completed - MORNING) // timedelta(hours=1)
+
+
+def test_a_table_is_as_old_as_the_beginning_of_what_was_read(tmp_path: Path) -> None:
+    assert [completed(tmp_path, hour, down_at=part) for hour, part in enumerate(["b", "b", ""])] == [None, None, 0]
+    assert completed(tmp_path, 3) == 3
+    # What began and read nothing began later.
+    assert [completed(tmp_path, 4, down_at="a"), completed(tmp_path, 5)] == [3, 5]
+
+
+def test_the_rest_of_a_sync_that_was_killed_makes_a_table_no_younger(tmp_path: Path) -> None:
+    with dying_at("done", runner_module):
+        completed(tmp_path, 0)
+
+    assert known(tmp_path) == 0
+    assert completed(tmp_path, 1) == 0
+    assert completed(tmp_path, 2) == 2
