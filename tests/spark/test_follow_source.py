@@ -250,6 +250,15 @@ def test_what_has_not_changed_is_not_read_and_nothing_is_committed(
     assert (result.to_json()["status"], streams[0]["status"], streams[0]["unchanged"]) == ("done", "done", True)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_the_report_counts_no_rows_that_another_writer_has_removed(lake: Lake, mode: str) -> None:
+    lake = lake.writing(mode)
+    lake.sync()
+    lake.table().delete("id = 1")
+
+    assert told(lake.sync()) == ("unchanged", 0, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("mode", "rows", "total"),
     [("overwrite", [(1, 3)], 1), ("append", [(1, 2), (1, 3), (2, 5)], 1), ("append_dedup", [(1, 3), (2, 5)], 2)],

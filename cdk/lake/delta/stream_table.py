@@ -185,6 +185,12 @@ class StreamTable(PinnedTable):
         return self._states.versions
 
     @property
+    def records(self) -> int:
+        """Records of the complete generation, and no more than the table has rows: others may have removed some."""
+        saved, rows = self.saved, self.row_count()
+        return 0 if saved is None else saved.records if rows is None else min(saved.records, rows)
+
+    @property
     def restored(self) -> bool:
         """Whether the rows are those of an older state than the newest one."""
         return self.rows_state_version != self.state_version

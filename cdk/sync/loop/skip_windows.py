@@ -173,7 +173,7 @@ def _standing(plan: StreamPlan, tables: OpenTables, stood: Mapping[str, int]) ->
     if not table.state_version == table.rows_state_version == stood.get(plan.name):
         return None
     return StreamReport(
-        plan.name, Status.REDUNDANT, plan.sync_mode, plan.write_mode, total=saved.records, generation=saved.generation
+        plan.name, Status.REDUNDANT, plan.sync_mode, plan.write_mode, total=table.records, generation=saved.generation
     )
 
 

@@ -41,7 +41,7 @@ class StreamReport:
     slices: int = 0
     commits: int = 0
     total: int = 0
-    """Rows of this generation, over all its syncs."""
+    """Rows of this generation, over all its syncs; where nothing had to be read, those of them that are there."""
     resumed: bool = False
     """The sync continued an interrupted one."""
     failure: Failure | None = None
@@ -70,7 +70,7 @@ class StreamReport:
     window: str = ""
     """What was read before, of a stream that is redundant."""
     unchanged: bool = False
-    """Its source was asked and has not changed, so nothing was read; total and generation are those that are there."""
+    """Its source was asked and has not changed, so nothing was read; generation and rows are those that are there."""
     warnings: Sequence[str] = ()
     """What a person should know of the data that was read."""
     apart: int = 0

@@ -134,6 +134,14 @@ def test_a_window_that_was_read_is_not_read_again_and_nothing_is_written(lake: L
     assert result.to_json()["streams"][0]["status"] == "redundant"
 
 
+def test_a_redundant_sync_counts_no_rows_that_another_writer_has_removed(lake: Lake) -> None:
+    lake.sync(Days({}))
+    DeltaTable(str(lake.folder / "lake" / "days")).delete("id = 1")
+
+    (report,) = lake.sync(Days({})).streams
+    assert (report.status, report.total) == (Status.REDUNDANT, 2)
+
+
 def test_the_window_is_in_the_log_after_the_commits_it_tells_of(lake: Lake) -> None:
     lake.sync(Days({}))
     tables, window = lake.records
