@@ -2732,7 +2732,22 @@ BUGS = [
         'refused = "" if True else "',
     ),
     Bug(
-        "what a command prints is a secret", "sources/variables", "        self._secrets.add(value)\n", "        pass\n"
+        "what a command prints is a secret",
+        "sources/variables",
+        "            secrets.add(text)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "what has the name of a secret is one wherever it is put",
+        "sources/variables",
+        'if ":" in name or looks_secret(name):',
+        "if False:",
+    ),
+    Bug(
+        "an address with a password or parameters is a secret wherever it is put",
+        "sources/variables",
+        "(belongs and _PLAIN.fullmatch(text))",
+        "belongs",
     ),
     Bug(
         "drafted pipelines merge where there is a key",

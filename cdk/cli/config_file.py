@@ -10,7 +10,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, canonical, dotted, json_kind
 from cdk.sources.config import prepared_config
-from cdk.sources.variables import SecretEnvironment, environment, with_variables
+from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
 
 
@@ -40,8 +40,8 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     # A platform gives what its users type; servers have looked at the file before.
     trusted = context is None or context.params.get("allow_custom_code")
     refused = "" if trusted else "is looked up for a pipeline, and with --allow-custom-code"
-    environ = SecretEnvironment(environment(Path() if path is None else path.parent, refused=refused), secrets)
-    config = with_variables(document, environ, lambda keys: f"{where} {dotted(keys)}")
+    environ = environment(Path() if path is None else path.parent, refused=refused)
+    config = with_variables(document, environ, lambda keys: f"{where} {dotted(keys)}", secrets)
     assert isinstance(config, Mapping)
     try:
         canonical(config)

@@ -17,8 +17,9 @@ from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import SecretEnvironment, environment, looks_up, with_variables
+from cdk.sources.variables import environment, looks_up, with_variables
 from cdk.streams.source import Source
+from cdk.sync.settings.pipeline_file import PLAIN_KEYS
 
 _MANIFESTS = {".yaml", ".yml"}
 _SHORTEST = 4
@@ -50,7 +51,8 @@ class Workspace:
             raise ConfigError(f"takes values from files or commands, which this server does not: {how}", path=text)
         kind = kind_of(value)
         with suppress(ConfigError):
-            value = with_variables(value, SecretEnvironment(environment(path.parent), secrets), lambda _: "")
+            plain = PLAIN_KEYS if kind == "pipeline" else ()
+            value = with_variables(value, environment(path.parent), lambda _: "", secrets, plain)
         secrets.add(*_secrets_in(value, surely_secret if kind in {"manifest", "pipeline"} else looks_secret))
         match value:
             case {"source": Mapping() as source} if kind == "pipeline":

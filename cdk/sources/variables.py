@@ -1,4 +1,4 @@
-"""`${NAME}` in files that people write: values of the environment, which are secrets, as most of it is.
+"""`${NAME}` in files that people write: values of the environment, which are secrets where they are not surely none.
 
 `${NAME:-text}` is the text where the variable is not set or empty, and `$${` is `${` itself. A file `.env` in the
 folder of such a file says what the environment lacks. `${file:PATH}` is what a file holds, and
@@ -10,16 +10,20 @@ import re
 import shlex
 import subprocess
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
+from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, Keys
 
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
 )
+_PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
+"""A name, a number, a path, or an address without a user, a password and parameters."""
+_PORT = re.compile(r"(?:\w+_)?PORT")
 _LONGEST_COMMAND = 60
 """Seconds until a command that prints a secret is given up, such as one that waits for an input."""
 
@@ -114,8 +118,17 @@ def looks_up(value: JsonValue) -> bool:
             return False
 
 
-def with_variables(value: JsonValue, environ: Mapping[str, str], where: Callable[[Keys], str]) -> JsonValue:
-    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are missing."""
+def with_variables(
+    value: JsonValue,
+    environ: Mapping[str, str],
+    where: Callable[[Keys], str],
+    secrets: Secrets | None = None,
+    plain: Collection[Keys] = (),
+) -> JsonValue:
+    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are missing.
+
+    secrets: get those that are not surely none. plain: where no secret belongs, such as the path of a folder.
+    """
     missing: list[str] = []
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
@@ -129,11 +142,13 @@ def with_variables(value: JsonValue, environ: Mapping[str, str], where: Callable
         except ConfigError as error:
             missing.append(f"{where(keys)}: {error.message}")
             return ""
-        if default is not None:
-            # What is not set may stand for itself, see `PartialEnvironment`.
-            return default if text in (None, "", f"${{{name}}}") else text
+        # What is not set may stand for itself, see `PartialEnvironment`.
+        if default is not None and text in (None, "", f"${{{name}}}"):
+            return default
         if text is None:
             missing.append(f"{where(keys)}: the environment variable {name} is not set; set it, or put the value there")
+        elif secrets is not None and not _is_plain(name, text, belongs=keys in plain):
+            secrets.add(text)
         return text or ""
 
     value = _filled(value, (), value_of)
@@ -154,22 +169,12 @@ def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Key
             return value
 
 
-class SecretEnvironment(Mapping[str, str]):
-    """The environment; what a file takes from it is a secret, as most of it is."""
-
-    def __init__(self, environ: Mapping[str, str], secrets: Secrets) -> None:
-        self._environ, self._secrets = environ, secrets
-
-    def __getitem__(self, name: str) -> str:
-        value = self._environ[name]
-        self._secrets.add(value)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._environ)
-
-    def __len__(self) -> int:
-        return len(self._environ)
+def _is_plain(name: str, text: str, *, belongs: bool) -> bool:
+    """Whether what a variable stands for is surely no secret. belongs: it is put where none belongs."""
+    if ":" in name or looks_secret(name):
+        return False
+    port = len(text) <= len("65535") and text.isdecimal() and _PORT.fullmatch(name)
+    return bool(port or (belongs and _PLAIN.fullmatch(text)))
 
 
 class PartialEnvironment(Mapping[str, str]):

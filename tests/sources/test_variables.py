@@ -7,7 +7,7 @@ import pytest
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, dotted
-from cdk.sources.variables import PartialEnvironment, SecretEnvironment, environment, with_variables
+from cdk.sources.variables import PartialEnvironment, environment, with_variables
 
 ENVIRON = {"SET": "value", "EMPTY": ""}
 
@@ -38,7 +38,7 @@ def test_values_come_from_files_and_commands_too(tmp_path: Path) -> None:
     value = {"a": "Bearer ${file:token}", "b": ["${command:sh count.sh 'a b'}"] * 2, "c": "$${file:token}"}
     secrets = Secrets()
 
-    filled = with_variables(value, SecretEnvironment(environment(tmp_path), secrets), dotted)
+    filled = with_variables(value, environment(tmp_path), dotted, secrets)
 
     assert filled == {"a": "Bearer s3cr3t of a file", "b": ["a b: s3cr3t"] * 2, "c": "${file:token}"}
     assert secrets.mask("s3cr3t of a file, a b: s3cr3t") == "****, ****"
@@ -103,9 +103,81 @@ def test_what_is_not_set_may_stay_as_it_is_written_and_defaults_count() -> None:
 def test_values_are_secrets_and_defaults_are_not() -> None:
     secrets = Secrets()
 
-    with_variables("${SET} ${UNSET:-default}", SecretEnvironment(ENVIRON, secrets), dotted)
+    with_variables("${SET} ${UNSET:-default}", ENVIRON, dotted, secrets)
 
     assert secrets.mask("value default") == "**** default"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${TABLES}", "/srv/lake of shops/v1.2"),
+        ("${TABLES}", "../tables-2"),
+        ("${TABLES:-tables}", "~/tables"),
+        ("${TABLES}", "s3://lake/a/b"),
+        ("${TABLES}", "abfss://container@account.dfs.core.windows.net/lake"),
+        ("/srv/${TABLES}/a", "shop_2"),
+        ("${TABLES}", "10"),
+    ],
+)
+def test_what_is_put_where_no_secret_belongs_is_shown(text: str, value: str) -> None:
+    secrets = Secrets()
+
+    with_variables({"at": {"path": text}}, {"TABLES": value}, dotted, secrets, {("at", "path")})
+
+    assert not secrets.holds(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TABLES", "s3://AKIA:s3cr3t@lake/a"),
+        ("TABLES", "https://s3cr3t@lake.test/a"),
+        ("TABLES", "s3cr3t@lake"),
+        ("TABLES", "user:s3cr3t"),
+        ("TABLES", "https://lake.test/a?sig=s3cr3t"),
+        ("TABLES", '{"password": "s3cr3t"}'),
+        ("TABLES", "s3cr3t+/=="),
+        ("TABLES", "-----BEGIN KEY-----\ns3cr3t"),
+        ("API_KEY", "s3cr3t"),
+        ("file:tables.txt", "s3cr3t"),
+        ("command:pass show tables", "s3cr3t"),
+    ],
+)
+def test_what_may_be_a_secret_is_one_wherever_it_is_put(name: str, value: str) -> None:
+    secrets = Secrets()
+
+    with_variables({"path": f"${{{name}}}"}, {name: value}, dotted, secrets, {("path",)})
+
+    assert secrets.mask(f"a text with {value} in it") == "a text with **** in it"
+
+
+def test_a_value_that_is_put_elsewhere_too_is_a_secret() -> None:
+    secrets = Secrets()
+
+    with_variables({"path": "${A}", "config": {"path": "${A}"}}, {"A": "s3cr3t"}, dotted, secrets, {("path",)})
+
+    assert secrets.holds("s3cr3t")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("PORT", "8080", False),
+        ("SHOP_PORT", "65535", False),
+        ("PORT", "hunter2", True),
+        ("PORT", "123456", True),
+        ("SUPPORT", "8080", True),
+        ("PASSWORD_PORT", "8080", True),
+        ("PIN", "8080", True),
+    ],
+)
+def test_the_number_of_a_port_is_no_secret(name: str, value: str, *, hidden: bool) -> None:
+    secrets = Secrets()
+
+    with_variables({"config": f"http://127.0.0.1:${{{name}}}"}, {name: value}, dotted, secrets)
+
+    assert secrets.holds(value) is hidden
 
 
 def test_a_file_beside_says_what_the_environment_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

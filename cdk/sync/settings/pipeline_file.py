@@ -250,17 +250,18 @@ class Pipeline(_Part):
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
-    def load(cls, path: Path, environ: Mapping[str, str] | None = None) -> "Pipeline":
+    def load(cls, path: Path, environ: Mapping[str, str] | None = None, secrets: Secrets | None = None) -> "Pipeline":
         """Read a pipeline file and put in the values of `${VARIABLE}`s.
 
         Relative paths in it are relative to the file. environ: default: the environment, and `.env` beside the file.
+        secrets: get the values of variables, but those that are surely no secret, such as the target's path.
         Raises ConfigError naming every place that is wrong.
         """
         environ = environment(path.parent) if environ is None else environ
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))
-        value = with_variables(file.value, environ, file.where)
+        value = with_variables(file.value, environ, file.where, secrets, PLAIN_KEYS)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
@@ -268,10 +269,11 @@ class Pipeline(_Part):
             raise ConfigError("\n".join(f"{file.where(keys)}: {text}" for keys, text in problems)) from None
         where = pipeline.target.path
         target = where if "://" in where else path.parent / Path(where).expanduser()
+        config = _config(pipeline, path.parent, environ, secrets)
         return pipeline.model_copy(
             update={
                 "target": pipeline.target.model_copy(update={"path": str(target)}),
-                "source": pipeline.source.model_copy(update={"config": _config(pipeline, path.parent, environ)}),
+                "source": pipeline.source.model_copy(update={"config": config}),
                 "state": _beside(pipeline.state, path.parent),
             }
         )
@@ -309,16 +311,18 @@ def _beside(state: StateOptions, folder: Path) -> StateOptions:
     return state.model_copy(update={"state_provider": provider.model_copy(update={"config": config})})
 
 
-def _config(pipeline: Pipeline, folder: Path, environ: Mapping[str, str]) -> Mapping[str, JsonValue]:
+def _config(
+    pipeline: Pipeline, folder: Path, environ: Mapping[str, str], secrets: Secrets | None
+) -> Mapping[str, JsonValue]:
     config = pipeline.source.config
     if not isinstance(config, str):
         return config
     path = folder / Path(config).expanduser()
     if path.suffix == ".json":
-        value = with_variables(read_document(path), environ, lambda keys: f"{path} {dotted(keys)}")
+        value = with_variables(read_document(path), environ, lambda keys: f"{path} {dotted(keys)}", secrets)
     else:
         file = YamlFile.load(path)
-        value = with_variables(file.value, environ, file.where)
+        value = with_variables(file.value, environ, file.where, secrets)
     if not isinstance(value, dict):
         raise ConfigError(f"found {json_kind(value)}, expected the connector's config, an object", path=str(path))
     return value
@@ -343,3 +347,13 @@ _MODELS: Mapping[Keys, type[BaseModel]] = {
 }
 _SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
 """Parts whose values no error shows: a variable of the environment may have put a secret there."""
+PLAIN_KEYS: frozenset[Keys] = frozenset(
+    {
+        *((key,) for key in ("name", "pipeline_name", "concurrency", "checkpoint_interval")),
+        *((key,) for key in ("max_age", "max_lag", "max_duration", "max_requests")),
+        *(("source", key) for key in ("connector", "manifest", "config")),
+        ("target", "path"),
+        ("state", "state_provider", "config", "path"),
+    }
+)
+"""Places where no secret belongs: names, paths of files and folders, numbers. A config that is an object has others."""

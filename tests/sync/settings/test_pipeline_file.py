@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json
 from cdk.lake.storage.credentials import Kind, options_of, secrets_of
 from cdk.sync.settings.pipeline_file import FollowSourceOptions, Pipeline, StreamOptions
@@ -486,6 +487,21 @@ def test_no_secret_is_in_an_error(tmp_path: Path, text: str) -> None:
     lines = error(tmp_path, text, SECRET="hunter2!")
 
     assert not [line for line in lines if "hunter2" in line]
+
+
+@pytest.mark.parametrize("config", ["${VALUE}.json", "{inline: '${VALUE}'}"])
+def test_values_of_variables_are_secrets_but_those_of_names_paths_and_numbers(tmp_path: Path, config: str) -> None:
+    (tmp_path / "plain.json").write_text('{"inline": "${VALUE}"}')
+    plain = "name: '${NAME}'\nsource: {manifest: '${MANIFEST}', config: '${CONFIG}'}\ntarget: {path: 'x/${TARGET}'}\n"
+    text = f"{plain}concurrency: '${{NUMBER}}'\nmax_age: '${{AGE}}'\nspark: {{conf: {{a: '${{CONF}}'}}}}\n"
+    shown = {"NAME": "shop", "MANIFEST": "shop.yaml", "CONFIG": "plain.json", "TARGET": "tables", "NUMBER": "77"}
+    path, secrets = tmp_path / "pipeline.yaml", Secrets()
+    path.write_text(text.replace("'${CONFIG}'", config) if "inline" in config else text)
+
+    Pipeline.load(path, {**shown, "AGE": "2h", "VALUE": "s3cr3t", "CONF": "hidden"}, secrets)
+
+    assert secrets.mask(" ".join(shown.values())) == " ".join(shown.values())
+    assert secrets.mask("2h s3cr3t hidden") == "2h **** ****"
 
 
 VALUES = st.recursive(
