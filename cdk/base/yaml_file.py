@@ -3,6 +3,7 @@
 What a file gives is JSON: keys are texts, dates stay as they are written, and a key that comes twice is an error.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +62,7 @@ class YamlFile:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-            raise ConfigError(f"is not YAML: {error.problem}", path=where) from error
+            raise ConfigError(f"is not YAML: {error.problem}{_quote_it(text, mark)}", path=where) from error
         except yaml.reader.ReaderError as error:
             line = text.encode().count(b"\n", 0, error.position) + 1
             raise ConfigError(f"is not YAML: {error.reason}", path=f"{path}:{line}") from error
@@ -74,6 +75,13 @@ class YamlFile:
                 break
             line, node = _step(node, key, line)
         return f"{self.path}:{line} {dotted(keys)}".rstrip()
+
+
+def _quote_it(text: str, mark: yaml.Mark | None) -> str:
+    """What to do about a `${NAME}` between the brackets of a list or a map, where its brace begins a map of its own."""
+    behind = text.split("\n")[mark.line][mark.column - 1 :] if mark is not None and mark.column else ""
+    variable = re.match(r"\$\{\w*", behind)
+    return f"; put the value that has {variable[0]}}} in quotes" if variable else ""
 
 
 def check_depth(text: str, *, anchors: bool = True) -> None:

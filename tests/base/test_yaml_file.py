@@ -82,6 +82,8 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     [
         ("a: [1\nb: 2", ":2:2", "did not find expected"),
         ("a: @b", ":1:4", "found character that cannot start any token"),
+        ("a:\n  b: {c: /x/${TABLES}}", ":2:14", "; put the value that has ${TABLES} in quotes"),
+        ('a: ["${A}", ${B:-c}]', ":1:14", "; put the value that has ${B} in quotes"),
         ("a: 1\nb: 2\na: 3", ":3:1", "found the key 'a' twice; keep one"),
         ("a: 1\n---\nb: 2", ":2:1", "another document"),
         ("? [a]\n: b", ":1:3", "found a key that is a list or an object, expected a string"),
