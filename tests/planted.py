@@ -1213,6 +1213,12 @@ BUGS = [
         "if files is None or not (",
     ),
     Bug(
+        "a history follows a table that was brought back from a copy",
+        "lake/delta/row_history",
+        "if self._is_of_other_states(followed):",
+        "if False:",
+    ),
+    Bug(
         "a history is not filled twice",
         "lake/delta/row_history",
         "row is not None and row not in copied_ids",

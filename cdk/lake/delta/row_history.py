@@ -94,6 +94,8 @@ class RowHistory:
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
         """The files that commits to the table have named since the one to `followed`; None: some are unknown."""
+        if self._is_of_other_states(followed):
+            return None
         files: list[DataFile] = []
         at = self.main.state_version
         while at is not None and number(at) > number(followed):
@@ -103,6 +105,12 @@ class RowHistory:
             files = [*(saved.logged or ()), *files]
             at = saved.logged_at
         return files
+
+    def _is_of_other_states(self, followed: int) -> bool:
+        """Whether the table has others of these numbers: a copy of it was brought back, or it was made anew."""
+        now, same = self.main.state_version, number(followed)
+        gone_back = now is not None and number(now) < same
+        return gone_back or any(number(at) == same and at != followed for at in self.main.states)
 
     def _state_at(self, version: int) -> TableState | None:
         """A state of the table; None: it is not retained, or cannot be read."""

@@ -281,6 +281,32 @@ def test_a_history_that_is_restored_has_the_rows_again_that_a_restore_of_its_tab
     )
 
 
+@pytest.mark.parametrize("syncs", [1, 2])
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_history_gets_the_rows_that_come_after_its_table_was_brought_back_from_a_copy(syncs: int, late: int) -> None:
+    """syncs: those that the copy lacks. late: how many then die before the history has their rows."""
+
+    def bring_back(world: Histories) -> None:
+        copy = world.folder.with_name(f"{world.folder.name}-copy")
+        shutil.copytree(world.table, copy)
+        for _ in range(syncs):
+            edit(world)
+            world.sync()
+        shutil.rmtree(world.table)
+        copy.rename(world.table)
+        world.stream.first = len(world.stream.edits)
+
+    histories(edit, Histories.sync, bring_back, *[edit, die("before_history")] * late, edit, Histories.sync)
+
+
+def test_a_history_gets_the_rows_of_a_table_that_is_made_anew() -> None:
+    def make_anew(world: Histories) -> None:
+        shutil.rmtree(world.table)
+        world.stream.first = len(world.stream.edits)
+
+    histories(*[edit, Histories.sync] * 3, make_anew, *[edit, Histories.sync] * 2)
+
+
 @pytest.mark.parametrize("lost", [Histories.remove_history, Histories.lose_state_of_history, Histories.lose_a_file])
 def test_what_is_lost_of_a_history_is_made_again_of_the_table(lost: Callable[[Histories], None]) -> None:
     histories(edit, Histories.sync, edit, Histories.sync, lost, edit, Histories.sync)
