@@ -37,7 +37,7 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
     """Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.
 
     Reads the logs of the tables only; starts no Spark and asks no API. The exit code is 3 where a table is older than
-    `max_age` and `max_lag` say, here or in the file.
+    `max_age` and `max_lag` say, here or in the file, and 1 where the log of a table is damaged.
     """
     name = pipeline.settings.name
     target, facts_list = table_facts_of(pipeline, FreshnessLimits(max_age, max_lag))
@@ -48,6 +48,8 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
         print_json("spark-cdk-tables/1", name, target=str(target), tables=listed)
     else:
         _print_table(name, target, aged)
+    if any(facts.broken for facts in facts_list):
+        return 1
     return STALE if any(freshness.stale for _, freshness in aged) else 0
 
 

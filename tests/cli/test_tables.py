@@ -177,13 +177,18 @@ def test_a_target_that_is_not_there_is_told(cli: CommandLine, folder: Path, path
 
 def test_a_log_that_cannot_be_read_is_told(cli: CommandLine, folder: Path) -> None:
     commit(folder, "orders", TableState("incremental", "append"))
-    for path in (folder / "tables" / "orders" / "_delta_log").iterdir():
-        path.write_text("no log")
+    commit(folder, "products", TableState("incremental", "append", complete=True))
+    path = folder / "tables" / "orders" / "_delta_log" / f"{1:020}.json"
+    path.write_text("no log")
 
-    ran = cli("tables", "pipeline.yaml")
+    ran, as_json = cli("tables", "pipeline.yaml"), cli("tables", "pipeline.yaml", "--json")
 
-    assert ran.code == 1
-    assert ran.stderr.startswith(f"Error: {folder}/tables: a table cannot be read: ")
+    assert (ran.code, as_json.code) == (1, 1)
+    assert ran.lines[-2].startswith(f"orders: {path}: the table's log is damaged: found no JSON in line 1")
+    orders, products = json.loads("\n".join(as_json.lines))["tables"][:2]
+    assert (orders["state"], orders["next"]) == ("unreadable", "fails: the table's log is damaged")
+    assert orders["hint"] in ran.lines[-2]
+    assert (products["state"], products["hint"]) == ("complete", None)
 
 
 def test_before_anything_is_committed_it_says_so(cli: CommandLine, folder: Path) -> None:

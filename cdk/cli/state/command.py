@@ -21,6 +21,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, StreamStatus, difference
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.table_state import TableState
+from cdk.lake.storage.table_log import BrokenLog
 from cdk.sync.loop.conditional_state import about_source
 
 _SHOWN = 10
@@ -101,7 +102,14 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
 def statuses_of(pipeline: PipelineFile, names: Sequence[str] = ()) -> list[StreamStatus]:
     """The states of the streams that are named, of all without names. Raises ConfigError and TransientError."""
     admin = pipeline.admin()
-    return [admin.standing(table) for table in pipeline.tables(names)]
+    return [_status(admin, table) for table in pipeline.tables(names)]
+
+
+def _status(admin: Admin, table: StreamLocation) -> StreamStatus:
+    try:
+        return admin.standing(table)
+    except BrokenLog as error:
+        return StreamStatus(table.name, str(table.root), lost=str(error))
 
 
 def status_json(status: StreamStatus) -> Mapping[str, Json]:

@@ -8,7 +8,8 @@ from cdk.base.times.clock import system_clock
 from cdk.cli.options import json_option
 from cdk.cli.state.options import PipelineFile, dry_option, for_streams, pipeline_argument, print_json, translate_errors
 from cdk.cli.sync.stream_table import counted
-from cdk.lake.admin.verify import audits, findings, orphan_files
+from cdk.lake.admin.table_audit import Audit
+from cdk.lake.admin.verify import StateFinding, audits, findings, orphan_files
 
 _DAYS = 7
 
@@ -24,13 +25,11 @@ def verify(pipeline: PipelineFile, names: tuple[str, ...], *, as_json: bool) -> 
     Reads logs, names of files and their footers, no rows.
     """
     tables = [table for table in pipeline.tables(names) if table.exists]
-    audited = [audits(table) for table in tables]
-    issues = [
-        issue
-        for table, receipts in zip(tables, audited, strict=True)
-        for issue in findings(table, pipeline.name, receipts)
-    ]
-    sums = {name: audit for receipts in audited for name, audit in receipts.items()}
+    issues, sums = list[StateFinding](), dict[str, Audit]()
+    for table in tables:
+        receipts, unreadable = audits(table)
+        issues += [*unreadable, *findings(table, pipeline.name, receipts)]
+        sums |= receipts
     broken = any(issue.broken for issue in issues)
     if as_json:
         listed = [{"stream": issue.stream, "text": issue.text, "broken": issue.broken} for issue in issues]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import orjson
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateConflict, StateError
@@ -21,6 +21,7 @@ from cdk.lake.admin.edits import Change, reset, rolled_back
 from cdk.lake.admin.locate import OpenTables, StreamLocation
 from cdk.lake.delta.state_blobs import number, successor
 from cdk.lake.delta.stream_table import StreamTable
+from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE, TableState
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import between_runs
@@ -216,7 +217,7 @@ class Admin:
         retained = dict.fromkeys(n for n in (before, table.rows_state_version, *table.retained) if n is not None)
         table.draft(version, replace(change.saved, history=tuple(retained), logged_at=table.logged_at))
         with location.root.explaining(location.stream):
-            handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
+            handle = open_newest(location.root, location.stream)
             if handle.transaction_version(location.app(self.pipeline)) != before:
                 raise _overtaken(location)
             properties = CommitProperties(
@@ -227,7 +228,7 @@ class Admin:
             try:
                 handle.restore(to, commit_properties=properties)
             except DeltaError as error:
-                handle = DeltaTable(location.root.uri, storage_options=location.root.storage_options)
+                handle = open_newest(location.root, location.stream)
                 if handle.transaction_version(location.app(self.pipeline)) != before:
                     raise _overtaken(location) from error
                 raise StateError(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RECEIPT, Receipt
+from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE
 from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, oldest, rows_of, total_rows
 from cdk.lake.storage.folder import Folder
@@ -106,7 +106,7 @@ class Audit:
 def audit(root: Folder, stream: str = "") -> Audit:
     """Add up the receipts of a table. Reads its log and the footers of its files. Raises what the folder raises."""
     with root.explaining(stream):
-        handle = DeltaTable(root.uri, storage_options=root.storage_options)
+        handle = open_newest(root, stream)
         since, files = oldest(root, handle)
     now = int(handle.version())
     start, receipts, total = rows_of(files), 0, Receipt()

@@ -15,6 +15,7 @@ from cdk.lake.delta.table_guard import Guard, Use, guard_at
 from cdk.lake.delta.write_modes import INCREMENTAL_DEFAULT, traits_of
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import last_completed
+from cdk.lake.storage.table_log import BrokenLog
 
 _MANY, _SMALL = 100, 8 * 2**20
 """Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
@@ -66,6 +67,8 @@ class TableFacts:
     """Rows of a generation that is not visible yet."""
     refused: Sequence[str] = ()
     """Why the next sync cannot write to it."""
+    broken: str = ""
+    """Why its log cannot be read; empty where it can."""
     named: bool = True
     """Whether the pipeline names its stream, or all of its source."""
 
@@ -85,6 +88,8 @@ class TableFacts:
             return "leaves it as it is: `streams` of the pipeline does not name it"
         if self.refused:
             return "fails before it reads: the table has features that forbid it"
+        if self.broken:
+            return "fails: the table's log is damaged"
         if self.status is not TableStatus.COMPLETE:
             return _NEXT[self.status]
         replaces = traits_of(self.write_mode or "").hidden_until_complete
@@ -94,8 +99,8 @@ class TableFacts:
     @property
     def hint(self) -> str | None:
         """What a person might do about this table."""
-        if self.refused:
-            return "; ".join(self.refused)
+        if self.refused or self.broken:
+            return self.broken or "; ".join(self.refused)
         if self.waiting:
             return f"{self.waiting:,} rows of generation {self.generation} are not visible before it is complete"
         if self.files >= _MANY and self.file_bytes < _SMALL:
@@ -141,7 +146,11 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
 
     Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
     """
-    table, lost = location.opened(pipeline)
+    try:
+        table, lost = location.opened(pipeline)
+    except BrokenLog as error:
+        path, broken = str(location.root), str(error)
+        return TableFacts(location.stream, path, TableStatus.UNREADABLE, None, limits=request.limits, broken=broken)
     files, newest = table.files(), next(commits(location.root, location.app(pipeline), table.version), None)
     facts = TableFacts(
         location.stream,

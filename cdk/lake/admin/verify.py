@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import orjson
-from deltalake import DeltaTable
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import Stored, from_json
@@ -16,11 +15,12 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.table_audit import Audit, audit
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
-from cdk.lake.delta.table_guard import is_table
+from cdk.lake.delta.table_guard import is_table, open_newest
 from cdk.lake.delta.write_modes import traits_of
 from cdk.lake.parquet.merge import scratch_files
 from cdk.lake.parquet.table_files import commit_at
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.table_log import BrokenLog
 from cdk.state.stored_positions import apart
 
 _DATA = re.compile(r"part-[0-9a-f]{32}\.parquet")
@@ -66,17 +66,31 @@ Check: TypeAlias = Callable[[CheckedTable], Iterator[StateFinding]]
 """Looks for one kind of damage. It reads logs, names of files and footers, no rows, and changes nothing."""
 
 
-def audits(location: StreamLocation) -> dict[str, Audit]:
-    """The receipts of a stream's table, added up, and those of its history, by the name of the table."""
-    audited = {location.name: audit(location.root, location.stream)}
+def audits(location: StreamLocation) -> tuple[dict[str, Audit], list[StateFinding]]:
+    """The receipts of a stream's table, added up, and those of its history, by the name of the table.
+
+    And which of the two have a log that cannot be read.
+    """
+    roots = {location.name: location.root}
     if location.history is not None and is_table(location.history, location.stream):
-        audited[f"{location.name}, history"] = audit(location.history, location.stream)
-    return audited
+        roots[f"{location.name}, history"] = location.history
+    audited, broken = dict[str, Audit](), list[StateFinding]()
+    for name, root in roots.items():
+        try:
+            audited[name] = audit(root, location.stream)
+        except BrokenLog as error:
+            broken.append(StateFinding(name, str(error)))
+    return audited, broken
 
 
 def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
-    """What is wrong with a stream's state, its files and its receipts; nothing when all is well."""
+    """What is wrong with a stream's state, its files and its receipts; nothing when all is well.
+
+    audited: see `audits`; a table that is not among them has a log that cannot be read, and no more is found.
+    """
     yield from _of_receipts(audited)
+    if location.name not in audited:
+        return
     table, lost = location.opened(pipeline)
     if lost or table.state_version is not None:
         checked = CheckedTable(location, table, lost, audited[location.name])
@@ -184,7 +198,7 @@ def _versions(table: StreamTable) -> list[int]:
 def _named(root: Folder) -> set[str]:
     """The files that a version in the log names, also those that left the table: RESTORE wants them."""
     with root.explaining():
-        table = DeltaTable(root.uri, storage_options=root.storage_options)
+        table = open_newest(root, "")
         files = {str(uri).rpartition("/")[2] for uri in table.file_uris()}
     for version in range(table.version(), -1, -1):
         try:

@@ -14,9 +14,10 @@ from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import StateError
 from cdk.lake.arrow.type_promotion import common_type
-from cdk.lake.delta.table_state import TableState
+from cdk.lake.delta.table_state import COMPLETE, TableState
 from cdk.lake.parquet.table_files import apply_commit, commit_at, logged_files, oldest, rows_of
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.table_log import broken_transaction
 
 _MOVES = 20
 """Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
@@ -54,6 +55,8 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
             raise _unknown(why, root, stream) from None
         if app in commit.markers:
             return RowsState(commit.markers[app], certain=True, moves=tuple(moves))
+        if COMPLETE in commit.info and not commit.markers:
+            raise broken_transaction(root, at, stream)
         if commit.add and not commit.changes_rows:
             moves.append(at)
         at -= 1

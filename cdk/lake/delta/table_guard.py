@@ -22,6 +22,7 @@ from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.lake.parquet.table_files import unnamable_files
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.table_log import check_log, check_written
 
 
 class Use(StrEnum):
@@ -345,14 +346,23 @@ class TableGone(StateError):
 def open_newest(folder: Folder, stream: str) -> DeltaTable:
     """The newest version of a table, which exists; the log tells, at the level DEBUG, of each that is opened.
 
-    Raises ConfigError: it has features that delta-rs cannot read. TableGone: it exists no more.
+    Raises ConfigError: it has features that delta-rs cannot read. TableGone: it exists no more. BrokenLog: a file of
+    its log is damaged. StateError: delta-rs cannot open it for another reason.
     """
     logger.debug("%s: opened", folder)
     try:
         with check_openable(str(folder), stream):
-            return DeltaTable(folder.uri, storage_options=folder.storage_options)
+            handle = DeltaTable(folder.uri, storage_options=folder.storage_options)
     except TableNotFoundError:
         raise TableGone(folder, stream) from None
+    except DeltaError as error:
+        if folder.explain(error, stream) is not error:
+            raise
+        check_log(folder, stream)
+        reason = str(error).partition("\n")[0]
+        raise StateError(f"delta-rs cannot open the table: {reason}", path=str(folder), stream=stream) from error
+    check_written(folder, int(handle.version()), stream)
+    return handle
 
 
 def _log(handle: DeltaTable) -> _Log:

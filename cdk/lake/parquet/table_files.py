@@ -17,6 +17,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.parquet.partitioning import Texts, text_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+from cdk.lake.storage.table_log import actions_of
 
 _AS_THEY_ARE = "!$&'()+,-./:;=@_~"
 """Characters besides letters and digits that delta-rs 1.6 does not encode where it writes a path into the log."""
@@ -152,8 +153,8 @@ def total_rows(counts: Collection[int | None]) -> int | None:
 
 
 def commit_at(root: Folder, version: int) -> LoggedCommit:
-    """The commit that made a version. Raises FileNotFoundError: the log has it no more."""
-    lines = [orjson.loads(line) for line in root.join("_delta_log").read(f"{version:020}.json").splitlines()]
+    """The commit that made a version. Raises FileNotFoundError: the log has it no more. BrokenLog: it is damaged."""
+    lines = actions_of(root, version)
     infos, adds, removes, transactions = (
         [line[kind] for line in lines if kind in line] for kind in ("commitInfo", "add", "remove", "txn")
     )

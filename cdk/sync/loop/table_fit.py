@@ -30,6 +30,7 @@ from cdk.lake.delta.table_guard import Guard, Use
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.parquet.dedup import CursorColumn, Identity
 from cdk.lake.parquet.partitioning import check_columns
+from cdk.lake.storage.table_log import BrokenLog
 from cdk.streams.order import NaturalOrder
 from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -221,7 +222,7 @@ def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
     Raises ConfigError: the table in its place is another stream's.
     """
     if (beside := stream_plan.location.of_history) is not None:
-        with suppress(DeltaError):  # it stops no sync
+        with suppress(DeltaError, BrokenLog):  # it stops no sync
             if (table := tables.existing(beside)) is not None:
                 _check_owned(table, stream_plan.stream.name)
                 return table.guard

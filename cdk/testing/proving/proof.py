@@ -163,11 +163,10 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
     tables = [plan.location for plan in plans if plan.location.exists]
     receipts, broken = 0, []
     for table in tables:
-        audited = audits(table)
+        audited, unreadable = audits(table)
         receipts += sum(audit.receipts for audit in audited.values())
-        broken += [
-            f"{finding.stream}: {finding.text}" for finding in findings(table, pipeline.name, audited) if finding.broken
-        ]
+        issues = (*unreadable, *findings(table, pipeline.name, audited))
+        broken += [f"{finding.stream}: {finding.text}" for finding in issues if finding.broken]
         broken += [
             f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.other_commits
         ]

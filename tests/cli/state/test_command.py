@@ -146,6 +146,22 @@ def test_show_tells_of_a_lost_state_and_of_streams_that_are_not_there(state: Com
     )
 
 
+def test_a_damaged_log_is_told_beside_the_states_of_the_other_tables(
+    state: CommandLine, orders: Filled, folder: Path
+) -> None:
+    Filled(folder / "tables" / "users").add(None, 1, base=PAGES)
+    path = max((orders.root / "_delta_log").glob("*.json"))
+    path.write_text("no log")
+
+    shown, as_json, verified = state("show"), answer(state("show", "--json"))["streams"], state("verify")
+
+    assert shown.lines[0].startswith(f"orders: the state cannot be read: {path}: the table's log is damaged: found no ")
+    assert shown.lines[1].startswith("users: state 1, complete")
+    assert [found["lost"] is None for found in as_json] == [False, True]
+    assert (verified.code, verified.lines[-1]) == (1, "shop: 2 tables, something is broken")
+    assert f"orders: broken: {path}: the table's log is damaged: " in "\n".join(verified.lines)
+
+
 def test_log_says_what_moved(state: CommandLine, orders: Filled) -> None:
     state("rewind", "--to", "2024-02-15", "--stream", "orders")
 

@@ -1,0 +1,155 @@
+"""The files of a table's log: what is in a commit, and which file is damaged where a table cannot be opened.
+
+delta-rs says that a log cannot be read, and of most damage not in which file; a commit without a byte, as a machine
+leaves that loses its power, is none for it: the rows of that version are missing without a word. Here are the files
+that the newest version needs: the newest checkpoint, and all commits after it.
+"""
+
+import re
+from typing import Any, TypeAlias
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cdk.base.errors import StateError
+from cdk.lake.storage.folder import Folder
+
+Action: TypeAlias = dict[str, Any]
+"""A line of a commit. `Any`: what is in it is for its reader to say."""
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.+\.)?(?:parquet|json)")
+_HINT = "_last_checkpoint"
+_EMPTY = "found an empty file, expected JSON objects"
+_RESTORE = "Restore the file from a backup"
+_ANEW = "move the folder of the table away, and the next sync reads all from the start"
+
+
+class BrokenLog(StateError):
+    """A file of a table's log is damaged or missing."""
+
+    def __init__(self, root: Folder, name: str, problem: str, do: str, stream: str = "") -> None:
+        super().__init__(
+            f"the table's log is damaged: {problem}. {do}", path=f"{root}/_delta_log/{name}", stream=stream
+        )
+
+
+def actions_of(root: Folder, version: int, stream: str = "") -> list[Action]:
+    """The actions of the commit that made a version. Raises FileNotFoundError: the log has it no more. BrokenLog."""
+    actions: list[Action] = []
+    for number, line in enumerate(root.join("_delta_log").read(_file(version)).splitlines(), start=1):
+        try:
+            action = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            problem = f"found no JSON in line {number} ({error.msg}), expected an object"
+            raise _broken_commit(root, version, problem, stream) from None
+        if not isinstance(action, dict):
+            raise _broken_commit(root, version, f"found no object in line {number}, expected one", stream)
+        actions.append(action)
+    if not actions:
+        raise _broken_commit(root, version, _EMPTY, stream)
+    return actions
+
+
+def check_written(root: Folder, version: int, stream: str) -> None:
+    """Raise BrokenLog: a commit that makes up `version` is empty, on a disk: a store puts files as a whole."""
+    if root.on_disk is None:
+        return
+    log = root.join("_delta_log")
+    commits = {_file(at): at for at in range(version, _hinted(log), -1)}
+    for name, size in log.sizes(commits).items():
+        if not size:
+            raise _broken_commit(root, commits[name], _EMPTY, stream)
+
+
+def check_log(root: Folder, stream: str) -> None:
+    """Raise BrokenLog where a file that the newest version needs is missing, or cannot be read."""
+    log = root.join("_delta_log")
+    commits, checkpoints = _versions(log)
+    newest, summed = max(commits, default=-1), max(*checkpoints, _hinted(log), -1)
+    if summed >= 0:
+        before = max((at for at in checkpoints if at < summed), default=-1)
+        _check_checkpoint(root, summed, stream, spare=commits.issuperset(range(before + 1, newest + 1)))
+    for version in range(summed + 1, newest + 1):
+        if version not in commits:
+            raise BrokenLog(root, _file(version), "found no such file, and newer commits", _lost(), stream)
+        actions_of(root, version, stream)
+
+
+def broken_transaction(root: Folder, version: int, stream: str) -> BrokenLog:
+    """The error of a commit of a sync whose last line, which moves the state, is missing."""
+    problem = "found a commit of a sync without the line that moves the state, expected it at the end"
+    return _broken_commit(root, version, problem, stream)
+
+
+def _check_checkpoint(root: Folder, version: int, stream: str, *, spare: bool) -> None:
+    """Raise BrokenLog: the checkpoint of a version is missing or unreadable. spare: all that it sums up is there."""
+    do = _lost()
+    if spare:
+        moved = f"{_HINT} and the files of checkpoint {version}"
+        do = f"{_RESTORE}, or move {moved} out of the folder: the commits that it sums up are all there, and are read"
+    files = [name for name in root.join("_delta_log").names() if name.startswith(f"{version:020}.checkpoint.")]
+    if not files:
+        raise BrokenLog(root, _HINT, f"found checkpoint {version} named, and no file of it", do, stream)
+    for name in files:
+        if why := _unreadable(root.join("_delta_log"), name):
+            raise BrokenLog(root, name, f"found no checkpoint that can be read ({why})", do, stream)
+
+
+def _unreadable(log: Folder, name: str) -> str:
+    """Why a file of a checkpoint cannot be read; empty where it can."""
+    if not log.sizes([name]).get(name):
+        return "it is empty"
+    if name.endswith(".parquet"):
+        try:
+            with log.reader(name) as source:
+                for _ in pq.ParquetFile(source).iter_batches():
+                    pass
+        except (pa.ArrowException, OSError) as error:
+            return str(error).partition("\n")[0]
+    return ""
+
+
+def _broken_commit(root: Folder, version: int, problem: str, stream: str) -> BrokenLog:
+    commits, checkpoints = _versions(root.join("_delta_log"))
+    if any(at >= version for at in checkpoints):
+        do = f"{_RESTORE}, or move it out of the folder: a later checkpoint says what is in the table, and its past "
+        do += "then ends there"
+    elif any(at > version for at in commits):
+        do = _lost()
+    else:
+        do = f"{_RESTORE}. Where there is none, and nothing else writes to the table, move the file out of the folder: "
+        do += "the table is then as before that commit, with the state of that time, and the next sync reads again "
+        do += "what it held; what another program did in it is undone"
+    return BrokenLog(root, _file(version), problem, do, stream)
+
+
+def _lost() -> str:
+    return f"{_RESTORE}. Where there is none, nobody knows what is in the table: {_ANEW}"
+
+
+def _hinted(log: Folder) -> int:
+    """The version of the checkpoint that the log names as its newest one; -1: it names none."""
+    try:
+        hint = orjson.loads(log.read(_HINT))
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return -1  # readers find it by its name
+    match hint:
+        case {"version": int(version)}:
+            return version
+        case _:
+            return -1
+
+
+def _versions(log: Folder) -> tuple[set[int], set[int]]:
+    """The versions that have commits, and those that have checkpoints."""
+    names = log.names()
+    commits, checkpoints = (
+        {int(match[1]) for match in map(kind.fullmatch, names) if match is not None} for kind in (_COMMIT, _CHECKPOINT)
+    )
+    return commits, checkpoints
+
+
+def _file(version: int) -> str:
+    return f"{version:020}.json"
