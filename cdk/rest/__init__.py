@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdk.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:  # importing them at run time would import the whole layer
-    from cdk.rest.auth.oauth2 import OAuth2
+    from cdk.rest.auth.oauth2 import OAuth2, StoredTokens
     from cdk.rest.auth.static import ApiKey, Basic, Bearer
     from cdk.rest.auth.token_pool import TokenRotation
     from cdk.rest.cached_transport import CachedTransport
@@ -71,6 +71,7 @@ __all__ = [
     "Retriever",
     "RetryPolicy",
     "SinglePage",
+    "StoredTokens",
     "Token",
     "TokenRotation",
     "Transport",

@@ -1,10 +1,13 @@
 """The docs leave nothing out, and what they name exists."""
 
+import ast
+import builtins
 import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, get_args, get_origin
 
@@ -23,13 +26,20 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.storage.run_lock import only_run
 from cdk.sync.settings.pipeline_file import Pipeline
-from tests.docs.page import DOCS
+from tests.docs.page import BLOCK, DOCS
 
 ROOT = DOCS.parent
 PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PLACE = re.compile(r"`((?:cdk|connectors|docs|tests|benchmarks)/[\w./-]+)`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+WRITTEN = [page for page in PAGES if page.name != "CHANGELOG.md"]
+"""The pages on what there is; what was has other names."""
+CLASS = re.compile(r"`([A-Z][a-z]\w*)(?:\([^`]*\)|(?:\.\w+)+)?`")
+FULL_NAME = re.compile(r"`(cdk(?:\.\w+)+)(?:\([^`]*\))?`")
+ENTRY_POINTS = {"cdk.connectors", "cdk.state_stores"}
+OTHERS = {"Location", "TimeoutStopSec"}
+"""Names of HTTP and of systemd."""
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -83,6 +93,34 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [place for place in PLACE.findall(page.read_text()) if not (ROOT / place).exists()] == []
 
 
+def test_classes_that_are_named_exist() -> None:
+    known = {
+        name for folder in ("cdk", "connectors") for path in (ROOT / folder).rglob("*.py") for name in _names(path)
+    }
+    missing = []
+    for page in WRITTEN:
+        own = {name for kind, code in BLOCK.findall(page.read_text()) if kind == "python" for name in _defined(code)}
+        named = CLASS.findall(FENCE.sub("", page.read_text()))
+        missing += [(page.name, name) for name in named if name not in known | own | OTHERS | vars(builtins).keys()]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_in_full_exist(page: Path) -> None:
+    names = set(FULL_NAME.findall(FENCE.sub("", page.read_text()))) - ENTRY_POINTS
+
+    assert [name for name in sorted(names) if not _is_there(name)] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_examples_import_exists(page: Path) -> None:
+    codes = [code for kind, code in BLOCK.findall(page.read_text()) if kind == "python"]
+    names = [name for code in codes for node in ast.walk(ast.parse(code)) for name in _used(node)]
+
+    assert [name for name in names if not _is_there(name)] == []
+
+
 def test_every_page_is_in_the_index() -> None:
     index = DOCS / "README.md"
     further = DOCS / "reference" / "manifest" / "index.md"
@@ -125,6 +163,42 @@ def _own_docstring(value: Any) -> bool:
     said = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
     made = str(said).startswith(f"{value.__name__}(") and dataclasses.is_dataclass(value)
     return bool(said) and not made
+
+
+def _names(path: Path) -> Iterator[str]:
+    yield from _defined(path.read_text())
+
+
+def _defined(code: str) -> Iterator[str]:
+    """The names that a program defines or imports, and its texts that are a name, such as that of a header."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.alias(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Constant(value=str(name)):
+                yield name
+            case _:
+                pass
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    """The names in full of what a part of a program takes from the kit and its connectors."""
+    match node:
+        case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in {"cdk", "connectors"}:
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        case ast.Attribute() if (name := ast.unparse(node)).startswith("cdk."):
+            yield name
+        case _:
+            pass
+
+
+def _is_there(full_name: str) -> bool:
+    """Whether a module has this name, or something in one."""
+    try:
+        resolve_name(full_name)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def _keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
