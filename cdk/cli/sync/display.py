@@ -220,13 +220,17 @@ def _counts(report: StreamReport, remaining: float | None) -> str:
     return f", {counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
 
 
+_CASTS = "A manifest casts texts, such as those of CSV, by `schema_normalization: Default` of a RecordSelector"
+
+
 def _notes(report: StreamReport) -> Iterator[str]:
     if report.hidden:
         yield "the new rows are not visible before they are complete"
     if report.restarted:
         yield f"{counted(report.restarted, 'slice')} read again: the source refused their page token"
     if report.rejected:
-        yield f"{counted(report.rejected, 'row')} with values that did not fit; they are kept in _airbyte_meta"
+        rows = counted(report.rejected, "row")
+        yield f"{rows} with values that did not fit; they are kept in _airbyte_meta. {_CASTS}"
     if report.apart:
         yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
     # A refusal is told as what went wrong.

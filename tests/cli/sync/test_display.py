@@ -204,9 +204,12 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
 
 
 def test_values_that_did_not_fit_are_noted() -> None:
-    assert "\nusers: 1 row with values that did not fit; they are kept in _airbyte_meta\n" in summary(
-        replace(USERS, rejected=1)
+    said = summary(replace(USERS, rejected=1))
+
+    assert (
+        "\nusers: 1 row with values that did not fit; they are kept in _airbyte_meta. A manifest casts texts, " in said
     )
+    assert "`schema_normalization: Default`" in said
 
 
 def test_rows_without_a_key_are_noted() -> None:

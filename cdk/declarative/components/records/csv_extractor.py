@@ -14,6 +14,9 @@ from cdk.rest.records.extractor import Extractor
 class ResponseToFileExtractor(AnyExtractor):
     """The rows of a CSV file, which may be larger than memory, and packed with gzip. All values are texts or null.
 
+    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema; without it a number of
+    the schema is a text here, which has no place in a table's column of numbers.
+
     Example:
         type: ResponseToFileExtractor
         preserve_na_values: true

@@ -73,6 +73,9 @@ class JsonlDecoder(AnyDecoder):
 class CsvDecoder(AnyDecoder):
     """Tables: rows of texts under the names in the first row.
 
+    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema; without it a number of
+    the schema is a text here, which has no place in a table's column of numbers.
+
     Example:
         type: CsvDecoder
         delimiter: ";"
