@@ -10,6 +10,8 @@ import pytest
 from cdk import Source
 from cdk.cli import app
 from cdk.cli.app import launch
+from connectors.shop.api import serving
+from connectors.shop.backend import Backend
 from tests.cli.conftest import USERS, CommandLine
 from tests.samples import Users
 
@@ -102,6 +104,19 @@ def test_a_read_goes_on_from_the_output_of_one_that_was_cut(cli: CommandLine, us
     ran = cli("read", "--connector", users, "--state", "out.jsonl")
 
     assert [message["record"]["data"]["id"] for message in ran.of_type("RECORD")] == [2, 3, 4, 5]
+
+
+def test_a_read_whose_requests_are_spent_says_its_state_then_incomplete_and_at_last_why(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    with serving(Backend()) as address:
+        (tmp_path / "c.json").write_text(json.dumps({"base_url": address}))
+        ran = cli("read", "--connector", "shop", "--config", "c.json", "--max-requests", "5")
+
+    assert ran.code == 124
+    assert [message["type"] for message in ran.messages[-3:]] == ["STATE", "TRACE", "LOG"]
+    assert ran.messages[-2]["trace"]["stream_status"]["status"] == "INCOMPLETE"
+    assert ran.messages[-1]["log"]["message"].startswith("interrupted by max_requests: ")
 
 
 def test_discover_adds_the_types_of_the_first_records_and_says_which_stream_has_none(

@@ -15,6 +15,7 @@ PAGES = [
     "how-to/prove-a-connector.md",
     "how-to/record-a-cassette.md",
     "how-to/run-a-connector.md",
+    "how-to/simulate-an-api.md",
     "how-to/test-a-connector.md",
     "how-to/use-a-manifest.md",
     "reference/cli.md",
