@@ -112,7 +112,7 @@ oracle: $(VENV)/.installed-dev  ## public manifests against recorded outcomes of
 DESCRIPTIONS ?= ../shared/descriptions
 descriptions: $(VENV)/.installed-dev  ## connectors drafted from OpenAPI descriptions, each read from its simulation (DESCRIPTIONS=folder)
 	@test -d $(DESCRIPTIONS) || { echo "no folder $(DESCRIPTIONS): name one with OpenAPI descriptions with DESCRIPTIONS=..." >&2; exit 1; }
-	$(BIN)/python -m tools.api_descriptions $(DESCRIPTIONS)
+	$(BIN)/python -m tools.api_descriptions $(DESCRIPTIONS) $(if $(KNOWN),--known $(KNOWN))
 
 # The tables are a folder of their own: a copy of airbyte-cdk's repository, of which only `unit_tests` is read.
 PEER_TABLES ?= ../shared/airbyte-python-cdk

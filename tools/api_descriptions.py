@@ -1,7 +1,8 @@
 """Draft connectors from API descriptions, and read each stream from a simulation of its API.
 
 `python -m tools.api_descriptions FOLDER` prints, for each OpenAPI description in the folder, how many streams were
-drafted and read, why the others were not, and what was guessed and left out. It sends nothing.
+drafted and read, why the others were not, and what was guessed and left out. With `--known FOLDER` it also prints what
+differs from the manifests there that are called as the descriptions are. It sends nothing.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.sources.config import prepared_config
 from cdk.testing import Simulator, World, read
+from tools.known_manifests import Comparison, compare, rates
+from tools.known_manifests import lines as differences
 
 _NAME = re.compile(r" ?`[^`]*`")
 _SHOWN = 5
@@ -40,12 +43,13 @@ class Outcome:
     failed: dict[str, list[str]] = field(default_factory=dict)
     guesses: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    comparison: Comparison = field(default_factory=Comparison)
 
 
-def outcome_of(description: Path, records: int = 10) -> Outcome:
+def outcome_of(description: Path, records: int = 10, known: Path | None = None) -> Outcome:
     """Draft a connector as `new --from-openapi` does, and read it as `read --simulate` does, stream by stream.
 
-    records: how many each stream of the simulated API has.
+    records: how many each stream of the simulated API has. known: a manifest to compare the draft with.
     """
     outcome = Outcome(description.name)
     with TemporaryDirectory() as folder:
@@ -55,6 +59,8 @@ def outcome_of(description: Path, records: int = 10) -> Outcome:
             outcome.guesses.update(_kind(guess) for stream in draft.streams for guess in stream.guesses)
             outcome.left_out.update(each.reason for each in draft.left_out)
             new_connector("drafted-here", "yaml", Path(folder) / "drafted", draft)
+            if known is not None:
+                outcome.comparison = compare(Path(folder) / "drafted" / "manifest.yaml", draft.left_out, known)
             source = sources.manifest_source(Path(folder) / "drafted" / "manifest.yaml")
             simulator = Simulator(source, None, World(records=records))
         except CdkError as error:
@@ -95,6 +101,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     for reason, streams in sorted(outcome.failed.items(), key=lambda each: -len(each[1])):
         more = f" and {len(streams) - _SHOWN} more" if len(streams) > _SHOWN else ""
         yield f"  {len(streams)} x {reason} ({', '.join(streams[:_SHOWN])}{more})"
+    yield from differences(outcome.comparison)
     for title, counted in (("guessed", outcome.guesses), ("left out", outcome.left_out)):
         yield from _counted(title, counted)
 
@@ -111,12 +118,17 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("folder", type=Path, help="where the descriptions lie, as JSON or YAML")
     parser.add_argument("--records", type=int, default=10, help="how many each stream of an API has; default: 10")
+    parser.add_argument("--known", type=Path, help="where manifests of these APIs lie that are known to be right")
     options = parser.parse_args(argv)
     outcomes = []
     for path in sorted(path for path in options.folder.iterdir() if path.suffix in {".json", ".yaml", ".yml"}):
-        outcomes.append(outcome_of(path, options.records))
+        known = (options.known or options.folder) / f"{path.stem}.yaml"
+        is_known = options.known is not None and known.is_file()
+        outcomes.append(outcome_of(path, options.records, known if is_known else None))
         print(*lines(outcomes[-1]), sep="\n", flush=True)
     read_, streams = sum(each.read for each in outcomes), sum(each.streams for each in outcomes)
+    for line in rates(each.comparison for each in outcomes):
+        print(line)
     print(f"{len(outcomes)} descriptions: {read_} of {streams} streams read")
     return 0 if outcomes and read_ == streams and not any(each.error for each in outcomes) else 1
 

@@ -73,3 +73,54 @@ def test_a_stream_with_a_cursor_starts_where_the_config_has_it_by_default(tmp_pa
 
     assert (outcome.read, outcome.failed) == (1, {})
     assert outcome.guesses["incremental by"] == 1
+
+
+KNOWN = """
+version: 4.3.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [orders]}
+streams:
+  - type: DeclarativeStream
+    name: orders
+    primary_key: [number]
+    $parameters: {path: v1/orders}
+    retriever: &orders
+      type: SimpleRetriever
+      requester:
+        type: HttpRequester
+        url_base: "https://{{ config['shop'] }}.example.com"
+        authenticator: {type: BearerAuthenticator, api_token: x}
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+      paginator:
+        type: DefaultPaginator
+        page_token_option: {type: RequestOption, inject_into: request_parameter, field_name: page}
+        pagination_strategy: {type: PageIncrement}
+    schema_loader: {type: InlineSchemaLoader, schema: {type: object}}
+  - {type: DeclarativeStream, name: more, retriever: *orders, $parameters: {path: "v1/orders/{{ config['id'] }}"}}
+  - {type: DeclarativeStream, name: other, retriever: *orders, $parameters: {path: others}}
+"""
+
+
+def test_what_differs_from_a_known_manifest_is_listed_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "apis").mkdir()
+    (tmp_path / "known").mkdir()
+    (tmp_path / "known" / "shop.yaml").write_text(KNOWN)
+    put(tmp_path / "apis", "shop.json", {"/orders": ORDERS, "/orders/{order_id}": get(ORDER)}, servers=SERVERS)
+
+    assert main([str(tmp_path / "apis"), "--known", str(tmp_path / "known")]) == 0
+
+    printed = [line for line in capsys.readouterr().out.splitlines() if "differs" in line or "known" in line]
+    assert printed == [
+        "  differs: 1 x login: found NoAuth, known BearerAuthenticator (orders)",
+        "  differs: 1 x key: found id, known number (orders)",
+        "  differs: 1 x pages: found none, known PageIncrement in page (orders)",
+        "  differs: 1 x stream: found left out: it reads one object by its key, known a stream (more)",
+        "  known, and no GET of the description: other",
+        "differs: 1 of 1 x key",
+        "differs: 1 of 1 x login",
+        "differs: 1 of 1 x pages",
+        "differs: 0 of 1 x records",
+        "differs: 1 of 2 x stream",
+    ]
