@@ -2726,6 +2726,13 @@ BUGS = [
         "tests/authoring/drafts/openapi/test_from_description.py",
     ),
     Bug(
+        "a plain window goes by the creation, so that nothing is missed",
+        "authoring/drafts/cursors",
+        "orders = [CREATED, TIMES]",
+        "orders = [CHANGED, TIMES]",
+        "tests/authoring/drafts/openapi/test_from_description.py",
+    ),
+    Bug(
         "an assistant sees no secret",
         "cli/workspace",
         "    return _hidden(secrets.mask_json(answer))",

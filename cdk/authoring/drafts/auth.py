@@ -12,6 +12,7 @@ from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonic
 
 _FLOWS = ("clientCredentials", "application", "authorizationCode", "accessCode")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z-]{0,19}")
+_PREFIX = re.compile(r"[`'\"](?:Authorization: ?)?([A-Za-z][A-Za-z-]*(?: | [a-z]+=))[<{\[A-Z]")
 _CHECK = "`spark-cdk check` with your credentials"
 
 
@@ -47,8 +48,10 @@ def login(
     examples: list[Example] = []
     for name in names:
         scheme = schemes[name]
-        if mentions_bearer and as_string(scheme.get("name")).lower() == "authorization":
-            scheme = {"type": "http", "scheme": "bearer"}
+        if as_string(scheme.get("name")).lower() == "authorization":
+            prefix = _PREFIX.search(as_string(scheme.get("description")))
+            if prefix[1] == "Bearer " if prefix else mentions_bearer:
+                scheme = {"type": "http", "scheme": "bearer"}
         if "authenticator" not in requester:
             component, what, token = authenticator(name, scheme, config, absolute)
             requester["authenticator"] = component
@@ -131,6 +134,8 @@ def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tu
         return api_key(config, header, "request_parameter"), f"a key in the parameter `{header}`", ()
     if scheme.get("in") == "cookie":
         return api_key(config, "Cookie", "header", f"{header}="), f"a key in the cookie `{header}`", ()
+    if header.lower() == "authorization" and (prefix := _PREFIX.search(as_string(scheme.get("description")))):
+        return api_key(config, header, "header", prefix[1]), f"a key in the header `{header}`, behind `{prefix[1]}`", ()
     prefixed = ", with any prefix such as `Bearer`" if header.lower() == "authorization" else ""
     return api_key(config, header, "header"), f"a key in the header `{header}`{prefixed}", ()
 

@@ -1,16 +1,20 @@
 """Cursors: a parameter that asks for what is new, and the date of the records that it goes by."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter
-from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, words
-from cdk.base.values import JsonObject, JsonValue
+from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, parameter_option
+from cdk.authoring.drafts.names import CHANGED, CREATED, TIMES, first_of, words
+from cdk.base.values import JsonObject, JsonValue, as_list
 
-_BOUNDS = {"since", "after", "min", "gte", "gt", "from"}
+_BOUNDS = {"since", "after", "min", "gte", "gt", "from", "start", "begin"}
 _SINCE = {"since", "after"}
+_ENDS = {"from": "to", "start": "end", "begin": "end"}
+_SORTS = ("sort", "sortby", "sortfield", "orderby")
 _FILLERS = {"at", "date", "on", "time", "timestamp", "last", "datetime", "filter", "is", "utc"}
 _UPPER = {"before", "until", "max", "lte", "lt", "to", "end", "by"}
+_QUOTED = re.compile(r"`(\w+)`")
 _ISO, _DAY, _EPOCH = "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d", "%s"
 _MAIL = "%a, %d %b %Y %H:%M:%S %z"
 _START = "2000-01-01T00:00:00Z"
@@ -25,11 +29,12 @@ _START_FIELD: JsonObject = {
 
 @dataclass(frozen=True, slots=True)
 class CursorGuess:
-    """The incremental sync of a stream. parameter: the one that it sends."""
+    """The incremental sync of a stream. parameters: those that it sends. always: what is to be sent with it."""
 
     component: JsonObject
-    parameter: str
+    parameters: Sequence[str]
     guess: Guess
+    always: Mapping[str, JsonValue]
 
 
 def guess_cursor(
@@ -39,26 +44,59 @@ def guess_cursor(
     stream: str,
 ) -> CursorGuess | None:
     """The cursor of a stream; None where no parameter asks for what is new, or no field says when that is."""
-    rated = [(rate, name) for name, each in parameters.items() if (rate := _rate(name, each))]
+    rated = [(rate, name) for name, each in parameters.items() if (rate := _rate(name, each, parameters))]
     for _, name in sorted(rated, key=lambda each: -each[0]):
-        field = _field(set(words(name)), fields)
-        if field is not None:
-            return _built(parameters[name], field, fields[field], config, stream)
+        always = _sort(parameters[name], parameters, fields)
+        dates = [field for field in fields if field in (*always.values(), *_quoted(parameters[name]))]
+        field = next(iter(dates), None) or _field(set(words(name)), fields)
+        if field is not None and _is_date(fields[field]):
+            end = parameters.get(_end_of(name, parameters) or "")
+            bounds = [parameters[name], *([end] if end is not None and end.required else [])]
+            return _built(bounds, always, (field, fields[field]), config, stream)
     return None
 
 
-def _rate(name: str, parameter: Parameter) -> int:
-    """How surely a parameter is a lower bound of dates; 0 where it is none."""
+def _rate(name: str, parameter: Parameter, others: Mapping[str, Parameter]) -> int:
+    """How surely a parameter is a lower bound of dates; 0 where it is none.
+
+    A plain `from` or `start` is one where there is an end, too.
+    """
     own = set(words(name)) | ({"gt"} if name.endswith(">") else set())
     subjects = own - _BOUNDS - _FILLERS
     if (
-        not own & (_BOUNDS if subjects else _SINCE)
+        not own & (_BOUNDS if subjects or _end_of(name, others) else _SINCE)
         or own & _UPPER
         or not subjects <= CHANGED | CREATED
         or not _dated(parameter, own)
     ):
         return 0
     return 3 if subjects & CHANGED else 2 if not subjects else 1
+
+
+def _end_of(name: str, parameters: Mapping[str, Parameter]) -> str | None:
+    """The upper bound of a lower one: called as it is, but for the word that says so."""
+    end = [_ENDS.get(word, word) for word in words(name)]
+    return next((other for other in parameters if words(other) == end), None) if end != words(name) else None
+
+
+def _quoted(parameter: Parameter) -> Sequence[str]:
+    """The names in backticks in what is said of a parameter."""
+    return _QUOTED.findall(parameter.text)
+
+
+def _sort(
+    parameter: Parameter, parameters: Mapping[str, Parameter], fields: Mapping[str, Mapping[str, JsonValue]]
+) -> Mapping[str, JsonValue]:
+    """What to send so that a parameter which goes by what is sorted by goes by the date of the last change."""
+    sort = first_of(parameters, _SORTS)
+    if sort is None or f"`{sort}" not in parameter.text:
+        return {}
+    choices = [str(each) for each in as_list(parameters[sort].schema.get("enum")) if each in fields]
+    chosen = [each for kinds in (CHANGED, CREATED) for each in choices if set(words(each)) & kinds]
+    orders = [
+        name for name, each in parameters.items() if {"asc", "desc"} == {*map(str, as_list(each.schema.get("enum")))}
+    ]
+    return {sort: chosen[0], **dict.fromkeys(orders[:1], "asc")} if chosen else {}
 
 
 def _dated(parameter: Parameter, own: set[str]) -> bool:
@@ -69,9 +107,14 @@ def _dated(parameter: Parameter, own: set[str]) -> bool:
 
 
 def _field(parameter: set[str], fields: Mapping[str, Mapping[str, JsonValue]]) -> str | None:
-    """The date that a parameter goes by: what has changed, what was created, or any, as it says."""
+    """The date that a parameter goes by: what has changed, what was created, or any, as it says.
+
+    Where a plain `from` may mean either, it is the creation: what was created before is read again, but none is missed.
+    """
     subjects = parameter & (CHANGED | CREATED)
     orders = [CHANGED] if subjects & CHANGED else [CREATED] if subjects else [CHANGED, CREATED, TIMES]
+    if not subjects and not parameter & _SINCE:
+        orders = [CREATED, TIMES]
     for order in orders:
         candidates = [
             name
@@ -89,8 +132,13 @@ def _is_date(schema: Mapping[str, JsonValue]) -> bool:
 
 
 def _built(
-    parameter: Parameter, name: str, field: Mapping[str, JsonValue], config: ConfigFields, stream: str
+    bounds: Sequence[Parameter],
+    always: Mapping[str, JsonValue],
+    named: tuple[str, Mapping[str, JsonValue]],
+    config: ConfigFields,
+    stream: str,
 ) -> CursorGuess:
+    parameter, (name, field) = bounds[0], named
     day = _DAY if parameter.schema.get("format") == "date" else _ISO
     pattern = _EPOCH if parameter.kinds & {"integer", "number"} else day
     written = _EPOCH if field.get("type") != "string" else _MAIL if "2822" in str(field.get("format")) else _ISO
@@ -105,15 +153,16 @@ def _built(
         "datetime_format": pattern,
         "cursor_datetime_formats": list(dict.fromkeys((written, pattern))),
         "start_datetime": start,
-        "start_time_option": {
-            "type": "RequestOption",
-            "inject_into": "request_parameter",
-            "field_name": parameter.name,
-        },
+        "start_time_option": parameter_option(parameter.name),
     }
+    for end in bounds[1:]:
+        component["end_time_option"] = parameter_option(end.name)
     form = field.get("format") or field.get("type")
     why = f"the parameter's name, and that `{name}` is a {form}"
     check = f"read `{stream}` twice: `{parameter.name}` must filter by `{name}`, written as {pattern}"
     return CursorGuess(
-        component, parameter.name, Guess(f"incremental by `{name}`, from `{parameter.name}` on", why, check)
+        component,
+        [each.name for each in bounds],
+        Guess(f"incremental by `{name}`, from `{parameter.name}` on", why, check),
+        always,
     )

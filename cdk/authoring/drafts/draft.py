@@ -98,6 +98,11 @@ def record_selector(path: Sequence[str]) -> JsonObject:
     return {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": list(path)}}
 
 
+def parameter_option(name: str) -> JsonObject:
+    """Where a value goes: into a parameter of the query."""
+    return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
+
+
 def present(component: Mapping[str, JsonValue]) -> JsonObject:
     """A component without the fields that are None."""
     return {name: value for name, value in component.items() if value is not None}

@@ -1,6 +1,7 @@
 """Keys: which field identifies a record, and which one a path's parameter stands for."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from cdk.authoring.drafts.names import first_of, plain, singular, words
 
@@ -9,7 +10,7 @@ IDS = ("id", "gid", "uuid", "guid", "sid", "key", "uid", "slug", "number", "code
 
 _SURE = ("id", "gid", "uuid", "guid", "sid", "uid", "key")
 _SCALARS = {"string", "integer", "number"}
-_OTHER_NAMES = {"index": "number", "username": "login", "user": "login"}
+_OTHER_NAMES = {"index": "number", "username": "login", "user": "login", "identifier": "id"}
 
 
 def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str) -> tuple[str, str] | None:
@@ -18,9 +19,11 @@ def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str
     kind: the parameter's type. fields: types of the records' fields. resource: what the path calls the records.
     """
     scalars = [name for name, type_ in fields.items() if type_ in _SCALARS]
-    if exact := first_of(scalars, [plain(parameter), _OTHER_NAMES.get(plain(parameter), "")]):
-        return exact, f"the path's parameter `{parameter}` is called so"
     own, owner = words(parameter), singular(resource)
+    # What may also be the other, as in `roleIdOrLabel`, is the first.
+    own = own[: own.index("or")] if "or" in own[1:] else own
+    if exact := first_of(scalars, ["".join(own), _OTHER_NAMES.get("".join(own), "")]):
+        return exact, f"the path's parameter `{parameter}` is called so"
     if own[: len(owner)] == owner and (short := first_of(scalars, ["".join(own[len(owner) :])])):
         return short, f"the path's parameter `{parameter}` names it"
     if own and (short := first_of(scalars, [own[-1]])):
@@ -33,15 +36,34 @@ def field_of(parameter: str, kind: str, fields: Mapping[str, str], resource: str
     return None
 
 
-def primary_key(fields: Mapping[str, str], resource: str, detail: tuple[str, str] | None) -> tuple[str, str] | None:
+def primary_key(
+    fields: Mapping[str, str], resource: str, detail: tuple[str, str] | None, own: str | None = None
+) -> tuple[str, str] | None:
     """The field that identifies a record, and why; None where none seems to.
 
-    detail: the parameter of the path that reads one of the records, and its type.
+    detail: the parameter of the path that reads one of the records, and its type: a code or a slug in it may change, or
+    be used again, so a field that is called like an identifier goes before it. own: what identifies most records.
     """
     scalars = [name for name, type_ in fields.items() if type_ in _SCALARS]
-    if detail is not None and (guess := field_of(*detail, fields, resource)) is not None:
-        return guess
     owner = "".join(singular(resource))
-    names = [*_SURE, *(f"{owner}{each}" for each in _SURE)]
-    likely = first_of(scalars, names)
+    likely = first_of(scalars, [*_SURE, *(f"{owner}{each}" for each in _SURE), *([plain(own)] if own else [])])
+    guess = None if detail is None else field_of(*detail, fields, resource)
+    if guess is not None and (likely is None or {*words(guess[0])[-1:]} & {*_SURE}):
+        return guess
     return None if likely is None else (likely, "of its name")
+
+
+def common_key(streams: Sequence[Mapping[str, str]], resources: Sequence[str]) -> str | None:
+    """What most records have as their identifier, such as `acme_id` of an API called Acme; None where nothing is.
+
+    streams: types of the fields. resources: what paths call the records: what is called like one of them refers to it.
+    """
+    owners = {tuple(singular(each)) for each in resources}
+    counted = Counter(
+        name
+        for fields in streams
+        for name, kind in fields.items()
+        if kind in _SCALARS and len(own := words(name)) > 1 and own[-1] in _SURE and tuple(own[:-1]) not in owners
+    )
+    name, count = next(iter(counted.most_common(1)), ("", 0))
+    return name if count > max(2, len(streams) / 2) else None

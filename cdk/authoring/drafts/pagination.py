@@ -1,10 +1,11 @@
 """Pagination: how the next page is asked for, as the names of parameters, fields and headers suggest."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.authoring.drafts.draft import Guess, Parameter, expression, quoted
+from cdk.authoring.drafts.draft import Guess, Parameter, expression, parameter_option, quoted
 from cdk.authoring.drafts.names import first_of, plain, words
 from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonical
 
@@ -29,6 +30,8 @@ _NEXT_TOKENS = (
 )
 # fmt: on
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
+_LINK_HEADER = re.compile(r"\blink\W+(?:\w+\W+)?headers?\b", re.IGNORECASE)
+_LOCATOR = re.compile(r"\b(?:ur[li]|path|link)\b", re.IGNORECASE)
 _LARGEST, _USUAL = 1000, 100
 _NAMES = "their names"
 _ONE_PAGE = "no pagination: one page is read"
@@ -58,7 +61,7 @@ class PageFacts:
     """What is known of a stream's pages.
 
     parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. key: the
-    records' primary key.
+    records' primary key. is_list: the body is the list of records, and has nothing beside them.
     """
 
     stream: str
@@ -67,6 +70,7 @@ class PageFacts:
     headers: Sequence[str]
     text: str
     key: str | None
+    is_list: bool = False
 
 
 def guess_paginator(pages: PageFacts) -> PaginatorGuess:
@@ -83,10 +87,11 @@ def guess_paginator(pages: PageFacts) -> PaginatorGuess:
 
 def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[PaginatorGuess]) -> PaginatorGuess:
     """The paginator that most other streams have, for one with parameters of pages whose response says nothing."""
-    common = Counter(canonical(each.component) for each in others if each.component is not None).most_common(1)
+    fitting = [each for each in others if each.component is not None and not (pages.is_list and _reads_body(each))]
+    common = Counter(canonical(each.component) for each in fitting).most_common(1)
     if not paging.suspect or not common:
         return paging
-    other = next(each for each in others if canonical(each.component) == common[0][0])
+    other = next(each for each in fitting if canonical(each.component) == common[0][0])
     component = dict(as_object(other.component))
     size = as_string(as_object(component.get("page_size_option")).get("field_name"))
     if size and size not in pages.parameters:
@@ -103,12 +108,19 @@ def as_most_streams(paging: PaginatorGuess, pages: PageFacts, others: Iterable[P
     return replace(other, component=component, guess=guess, always=always)
 
 
+def _reads_body(paging: PaginatorGuess) -> bool:
+    return "response" in as_string(
+        as_object(as_object(paging.component).get("pagination_strategy")).get("cursor_value")
+    )
+
+
 def _by_url(pages: PageFacts) -> PaginatorGuess | None:
     def is_url(path: tuple[str, ...], schema: Mapping[str, JsonValue]) -> bool:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
         example = str(schema.get("example"))
         uri = str(schema.get("format")) in {"uri", "url", "uri-reference"} or example.startswith("http")
-        return last in _NEXT_URLS or both in _NEXT_URLS or (last == "next" and (uri or "links" in path))
+        described = _LOCATOR.search(as_string(schema.get("description"))) is not None
+        return last in _NEXT_URLS or both in _NEXT_URLS or (last == "next" and (uri or described or "links" in path))
 
     if (path := _path(pages, is_url)) is None:
         return None
@@ -149,7 +161,7 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
 def _by_link(pages: PageFacts) -> PaginatorGuess | None:
     in_headers = any(name.lower() == "link" for name in pages.headers)
     texts = (pages.text, *(each.text for each in pages.parameters.values()))
-    if not in_headers and not any("link header" in text.lower() for text in texts):
+    if not in_headers and not any(map(_LINK_HEADER.search, texts)):
         return None
     value = "headers['link'].get('next', {}).get('url')"
     why = "the response has it" if in_headers else "the description mentions it"
@@ -209,7 +221,7 @@ def following(
         strategy["stop_condition"] = stop
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option}
     handled = {parameter} - {""}
-    numbers = {name for name in pages.parameters if plain(name) in (*_NUMBERS, *_OFFSETS)}
+    numbers = {name for name in _numeric(pages) if plain(name) in (*_NUMBERS, *_OFFSETS)}
     if (sized := _size(pages)) is not None:
         size, number, documented = sized
         handled.add(size)
@@ -228,19 +240,17 @@ def value_at(path: Sequence[str]) -> str:
     return f"{inner}.get({quoted(path[-1])})"
 
 
-def parameter_option(name: str) -> JsonObject:
-    """Where a value goes: into a parameter of the query."""
-    return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
-
-
 def _path(pages: PageFacts, fits: Callable[[tuple[str, ...], Mapping[str, JsonValue]], bool]) -> tuple[str, ...] | None:
     return next((path for path, schema in pages.leaves.items() if fits(path, schema)), None)
 
 
 def _integer(pages: PageFacts, known: Sequence[str]) -> str | None:
     """The parameter of one of these names that takes a number."""
-    numeric = [name for name, each in pages.parameters.items() if not each.kinds or each.kinds & {"integer", "number"}]
-    return first_of(numeric, known)
+    return first_of(_numeric(pages), known)
+
+
+def _numeric(pages: PageFacts) -> Sequence[str]:
+    return [name for name, each in pages.parameters.items() if not each.kinds or each.kinds & {"integer", "number"}]
 
 
 def _size(pages: PageFacts) -> tuple[str, int, bool] | None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cdk.authoring.drafts.draft import quoted
-from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, counting, following, parameter_option, value_at
+from cdk.authoring.drafts.draft import parameter_option, quoted
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, counting, following, value_at
 from cdk.base.values import JsonObject, JsonValue, as_string
 
 _OPTIONS: Mapping[str, set[str]] = {

@@ -17,7 +17,7 @@ from cdk.authoring.drafts.draft import (
     examples_of,
     stream_component,
 )
-from cdk.authoring.drafts.keys import primary_key
+from cdk.authoring.drafts.keys import common_key, primary_key
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import Parent, Paths
@@ -125,6 +125,7 @@ class _Drafting:
         self._details = {shape(path): path for path in operations if shape(path).endswith("{}")}
         parents = [Parent(each.operation, each.name, each.resource, each.kinds) for each in candidates]
         self._paths = Paths(parents, self._config)
+        self._own_key = common_key([each.kinds for each in candidates], [each.resource for each in candidates])
 
     def draft(self, left_out: Sequence[LeftOut]) -> Draft:
         requirements = [each.operation.security for each in self._candidates]
@@ -181,9 +182,11 @@ class _Drafting:
         rest = {each: parameter for each, parameter in query.items() if each not in pages.handled}
         cursor = guess_cursor(rest, candidate.fields, self._config, name)
         guesses = [*self._guesses(candidate, key), *bound.guesses]
+        guesses += self._shared(candidate, key[0]) if bound.router is not None and key is not None else []
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
-        used = {*pages.handled, *([cursor.parameter] if cursor is not None else [])}
-        parameters: JsonObject = {**as_object(login_.requester.get("request_parameters")), **pages.always}
+        beside = {} if cursor is None else cursor.always
+        used = {*pages.handled, *beside, *(() if cursor is None else cursor.parameters)}
+        parameters: JsonObject = {**as_object(login_.requester.get("request_parameters")), **pages.always, **beside}
         parameters |= self._required(query, used)
         headers: JsonObject = {**as_object(login_.requester.get("request_headers"))}
         headers |= self._required(operation.located("header"), set())
@@ -216,13 +219,13 @@ class _Drafting:
             name = path_parameters(detail)[-1]
             known = self._operations[detail].located("path").get(name)
             parameter = name, "" if known is None else as_string(known.schema.get("type"))
-        return primary_key(candidate.kinds, candidate.resource, parameter)
+        return primary_key(candidate.kinds, candidate.resource, parameter, self._own_key)
 
     def _pages(self, candidate: _Candidate) -> PageFacts:
         operation, records, key = candidate.operation, candidate.collection.path, self._primary_key(candidate)
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
         query, key_field = operation.located("query"), None if key is None else key[0]
-        return PageFacts(candidate.name, query, leaves, operation.headers, operation.text, key_field)
+        return PageFacts(candidate.name, query, leaves, operation.headers, operation.text, key_field, not records)
 
     def _guesses(self, candidate: _Candidate, key: tuple[str, str] | None) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)
@@ -231,6 +234,17 @@ class _Drafting:
         if key is None:
             return [*guesses, Guess("no primary key", "no field is called like one", _DOCS)]
         return [*guesses, Guess(f"primary key `{key[0]}`", key[1], _DOCS)]
+
+    def _shared(self, candidate: _Candidate, key: str) -> Sequence[Guess]:
+        """That a key may be too short, where records below of parents are also those of a stream without parents."""
+        reference = as_string(as_object(candidate.collection.items).get("$ref"))
+        others = [each for each in self._candidates if not path_parameters(each.operation.path)]
+        same = [each.name for each in others if as_string(as_object(each.collection.items).get("$ref")) == reference]
+        if not reference or not same:
+            return []
+        what = f"unsure: the primary key `{key}` may not be all of it"
+        why = f"`{same[0]}` reads such records, too, so one may be below several parents"
+        return [Guess(what, why, "if so, add the parent's key to records with `AddFields`, and to `primary_key`")]
 
     def _required(self, parameters: Mapping[str, Parameter], used: set[str]) -> JsonObject:
         """The parameters that must be sent: from the config, or the one value that there is."""

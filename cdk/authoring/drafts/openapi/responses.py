@@ -24,6 +24,9 @@ _AROUND = frozenset(
 # fmt: on
 """Words of the properties that an envelope has beside its records."""
 
+_BESIDE = {"errors", "warnings", "links", "included"}
+"""Lists that are never the records where there are others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collection:
@@ -74,11 +77,12 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
     properties = {key: schemas.flat(part) for key, part in as_object(body.get("properties")).items()}
     lists = [key for key, part in properties.items() if part.get("type") == "array"]
     of_objects = [key for key in lists if schemas.flat(properties[key].get("items")).get("type") == "object"]
+    of_objects = [key for key in of_objects if plain(key) not in _BESIDE] or of_objects
     named = [key for key in of_objects if singular(key) == singular(name)]
     enveloped = [key for known in _ENVELOPES for key in of_objects if plain(key) == known]
     for key in (*named, *enveloped):
         why = "is called as the path is" if key in named else "is a usual name for it"
-        return Collection((*path, key), properties[key].get("items"), f"`{key}` {why}")
+        return _unwrapped(Collection((*path, key), properties[key].get("items"), f"`{key}` {why}"), name, schemas)
     others = [key for key in properties if key not in lists]
     if len(of_objects) == 1 and all(_AROUND.intersection(singular(key)) for key in others):
         key = of_objects[0]
@@ -91,3 +95,13 @@ def _in_object(body: Mapping[str, JsonValue], name: str, schemas: Schemas, path:
     if len(of_objects) > 1:
         return f"the response has several lists: {', '.join(of_objects)}"
     return "the response is one object, expected a list of objects"
+
+
+def _unwrapped(wrapped: Collection, name: str, schemas: Schemas) -> Collection:
+    """Records in objects that hold nothing but other objects: that which is called as the path is."""
+    parts = as_object(schemas.flat(wrapped.items).get("properties"))
+    own = [key for key in parts if singular(key) == singular(name)]
+    if not own or any(schemas.flat(part).get("type") != "object" for part in parts.values()):
+        return wrapped
+    why = f"{wrapped.why}, and `{own[0]}` in each of its elements is called as the path is"
+    return Collection((*wrapped.path, "*", own[0]), parts[own[0]], why)

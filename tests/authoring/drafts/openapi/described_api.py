@@ -13,15 +13,43 @@ from hypothesis import strategies as st
 from cdk.base.values import Json
 from cdk.rest import Headers, Request, Response
 from cdk.testing import MockApi
+from cdk.testing.simulator.examples import inside
 
 HOST, BASE, SIZE = "https://api.example.com", "/api/v2", 3
 SECRET = "a-secret-of-the-tests"
-PAGES = ("none", "number", "from zero", "capped number", "offset", "token", "url", "nested url", "link", "last record")
-ENVELOPES = ((), ("data",), ("items",), ("response", "results"), ("{name}",))
+PAGES = (
+    "none",
+    "number",
+    "from zero",
+    "capped number",
+    "offset",
+    "token",
+    "url",
+    "nested url",
+    "said url",
+    "link",
+    "last record",
+)
+ENVELOPES = ((), ("data",), ("items",), ("response", "results"), ("{name}",), ("list", "*", "{singular}"))
 KEYS = ("id", "uuid", "{singular}_id")
+SINCE: Mapping[str, tuple[str, str | None]] = {
+    "updated_since": ("updated_since", "updated_at"),
+    "window": ("from", "created_at"),
+    "sorted window": ("begin_time", "updated_at"),
+    "window of its text": ("start_date", "updated_at"),
+    "window with an end": ("start_time", "created_at"),
+    "no window": ("start", None),
+}
+"""For each kind of filter its parameter, and the field that it goes by."""
+
 LOGINS: Mapping[str, tuple[Json, str, str]] = {
     "bearer": ({"type": "http", "scheme": "bearer"}, "authorization", f"Bearer {SECRET}"),
     "basic": ({"type": "http", "scheme": "basic"}, "authorization", "Basic dGhlIHVzZXI6YS1zZWNyZXQtb2YtdGhlLXRlc3Rz"),
+    "prefix": (
+        {"type": "apiKey", "in": "header", "name": "Authorization", "description": "As `Token token=<key>`."},
+        "authorization",
+        f"Token token={SECRET}",
+    ),
     "header": ({"type": "apiKey", "in": "header", "name": "X-Key"}, "x-key", SECRET),
     "client": (
         {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": f"{HOST}/token", "scopes": {}}}},
@@ -34,20 +62,33 @@ INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 
 @dataclass(frozen=True)
 class Resource:
-    """A collection. parent: the one whose records it is below of."""
+    """A collection. since: how it is filtered by time. coded: one record is read by its code, which may change.
+
+    parent: the one whose records it is below of.
+    """
 
     name: str
     count: int
     key: str
     pages: str
     envelope: tuple[str, ...]
-    since: bool
+    since: str
     required: bool
+    coded: bool
     parent: "Resource | None" = None
 
     @property
     def field(self) -> str:
         return self.key.format(singular=self.name.removesuffix("s"))
+
+    @property
+    def cursor(self) -> str | None:
+        """The field that its filter goes by."""
+        return SINCE[self.since][1] if self.since else None
+
+    @property
+    def records(self) -> tuple[str, ...]:
+        return tuple(part.format(name=self.name, singular=self.name.removesuffix("s")) for part in self.envelope)
 
     @property
     def path(self) -> str:
@@ -62,7 +103,13 @@ class Resource:
     def rows(self, above: str = "") -> Sequence[Json]:
         """The records below the parent whose path has these keys."""
         return [
-            {self.field: f"{above}{self.name[0]}{n}", "size": n, "updated_at": f"2024-03-{n + 1:02}T00:00:00Z"}
+            {
+                self.field: f"{above}{self.name[0]}{n}",
+                "size": n,
+                "code": f"c{n}",
+                "created_at": f"2024-02-{n + 1:02}T00:00:00Z",
+                "updated_at": f"2024-03-{n + 1:02}T00:00:00Z",
+            }
             for n in range(self.count)
         ]
 
@@ -80,6 +127,7 @@ class DescribedApi:
 
     def description(self) -> Json:
         paths = {resource.path: {"get": self._get(resource)} for resource in self.resources}
+        paths |= {f"{each.path}/{{code}}": {"get": self._get_one(each)} for each in self.resources if each.coded}
         records = {resource.name.title(): _schema(resource, self.version) for resource in self.resources}
         scheme = LOGINS[self.login][0]
         head = {"info": {"title": "Model", "version": "1"}, "paths": paths, "security": [{"login": []}]}
@@ -116,20 +164,37 @@ class DescribedApi:
             assert not resource.required or sent.get("tenant") == "blue"
             keys = url.path.removeprefix(f"{BASE}/").split("/")[1::2]
             rows = resource.rows(f"{keys[-1]}." if keys else "")
-            return _page(resource, [row for row in rows if row["updated_at"] >= sent.get("updated_since", "")], request)
+            assert resource.since != "window with an end" or "end_time" in sent
+            if resource.cursor is not None:
+                assert SINCE[resource.since][0] in sent
+                by = sent.get("sort", "created_at") if resource.since == "sorted window" else resource.cursor
+                assert by == resource.cursor
+                rows = [row for row in rows if row[by] >= sent[SINCE[resource.since][0]]]
+            return _page(resource, rows, request)
 
         return respond
+
+    def _get_one(self, resource: Resource) -> Json:
+        reference = "definitions" if self.version == "2.0" else "components/schemas"
+        body: Json = {"$ref": f"#/{reference}/{resource.name.title()}"}
+        names = [part.partition("}")[0] for part in resource.path.split("{")[1:]]
+        parameters = [_parameter(name, "path", STRING, self.version) for name in [*names, "code"]]
+        response = {"schema": body} if self.version == "2.0" else {"content": {"application/json": {"schema": body}}}
+        return {"parameters": parameters, "responses": {"200": {"description": "one", **response}}}
 
     def _get(self, resource: Resource) -> Json:
         names = [(name, "path", STRING) for name in resource.path.split("{")[1:]]
         parameters = [_parameter(name.partition("}")[0], place, schema, self.version) for name, place, schema in names]
         asked = [*_ASKED[resource.pages], *([("tenant", STRING)] if resource.required else [])]
-        if resource.since:
-            asked.append(("updated_since", {"type": "string", "format": "date-time"}))
-        parameters += [_parameter(name, "query", schema, self.version) for name, schema in asked]
+        asked += _FILTERS[resource.since] if resource.since else []
+        ends = {"end_time"} if resource.since == "window with an end" else set()
+        parameters += [_parameter(name, "query", schema, self.version, required=name in ends) for name, schema in asked]
         reference = "definitions" if self.version == "2.0" else "components/schemas"
         records: Json = {"type": "array", "items": {"$ref": f"#/{reference}/{resource.name.title()}"}}
-        body = _enveloped(resource, records, {"next": STRING, "next_cursor": STRING, "has_more": {"type": "boolean"}})
+        following = {**STRING, "description": "Path to the next page."} if resource.pages == "said url" else STRING
+        body = _enveloped(
+            resource, records, {"next": following, "next_cursor": STRING, "has_more": {"type": "boolean"}}
+        )
         body = _as_schema(body, records)
         response: Json = {"description": "the records"}
         if resource.pages == "link":
@@ -147,35 +212,65 @@ _ASKED: Mapping[str, Sequence[tuple[str, Json]]] = {
     "token": [("cursor", STRING), ("limit", {**INTEGER, "maximum": SIZE})],
     "url": [],
     "nested url": [],
+    "said url": [],
     "link": [("page", INTEGER), ("per_page", INTEGER)],
     "last record": [("starting_after", STRING)],
 }
 
 
-def _parameter(name: str, place: str, schema: Json, version: str) -> Json:
-    head = {"name": name, "in": place, "required": place == "path" or name == "tenant"}
+_TIME: Json = {**STRING, "format": "date-time"}
+_FILTERS: Mapping[str, Sequence[tuple[str, Json]]] = {
+    "updated_since": [("updated_since", _TIME)],
+    "window": [("from", _TIME), ("to", _TIME)],
+    "sorted window": [
+        ("begin_time", _TIME),
+        ("end_time", _TIME),
+        ("sort", {**STRING, "enum": ["created_at", "updated_at"]}),
+    ],
+    "window of its text": [("start_date", _TIME), ("end_date", _TIME)],
+    "window with an end": [("start_time", _TIME), ("end_time", _TIME)],
+    "no window": [("start", _TIME)],
+}
+_TEXTS = {"begin_time": "By what `sort` says: `sort=created_at` or others.", "start_date": "Filters by `updated_at`."}
+
+
+def _parameter(name: str, place: str, schema: Json, version: str, *, required: bool = False) -> Json:
+    head = {"name": name, "in": place, "required": place == "path" or name == "tenant" or required}
+    head["description"] = _TEXTS.get(name, "")
     return {**head, **schema} if version == "2.0" else {**head, "schema": schema}
 
 
 def _schema(resource: Resource, version: str) -> Json:
     nullable = {"type": ["integer", "null"]} if version == "3.1.0" else {**INTEGER, "nullable": True}
-    own = {"type": "object", "properties": {resource.field: STRING, "size": nullable}}
-    dated = {"properties": {"updated_at": {**STRING, "format": "date-time"}}}
+    own = {"type": "object", "properties": {resource.field: STRING, "size": nullable, "code": STRING}}
+    dated = {"properties": {name: {**STRING, "format": "date-time"} for name in ("created_at", "updated_at")}}
     return {"allOf": [own, dated]}
 
 
 def _enveloped(resource: Resource, records: Json, beside: Json) -> Json:
     """Records in their envelope, with what this kind of pages has beside them."""
-    names = {"url": ["next"], "nested url": ["next"], "token": ["next_cursor"], "last record": ["has_more"]}
+    names = {
+        "url": ["next"],
+        "nested url": ["next"],
+        "said url": ["next"],
+        "token": ["next_cursor"],
+        "last record": ["has_more"],
+    }
     extra = {name: beside[name] for name in names.get(resource.pages, [])}
     if resource.pages == "nested url":
         extra = {"links": extra}
     if resource.pages == "url":
         extra = {"next_url": extra["next"]}
-    path = [part.format(name=resource.name) for part in resource.envelope]
     body = records
-    for name in reversed(path):
-        body = {name: body}
+    match resource.records:
+        case path if isinstance(records, list):
+            body = inside(path, records)
+        case (outer, "*", own):
+            of_one = {"type": "object", "properties": {own: records["items"]}}
+            body = {outer: {"type": "array", "items": of_one}}
+        case path:
+            for name in reversed(path):
+                body = {name: body}
     return {**body, **extra} if extra else body
 
 
@@ -200,7 +295,7 @@ def _page(resource: Resource, rows: Sequence[Json], request: Request) -> Respons
         case "last record":
             keys = [row[resource.field] for row in rows]
             begin, size = keys.index(sent["starting_after"]) + 1 if "starting_after" in sent else 0, SIZE
-        case "url" | "nested url":
+        case "url" | "nested url" | "said url":
             begin, size = int(sent.get("from_row", 0)), SIZE
         case _:
             begin, size = (int(sent.get("page", first)) - first) * SIZE, SIZE
@@ -223,7 +318,7 @@ def described_apis(draw: st.DrawFn) -> DescribedApi:
     for name in draw(st.sampled_from([["orders"], ["orders", "lines"], ["orders", "lines", "notes", "users"]])):
         parent = draw(st.sampled_from([None, *resources[-1:]]))
         pages = draw(st.sampled_from(PAGES))
-        enveloped = pages in {"token", "url", "nested url", "last record"}
+        enveloped = pages in {"token", "url", "nested url", "said url", "last record"}
         envelope = draw(st.sampled_from(ENVELOPES[1:] if enveloped else ENVELOPES))
         resources.append(
             Resource(
@@ -232,6 +327,7 @@ def described_apis(draw: st.DrawFn) -> DescribedApi:
                 draw(st.sampled_from(KEYS)),
                 pages,
                 envelope,
+                draw(st.sampled_from(["", *SINCE])),
                 draw(st.booleans()),
                 draw(st.booleans()),
                 parent,

@@ -40,6 +40,11 @@ def test_a_draft_reads_all_that_the_described_api_holds(api: DescribedApi) -> No
         each.stream: each.all_rows() for each in api.resources
     }
     assert run.schema_errors == []
+    components: dict[str, Json] = {stream.name: stream.component for stream in draft.streams}
+    assert {each.stream: (each.field, each.cursor) for each in api.resources} == {
+        name: (component["primary_key"], component.get("incremental_sync", {}).get("cursor_field"))
+        for name, component in components.items()
+    }
 
 
 TEXT = {"type": "string"}
@@ -368,3 +373,76 @@ def test_parameters_and_fields_of_odd_types_are_drafted_all_the_same(odd: Json) 
     stream = component(described(rows, query("offset", type=odd), query("updated_since", type=odd, format=odd)))
 
     assert stream["name"] == "orders"
+
+
+def test_a_list_of_errors_is_never_the_records() -> None:
+    found = component(described({"properties": {"errors": records(), "things": records(id=TEXT)}}))
+
+    assert found["retriever"]["record_selector"]["extractor"]["field_path"] == ["things"]
+
+
+def test_the_plain_start_of_a_window_goes_by_the_creation_for_none_is_missed_then() -> None:
+    dates = {name: {**TEXT, "format": "date-time"} for name in ("updated_at", "created_at")}
+    bounds = [query(name, type="string", format="date-time", required=name == "to") for name in ("from", "to")]
+
+    sync = component(described(records(id=TEXT, **dates), *bounds))["incremental_sync"]
+
+    assert sync["cursor_field"] == "created_at"
+    assert [sync[f"{side}_time_option"]["field_name"] for side in ("start", "end")] == ["from", "to"]
+
+
+def test_what_is_sorted_by_is_sent_where_a_window_goes_by_it() -> None:
+    dates = {name: {**TEXT, "format": "date-time"} for name in ("updated_at", "created_at")}
+    begin: Json = {**query("begin_time", type="string", format="date-time"), "description": "With `sort=created_at`."}
+    sort, order = query("sort", enum=[*dates]), query("order", enum=["asc", "desc"])
+
+    stream = component(described(records(id=TEXT, **dates), begin, query("end_time"), sort, order))
+
+    assert stream["incremental_sync"]["cursor_field"] == "updated_at"
+    assert stream["retriever"]["requester"]["request_parameters"] == {"sort": "updated_at", "order": "asc"}
+
+
+def test_a_body_that_is_a_list_has_no_next_page_in_it() -> None:
+    linked = {"properties": {"data": records(), "next_url": TEXT}}
+    draft = with_paths(a=get(linked), b=get(linked), c=get(records(id=TEXT), query("limit", type="integer")))
+
+    assert [retriever(stream).get("paginator") is None for stream in draft.streams] == [False, False, True]
+
+
+def test_a_link_header_is_known_however_it_is_written() -> None:
+    after: Json = {**query("after"), "description": "Obtained from the `Link` response header."}
+
+    pages = component(described(records(id=TEXT), after))["retriever"]["paginator"]
+
+    assert pages["page_token_option"] == {"type": "RequestPath"}
+
+
+def test_what_most_records_have_as_their_identifier_is_the_key() -> None:
+    rows = records(code=TEXT, acme_id=TEXT, customer_id=TEXT)
+    names = ("customers", "plans", "coupons")
+    one = {f"{name}/{{code}}": get({"properties": {"code": TEXT}}) for name in names}
+
+    draft = with_paths(**{name: get(rows) for name in names}, **one)
+
+    keys = {stream.name: stream.component["primary_key"] for stream in draft.streams}
+    assert keys == {"customers": "customer_id", "plans": "acme_id", "coupons": "acme_id"}
+
+
+@pytest.mark.parametrize("parameter", ["roleIdOrLabel", "role_id_or_slug", "identifier"])
+def test_a_parameter_that_may_be_one_of_two_is_the_identifier(parameter: str) -> None:
+    rows = records(label=TEXT, slug=TEXT, id=TEXT)
+    draft = with_paths(**{"roles": get(rows), f"roles/{{{parameter}}}/permissions": get(rows)})
+
+    (router,) = [retriever(stream)["partition_router"] for stream in draft.streams[1:]]
+    assert router["parent_stream_configs"][0]["parent_key"] == "id"
+
+
+def test_a_key_that_several_parents_may_share_is_said_to_be_unsure() -> None:
+    users: Json = {"type": "array", "items": {"$ref": "#/components/schemas/User"}}
+    paths: Json = {"/users": get(users), "/groups": get(records(id=TEXT)), "/groups/{group_id}/users": get(users)}
+    schemas: Json = {"User": {"type": "object", "properties": {"id": TEXT}}}
+
+    draft = draft_of(Description({"openapi": "3.0.0", "paths": paths, "components": {"schemas": schemas}}))
+
+    unsure = {stream.name: [each.what for each in stream.guesses if "unsure" in each.what] for stream in draft.streams}
+    assert unsure == {"users": [], "groups": [], "groups_users": ["unsure: the primary key `id` may not be all of it"]}
