@@ -178,12 +178,18 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
         """Entries from number `first` on, in an order that this state keeps; the others are not decoded."""
         return [_object(self._wire_text(key, text)) for key, text in islice(self.texts.items(), first, first + most)]
 
-    def moved(self, older: "PartitionEntries") -> tuple[list[JsonObject], list[JsonObject]]:
-        """The entries that differ from those of an older state: as they were there, and as they are here."""
-        partitions = [Partition(_object(key)) for key in self.texts.since(older.texts)]
-        both = ((older.entry(partition), self.entry(partition)) for partition in partitions)
-        olds, news = zip(*both, strict=True) if partitions else ((), ())
-        return [entry for entry in olds if entry is not None], [entry for entry in news if entry is not None]
+    def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, JsonObject]]:
+        """The entries from the key of a partition on, by key; back: those before it, the nearest first.
+
+        The others are not loaded.
+        """
+        return ((each, _object(self._wire_text(each, text))) for each, text in self.texts.sorted_from(key, back=back))
+
+    def moved(self, older: "PartitionEntries") -> Iterator[tuple[JsonObject | None, JsonObject | None]]:
+        """The entries that differ from those of an older state, as they were there and as they are here, by key."""
+        for key, *texts in self.texts.differing(older.texts):
+            old, new = (None if text is None else _object(self._wire_text(key, text)) for text in texts)
+            yield old, new
 
     def json_text(self) -> bytes:
         if not self.exact:

@@ -28,8 +28,10 @@ def moves(before: Stored, after: Stored) -> Iterator[Move]:
     """
     match before, after:
         case {"states": PartitionEntries() as olds, **old_rest}, {"states": PartitionEntries() as news, **new_rest}:
-            before_moving, moved = news.moved(olds)
-            yield from moves({**old_rest, "states": before_moving}, {**new_rest, "states": moved})
+            yield from moves(old_rest, new_rest)
+            for pair in news.moved(olds):
+                old_entry, new_entry = ([entry] if entry else [] for entry in pair)
+                yield from moves(old_entry, new_entry)
         case _, {"states": PartitionEntries()}:
             rest = dict(values(before))
             yield from _moved((where, rest.pop(where, None), value) for where, value in values(after))

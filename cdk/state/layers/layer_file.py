@@ -110,9 +110,18 @@ class StoredLayer:
         if number < 0:
             return default
         if number not in self._blocks:
-            block = blocks[number]
-            self._blocks[number] = self._unpacked(block, self._read(block.offset, block.size))
+            self._blocks[number] = self._block(blocks[number])
         return self._blocks[number].get(key, default)
+
+    def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
+        firsts, blocks = self._sought
+        number = max(0, bisect_right(firsts, key) - 1)
+        for block in reversed(blocks[: number + 1]) if back else blocks[number:]:
+            items = [(each, text) for each, text in self._block(block).items() if (each < key) is back]
+            yield from reversed(items) if back else items
+
+    def _block(self, block: _Block) -> Texts:
+        return self._unpacked(block, self._read(block.offset, block.size))
 
     @cached_property
     def _sought(self) -> tuple[list[str], list[_Block]]:

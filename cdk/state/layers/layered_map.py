@@ -6,7 +6,9 @@ later ones have replaced weighs as much as what counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from heapq import merge
+from itertools import groupby, repeat, takewhile
+from operator import itemgetter
 from typing import Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -31,6 +33,12 @@ class Layer(Protocol):
     def get(self, key: str, default: T) -> str | T | None:
         """What it says of one key; `default`: nothing. Need not load all of it."""
 
+    def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
+        """What it says of a key and those after it, in their order. back: of those before it, the nearest first.
+
+        Need not load what is not asked for.
+        """
+
     def __len__(self) -> int:
         """How many keys it says something of."""
 
@@ -43,6 +51,10 @@ class MemoryLayer:
 
     def get(self, key: str, default: T) -> str | T | None:
         return self.texts.get(key, default)
+
+    def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
+        ordered = sorted(self.texts, reverse=back)
+        return ((each, self.texts[each]) for each in ordered if (each < key) is back)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -86,6 +98,31 @@ class LayeredMap(Mapping[str, str]):
 
     def items(self) -> Iterable[tuple[str, str]]:  # type: ignore[override] # it is the view of a dict
         return self.texts.items()
+
+    def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str]]:
+        """The texts of a key and those after it, in their order. back: of those before it, the nearest first.
+
+        Costs what is asked for, whatever the map has.
+        """
+        said = _together(self.layers, key, back=back)
+        return ((each, text) for each, text in said if text is not None)
+
+    def differing(self, older: "LayeredMap") -> Iterator[tuple[str, str | None, str | None]]:
+        """The keys whose texts differ from those of an older map, in their order, with the text there and here.
+
+        Costs what is asked for.
+        """
+        same = self.shared(older)
+        shared = LayeredMap(self.layers[:same])
+        # Tagged with whose it is, for one map may be silent about a key.
+        said = (zip(_together(each.layers[same:], ""), repeat(each), strict=False) for each in (older, self))
+        key_of: Callable[[tuple[tuple[str, str | None], LayeredMap]], str] = lambda each: each[0][0]  # noqa: E731
+        for key, group in groupby(merge(*said, key=key_of), key_of):
+            texts = [(whose, text) for (_, text), whose in group]
+            before = shared.get(key) if len(texts) == 1 else None
+            old, new = (next((text for whose, text in texts if whose is each), before) for each in (older, self))
+            if old != new:
+                yield key, old, new
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LayeredMap) or len(self) != len(other):
@@ -145,6 +182,12 @@ class LayeredMap(Mapping[str, str]):
             return joined(self.layers[same:])
         keys = dict.fromkeys(key for layer in (*older.layers[same:], *self.layers[same:]) for key in layer.texts)
         return {key: text for key in keys if (text := self.get(key)) != older.get(key)}
+
+
+def _together(layers: Sequence[Layer], key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
+    """What layers say together from a key on, or before it, in the order of `Layer.sorted_from`; the later counts."""
+    said = (layer.sorted_from(key, back=back) for layer in reversed(layers))
+    return (next(each) for _, each in groupby(merge(*said, key=itemgetter(0), reverse=back), itemgetter(0)))
 
 
 def joined(layers: Sequence[Layer]) -> Texts:

@@ -7,7 +7,7 @@ import pytest
 
 from cdk.base.values import Stored
 from cdk.lake.admin.diff import moves
-from cdk.state.layers.layered_map import LayeredMap
+from cdk.state.layers.layered_map import LayeredMap, MemoryLayer
 from cdk.state.stored_positions import PartitionEntries
 
 
@@ -59,3 +59,15 @@ def test_what_a_large_state_lacks_of_a_small_one_comes_behind() -> None:
         "cursor: nothing → 5",
         '{"shop":"s1"} at: nothing → 9',
     ]
+
+
+def test_of_two_large_states_no_more_is_looked_at_than_is_asked_for() -> None:
+    before, moved = texts(1000), {f'{{"shop":"s{n}"}}': f'{{"cursor":{{"at":{-n}}}}}' for n in range(1, 1000)}
+    older = LayeredMap.of(before)
+    newer = LayeredMap([*older.layers, MemoryLayer(moved)], 1000)
+    before.looked_at = 0
+
+    found = moves({"cursor": 5, "states": PartitionEntries(older)}, {"cursor": 6, "states": PartitionEntries(newer)})
+
+    assert [str(move) for move in islice(found, 2)] == ["cursor: 5 → 6", '{"shop":"s1"} at: 1 → -1']
+    assert before.looked_at == 0

@@ -1,5 +1,7 @@
 """A layer comes back from its bytes, whole or one key at a time, and what was changed is an error."""
 
+from itertools import islice
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +39,8 @@ def test_a_layer_comes_back(texts: dict[str, str | None], other: str) -> None:
     assert layer(lies.read, len(texts), digest).texts == texts
     sought = layer(lies.read, len(texts), digest)
     assert all(sought.get(key, "absent") == texts.get(key, "absent") for key in (*texts, other))
+    assert [*sought.sorted_from(other)] == [item for item in sorted(texts.items()) if item[0] >= other]
+    assert [*sought.sorted_from(other, back=True)] == [item for item in sorted(texts.items())[::-1] if item[0] < other]
 
 
 def many(count: int = 200_000) -> dict[str, str | None]:
@@ -51,6 +55,19 @@ def test_one_key_is_found_by_the_index_and_one_block() -> None:
 
     assert (found.get('{"shop":7919}', None), found.get('{"shop":0.5}', "absent")) == (texts['{"shop":7919}'], "absent")
     assert len(lies.reads) <= 3
+    assert sum(lies.reads) < len(data) / 5
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_follows_a_key_is_found_by_the_index_and_its_block(*, back: bool) -> None:
+    texts = many()
+    data, digest = to_bytes(texts)
+    lies = Bytes(data)
+
+    items = [*islice(layer(lies.read, len(texts), digest).sorted_from('{"shop":5', back=back), 100)]
+
+    near = [item for item in sorted(texts.items(), reverse=back) if (item[0] < '{"shop":5') is back]
+    assert items == near[:100]
     assert sum(lies.reads) < len(data) / 5
 
 

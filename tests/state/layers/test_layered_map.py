@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdk.state.layers.layered_map import LayeredMap, Texts, absorbed
+from cdk.state.layers.layered_map import LayeredMap, MemoryLayer, Texts, absorbed
 
 KEYS = st.integers(0, 1_600).map(str)
 UPDATES = st.lists(st.dictionaries(KEYS, st.none() | st.sampled_from("abc"), max_size=30), max_size=40)
@@ -55,3 +55,24 @@ def test_layers_stay_few_and_each_text_is_joined_few_times() -> None:
 def test_when_as_much_was_replaced_as_counts_all_become_one() -> None:
     assert absorbed([100, 90], 10, live=100) == 0
     assert absorbed([100, 90], 11, live=100) == 2
+
+
+@given(UPDATES, KEYS, st.data())
+@settings(deadline=None, max_examples=50)
+def test_keys_come_in_their_order_and_what_differs_with_both_texts(
+    updates: list[dict[str, str | None]], key: str, data: st.DataObject
+) -> None:
+    maps = [LayeredMap([MemoryLayer(START), MemoryLayer({"5": None})])]
+    for update in updates:
+        maps.append(
+            LayeredMap([*maps[-1].layers, MemoryLayer(update)]) if len(update) % 2 else maps[-1].updated(update)
+        )
+    one, other = (maps[data.draw(st.integers(0, len(maps) - 1))] for _ in range(2))
+    texts, others = dict(one), dict(other)
+
+    assert [*one.sorted_from(key)] == [(each, texts[each]) for each in sorted(texts) if each >= key]
+    assert [*one.sorted_from(key, back=True)] == [
+        (each, texts[each]) for each in sorted(texts, reverse=True) if each < key
+    ]
+    both = ((each, others.get(each), texts.get(each)) for each in sorted({*texts, *others}))
+    assert [*one.differing(other)] == [each for each in both if each[1] != each[2]]
