@@ -2796,6 +2796,12 @@ BUGS = [
         "elif True:",
     ),
     Bug(
+        "a page of partitions begins where it was asked to",
+        "state/layers/layer_file",
+        "number = max(0, bisect_right(firsts, key) - 1)",
+        "number = bisect_right(firsts, key)",
+    ),
+    Bug(
         "a crash report cuts no secret in half",
         "sources/crashes",
         "self._cut(repr(self.text(value)))",

@@ -37,23 +37,25 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
     """Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does.
 
     Reads the logs of the tables only; starts no Spark and asks no API. The exit code is 3 where a table is older than
-    `max_age` and `max_lag` say, here or in the file, and 1 where the log of a table is damaged.
+    `max_age` and `max_lag` say, here or in the file, and 1 where a table cannot be read.
     """
     name = pipeline.settings.name
     target, facts_list = table_facts_of(pipeline, FreshnessLimits(max_age, max_lag))
     now = system_clock()
     aged = [(facts, facts.freshness(now)) for facts in facts_list]
     if as_json:
-        listed = [{**facts_json(facts), **_freshness_json(freshness)} for facts, freshness in aged]
+        listed = [{**facts_json(facts), **_freshness_json(facts, freshness)} for facts, freshness in aged]
         print_json("spark-cdk-tables/1", name, target=str(target), tables=listed)
     else:
         _print_table(name, target, aged)
-    if any(facts.broken for facts in facts_list):
+    if any(facts.problem for facts in facts_list):
         return 1
     return STALE if any(freshness.stale for _, freshness in aged) else 0
 
 
-def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) -> tuple[Path, Sequence[TableFacts]]:
+def table_facts_of(
+    pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS
+) -> tuple[Path, Sequence[TableFacts]]:
     """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError.
 
     limits: how old they may be, in place of what the pipeline says.
@@ -76,7 +78,7 @@ def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) 
         }
         return target, tables_of(LocalFolder(target), settings.name, named, limits | by_default)
     except (DeltaError, OSError) as error:
-        raise ConfigError(f"a table cannot be read: {error}", path=str(target)) from error
+        raise ConfigError(f"the tables cannot be listed: {error}", path=str(target)) from error
 
 
 def _request(options: StreamOptions, limits: FreshnessLimits) -> TableRequest:
@@ -89,7 +91,7 @@ def _limits(options: Pipeline | StreamOptions) -> FreshnessLimits:
 
 
 def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
-    """What `--json` prints of a table."""
+    """What `--json` prints of a table, but how fresh it is, for which each partition is looked at."""
     return {
         "stream": facts.stream,
         "path": facts.path,
@@ -102,19 +104,20 @@ def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
         "version": facts.version,
         "committed_at": None if facts.committed is None else facts.committed.isoformat(),
         "completed_at": None if facts.completed is None else facts.completed.isoformat(),
-        "cursor": None if facts.cursor is None else facts.cursor.isoformat(),
         "generation": facts.generation,
         "partition_columns": list(facts.partition_columns),
         "sync_mode": facts.sync_mode,
         "write_mode": facts.write_mode,
+        "problem": facts.problem or None,
         "next": facts.next,
         "hint": facts.hint,
     }
 
 
-def _freshness_json(freshness: Freshness) -> Mapping[str, JsonValue]:
+def _freshness_json(facts: TableFacts, freshness: Freshness) -> Mapping[str, JsonValue]:
+    cursor = None if facts.cursor is None else facts.cursor.isoformat()
     age, lag = (None if each is None else each.total_seconds() for each in (freshness.age, freshness.lag))
-    return {"age_seconds": age, "lag_seconds": lag, "stale": freshness.stale or None}
+    return {"cursor": cursor, "age_seconds": age, "lag_seconds": lag, "stale": freshness.stale or None}
 
 
 def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts, Freshness]]) -> None:
@@ -153,6 +156,8 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
     if tables:
         console.print(shown)
     for facts, freshness in tables:
+        if facts.problem:
+            console.print(Text(f"{facts.stream}: {facts.problem}", "red"), soft_wrap=True)
         if facts.hint is not None:
             console.print(Text(f"{facts.stream}: {facts.hint}", "yellow"), soft_wrap=True)
         if freshness.stale:

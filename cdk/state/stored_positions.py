@@ -6,7 +6,6 @@ that a checkpoint costs what moved since the one before.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
 
 from cdk.base.errors import BadState
 from cdk.base.times.clock import parse_timestamp
@@ -173,10 +172,6 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
         """The entry of one partition, found without loading the others; None where there is none."""
         text = self.texts.get(partition.key)
         return None if text is None else _object(self._wire_text(partition.key, text))
-
-    def page(self, first: int, most: int) -> list[JsonObject]:
-        """Entries from number `first` on, in an order that this state keeps; the others are not decoded."""
-        return [_object(self._wire_text(key, text)) for key, text in islice(self.texts.items(), first, first + most)]
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, JsonObject]]:
         """The entries from the key of a partition on, by key; back: those before it, the nearest first.

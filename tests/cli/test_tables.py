@@ -90,6 +90,7 @@ def test_programs_get_json(cli: CommandLine, folder: Path) -> None:
         "sync_mode": "incremental",
         "write_mode": "append",
         "next": "reads what is new",
+        "problem": None,
         "hint": None,
     }
     assert [(one["stream"], one["state"], one["version"]) for one in answer["tables"][1:]] == [
@@ -186,9 +187,9 @@ def test_a_log_that_cannot_be_read_is_told(cli: CommandLine, folder: Path) -> No
     assert (ran.code, as_json.code) == (1, 1)
     assert ran.lines[-2].startswith(f"orders: {path}: the table's log is damaged: found no JSON in line 1")
     orders, products = json.loads("\n".join(as_json.lines))["tables"][:2]
-    assert (orders["state"], orders["next"]) == ("unreadable", "fails: the table's log is damaged")
-    assert orders["hint"] in ran.lines[-2]
-    assert (products["state"], products["hint"]) == ("complete", None)
+    assert (orders["state"], orders["next"]) == ("unreadable", "fails before it reads: the table cannot be read")
+    assert orders["problem"] in ran.lines[-2]
+    assert (products["state"], products["problem"]) == ("complete", None)
 
 
 def test_before_anything_is_committed_it_says_so(cli: CommandLine, folder: Path) -> None:

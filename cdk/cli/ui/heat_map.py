@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from cdk.base.values import JsonValue, Stored, canonical
 from cdk.lake.admin.diff import shown
+from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Checkpoint, Done, OpenSlice, Position, Start
 from cdk.state.position_json import position_of
 from cdk.state.stored_positions import PartitionEntries
@@ -13,6 +15,8 @@ COLUMNS, SIZE = 40, 18
 """Cells in a row, and the side of one in pixels."""
 HEATS = 5
 """Colours of partitions that have a cursor."""
+_WITH_WINDOWS, _WINDOWS = 10, 200
+"""Partitions of a page whose open windows are shown, and windows of each."""
 
 
 @dataclass(frozen=True)
@@ -27,47 +31,73 @@ class Cell:
 
 @dataclass(frozen=True)
 class OpenWindows:
-    """The windows of a partition that an interrupted read left open."""
+    """The windows of a partition that an interrupted read left open. further: how many more there are."""
 
     partition: str
     cells: Sequence[Cell]
+    further: int
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Some partitions of a state. total: how many there are in all. width, height: of the picture, in pixels."""
+    """Some partitions of a state. total: how many there are in all. width, height: of the picture, in pixels.
+
+    windows: of the first partitions that have any; further_windows: how many more have. before, after: where the pages
+    before and after this one begin; None: there is none.
+    """
 
     total: int
     width: int
     height: int
     cells: Sequence[Cell]
     windows: Sequence[OpenWindows]
+    further_windows: int
+    before: str | None
+    after: str | None
 
 
-def heat_map(state: Stored, first: int, most: int) -> HeatMap:
-    """The partitions from number `first` on, at most so many; no others are decoded. Raises BadState."""
-    total, entries = _entries(state, first, most)
-    positions = [
-        (canonical(entry.get("partition", {})), position_of(entry.get("cursor"), "state")) for entry in entries
-    ]
+def heat_map(state: Stored, start: str, most: int) -> HeatMap:
+    """The partitions by key, from the key `start` on, at most so many; no others are decoded. Raises BadState.
+
+    start: JSON of a partition, or the beginning of it; empty for the first.
+    """
+    entries = _entries(state)
+    page = [*islice(entries.sorted_from(start), most + 1)]
+    earlier = [key for key, _ in islice(entries.texts.sorted_from(start, back=True), most)]
+    positions = [(name, position_of(entry.get("cursor"), "state")) for name, entry in page[:most]]
     ranks = _ranks([_cursor(position) for _, position in positions])
     cells = [
         Cell(*_corner(number), _kind(position, ranks), f"{name}: {_words(position)}")
         for number, (name, position) in enumerate(positions)
     ]
-    return HeatMap(total, COLUMNS * SIZE, -(-len(cells) // COLUMNS) * SIZE, cells, [*_open_windows(positions)])
+    windows = [*_open_windows(positions)]
+    return HeatMap(
+        len(entries),
+        COLUMNS * SIZE,
+        -(-len(cells) // COLUMNS) * SIZE,
+        cells,
+        windows[:_WITH_WINDOWS],
+        len(windows[_WITH_WINDOWS:]),
+        earlier[-1] if earlier else None,
+        page[most][0] if len(page) > most else None,
+    )
 
 
-def _entries(state: Stored, first: int, most: int) -> tuple[int, Sequence[Mapping[str, JsonValue]]]:
+def _entries(state: Stored) -> PartitionEntries:
+    """The partitions of a state; of one without any, the stream as a whole."""
     match state:
         case {"states": PartitionEntries() as entries}:
-            return len(entries), entries.page(first, most)
-        case {"states": list() as entries} | (list() as entries):
-            return len(entries), entries[first : first + most]
+            return entries
+        case {"states": list() as items} | (list() as items):
+            pass
         case None:
-            return 0, []
+            items = []
+        case dict():
+            items = [{"cursor": {name: value for name, value in state.items() if name != "parent_state"}}]
         case _:
-            return 1, [{"cursor": state}][first : first + most]
+            items = [{"cursor": state}]
+    pairs = ((item.get("partition", {}), {"cursor": item.get("cursor")}) for item in items)
+    return PartitionEntries(LayeredMap.of({canonical(fields): canonical(entry) for fields, entry in pairs}))
 
 
 def _corner(number: int) -> tuple[int, int]:
@@ -114,7 +144,8 @@ def _words(position: Position) -> str:
 def _open_windows(positions: Sequence[tuple[str, Position]]) -> Iterator[OpenWindows]:
     for name, position in positions:
         if isinstance(position, Checkpoint) and position.resume is not None and position.resume.open:
-            yield OpenWindows(name, [_window(number, each) for number, each in enumerate(position.resume.open)])
+            shown_ = [_window(number, each) for number, each in enumerate(position.resume.open[:_WINDOWS])]
+            yield OpenWindows(name, shown_, len(position.resume.open[_WINDOWS:]))
 
 
 def _window(number: int, item: OpenSlice) -> Cell:

@@ -2,7 +2,8 @@
 
 import gc
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -11,6 +12,7 @@ from threading import Lock
 from typing import TypeAlias
 from urllib.parse import urlencode
 
+from deltalake.exceptions import DeltaError
 from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,16 +26,18 @@ from starlette.templating import Jinja2Templates
 
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import to_json
+from cdk.base.values import canonical, from_json, to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.config_file import load_config
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
+from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.past_runs import past_runs
 from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map
 from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
+from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.runs import OlderRuns
 from cdk.sync.reports.run_history import RunHistory
 
@@ -41,13 +45,14 @@ View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
 
 _FILES = Path(__file__).parent
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_COMMITS, _RUNS, _PARTITIONS, _RECORDS, _MOST_PAGES, _BODY, _MOVES = 50, 50, 1000, 20, 20, 2000, 20
+_COMMITS, _RUNS, _STREAMS, _PARTITIONS, _MOVES = 50, 50, 20, 1000, 20
+_RECORDS, _MOST_PAGES, _BODY = 20, 20, 2000
 _COUNTED = 1000
 """Moves that are counted besides those that are shown."""
 
@@ -96,6 +101,7 @@ class Views:
         self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
         self._templates = Jinja2Templates(_FILES / "templates")
         self._templates.env.filters["json"] = lambda value: to_json(value, str, indent=True).decode()
+        self._templates.env.filters["figure"] = lambda number: "?" if number is None else f"{number:,}"
         self._templates.env.filters["moment"] = lambda text: (text or "")[: len("2024-01-01T00:00:00")].replace(
             "T", " "
         )
@@ -116,45 +122,51 @@ class Views:
         return shown
 
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:
-        """The pipelines of the folder."""
+        """The pipelines of the folder; one that cannot be read says why, and the others are there."""
         listed = []
         for path in folder_files(self._root).pipelines:
             try:
                 settings = self._workspace.pipeline(str(path), secrets).settings
                 listed.append({"file": path, "name": settings.name, "target": settings.target.path, "problem": ""})
-            except CdkError as error:
-                listed.append({"file": path, "name": "", "target": "", "problem": str(error)})
+            except Exception as error:  # noqa: BLE001 - its connector is code of its own
+                listed.append({"file": path, "name": "", "target": "", "problem": shown_error(error)})
         return {"pipelines": listed}
 
     def pipeline(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """The tables of a pipeline, and its runs."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
-        _, facts = table_facts_of(pipeline)
-        runs, older = past_runs(pipeline.tables(), pipeline.target, pipeline.name, _RUNS, _older(request))
-        return {
-            "name": pipeline.name,
-            "tables": [facts_json(each) for each in facts],
-            "runs": runs,
-            "older": older
-            and urlencode({"runs": ".".join(map(str, older.versions)), "before": older.before.isoformat()}),
-        }
+        answer: dict[str, object] = {"name": pipeline.name, "tables": [], "runs": [], "most_streams": _STREAMS}
+        try:
+            tables, answer["tables"] = _tables(pipeline)
+        except (CdkError, DeltaError, OSError) as error:
+            return {**answer, "tables_problem": shown_error(error)}
+        try:
+            answer["runs"], older = past_runs(tables, pipeline.target, pipeline.name, _RUNS, _older(request))
+        except (CdkError, DeltaError, OSError, ValueError) as error:  # a log that is damaged
+            return {**answer, "runs_problem": shown_error(error)}
+        if older is not None:
+            runs = ".".join(map(str, older.versions))
+            answer["older"] = urlencode({"runs": runs, "before": older.before.isoformat()})
+        return answer
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
         """Where the partitions of a stream stand, and the commits that brought them there."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
-        status, first = admin.standing(table), _number(request, "first", 0)
+        status, start = admin.standing(table), _key(request.query_params.get("from", ""))
         before = _number(request, "before", 0) or None
-        entries = [*islice(entries_of(admin, table, before), _COMMITS)]
+        entries = [*islice(entries_of(admin, table, before), _COMMITS + 1)]
+        older = entries[_COMMITS - 1].commit.version if len(entries) > _COMMITS else None
+        entries = entries[:_COMMITS]
         syncs = {entry.commit.sync for entry in entries}
         reports = RunHistory(pipeline.target, pipeline.name).by_sync(syncs)
         return {
             "name": table.name,
             "status": status_json(replace(status, saved=status.saved and replace(status.saved, state=None))),
-            "map": heat_map(status.saved.state if status.saved else None, first, _PARTITIONS),
-            "first": first,
-            "page": _PARTITIONS,
+            "pipeline": pipeline.name,
+            "map": heat_map(status.saved.state if status.saved else None, start, _PARTITIONS),
             "commits": [_commit(entry) for entry in entries],
+            "older": older,
             "timeline": timeline(entries, reports, table.name),
         }
 
@@ -188,6 +200,17 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
         return {"error": shown_error(error)}, 500
 
 
+def _tables(pipeline: PipelineFile) -> tuple[Sequence[StreamLocation], Sequence[Mapping[str, object]]]:
+    """The tables of a pipeline that can be read, and what is shown of all."""
+    tables = pipeline.tables()
+    if pipeline.target.on_disk is None:
+        return tables, [{"stream": table.name, "link": table.exists, "note": "in a store"} for table in tables]
+    _, facts = table_facts_of(pipeline)
+    readable = {each.path for each in facts if each.version is not None}
+    shown = [{**facts_json(each), "link": each.path in readable} for each in facts]
+    return [table for table in tables if str(table.root) in readable], shown
+
+
 def _commit(entry: Entry) -> Mapping[str, object]:
     """A commit, what a person did by it, and the first of what moved; of very much, no more than that it is more."""
     shown = entry_json(entry, _MOVES)
@@ -199,6 +222,13 @@ def _required(request: Request, name: str) -> str:
     if name not in request.query_params:
         raise ConfigError(f"the address lacks {name!r}; start from the list of pipelines")
     return request.query_params[name]
+
+
+def _key(text: str) -> str:
+    """The key of a partition that a person wrote as JSON, or the beginning of one, as it is."""
+    with suppress(ValueError):
+        return canonical(from_json(text))
+    return text
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -1,21 +1,25 @@
 """What can be told of a pipeline's tables without reading or changing them, from Delta logs and saved states."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
+from deltalake.exceptions import DeltaError
+
+from cdk.base.errors import ConfigError, StateError
 from cdk.lake.admin.commit_log import commits
 from cdk.lake.admin.freshness import NO_LIMITS, Freshness, FreshnessLimits, cursor_of
 from cdk.lake.admin.locate import StreamLocation, locations_in
 from cdk.lake.delta.receipt import row_count
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Guard, Use, guard_at
+from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import INCREMENTAL_DEFAULT, traits_of
 from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import last_completed
-from cdk.lake.storage.table_log import BrokenLog
 
 _MANY, _SMALL = 100, 8 * 2**20
 """Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
@@ -35,7 +39,6 @@ _NEXT = {
     TableStatus.NEVER: "reads everything",
     TableStatus.CUT: "goes on where the last one stopped",
     TableStatus.RESTORED: "goes on from the rows that were restored",
-    TableStatus.UNREADABLE: "fails: bring its state file back, or move the table away",
 }
 
 
@@ -56,8 +59,8 @@ class TableFacts:
     """When the version was made."""
     completed: datetime | None = None
     """When the read began that last came to its end, or, where nobody noted that, when its sync committed."""
-    cursor: datetime | None = None
-    """The greatest value of the stream's cursor."""
+    saved: TableState | None = field(default=None, repr=False, compare=False)
+    """What the table remembers of its stream."""
     limits: FreshnessLimits = NO_LIMITS
     partition_columns: Sequence[str] = ()
     generation: int | None = None
@@ -65,12 +68,17 @@ class TableFacts:
     write_mode: str | None = None
     waiting: int = 0
     """Rows of a generation that is not visible yet."""
+    problem: str = ""
+    """Why its log or its state cannot be read."""
     refused: Sequence[str] = ()
     """Why the next sync cannot write to it."""
-    broken: str = ""
-    """Why its log cannot be read; empty where it can."""
     named: bool = True
     """Whether the pipeline names its stream, or all of its source."""
+
+    @cached_property
+    def cursor(self) -> datetime | None:
+        """The greatest value of the stream's cursor. Looks at each partition."""
+        return cursor_of(self.saved)
 
     def freshness(self, now: datetime) -> Freshness:
         """How fresh the table is."""
@@ -86,10 +94,10 @@ class TableFacts:
         """What the next sync does with this stream."""
         if not self.named:
             return "leaves it as it is: `streams` of the pipeline does not name it"
+        if self.problem:
+            return "fails before it reads: the table cannot be read"
         if self.refused:
             return "fails before it reads: the table has features that forbid it"
-        if self.broken:
-            return "fails: the table's log is damaged"
         if self.status is not TableStatus.COMPLETE:
             return _NEXT[self.status]
         replaces = traits_of(self.write_mode or "").hidden_until_complete
@@ -99,8 +107,8 @@ class TableFacts:
     @property
     def hint(self) -> str | None:
         """What a person might do about this table."""
-        if self.refused or self.broken:
-            return self.broken or "; ".join(self.refused)
+        if self.refused:
+            return "; ".join(self.refused)
         if self.waiting:
             return f"{self.waiting:,} rows of generation {self.generation} are not visible before it is complete"
         if self.files >= _MANY and self.file_bytes < _SMALL:
@@ -117,14 +125,17 @@ class TableRequest(NamedTuple):
 
 
 def tables_of(
-    target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None, limits: FreshnessLimits = NO_LIMITS
+    target: Folder,
+    pipeline: str,
+    named: Mapping[str, TableRequest] | None = None,
+    limits: FreshnessLimits = NO_LIMITS,
 ) -> list[TableFacts]:
     """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
     named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all. limits:
     how old tables may be whose streams it does not name.
-    Histories are no streams: they are left out.
-    Raises OSError, DeltaError: a log cannot be read. ConfigError: a table cannot be opened, or there is no such folder.
+    A table that cannot be read is among them, with its problem. Histories are no streams: they are left out.
+    Raises OSError, DeltaError: the folder cannot be read.
     """
     named = named or {}
     existing, completed = [], last_completed(target, pipeline)
@@ -132,7 +143,12 @@ def tables_of(
     for location in locations_in(target, pipeline):
         names = {location.name, location.stream}
         request = next((named[name] for name in named if name in names), None)
-        facts = table_facts(location, pipeline, request or TableRequest(limits=limits))
+        requested = request or TableRequest(limits=limits)
+        try:
+            facts = table_facts(location, pipeline, requested)
+        except (ConfigError, StateError, DeltaError, OSError) as error:
+            path, status = str(location.root), TableStatus.UNREADABLE
+            facts = TableFacts(location.stream, path, status, None, problem=str(error), limits=requested.limits)
         if facts.status is not TableStatus.NEVER:
             facts = replace(facts, completed=completed.get(location.name, facts.completed))
         existing.append(replace(facts, named=not named or request is not None))
@@ -144,13 +160,9 @@ def tables_of(
 def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) -> TableFacts:
     """What the log and the state of one table say.
 
-    Raises DeltaError: the log cannot be read. ConfigError: delta-rs knows no table with such features.
+    Raises DeltaError, BrokenLog: the log cannot be read. ConfigError: delta-rs knows no table with such features.
     """
-    try:
-        table, lost = location.opened(pipeline)
-    except BrokenLog as error:
-        path, broken = str(location.root), str(error)
-        return TableFacts(location.stream, path, TableStatus.UNREADABLE, None, limits=request.limits, broken=broken)
+    table, lost = location.opened(pipeline)
     files, newest = table.files(), next(commits(location.root, location.app(pipeline), table.version), None)
     facts = TableFacts(
         location.stream,
@@ -162,6 +174,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
         version=table.version,
         committed=None if newest is None else newest.at,
         partition_columns=table.partition_by,
+        problem=lost,
         refused=_refused(table.guard, request, table.saved.write_mode if table.saved else None),
         limits=request.limits,
     )
@@ -170,7 +183,7 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
     return replace(
         facts,
         completed=_completed(location, pipeline, table) if facts.status is TableStatus.COMPLETE else None,
-        cursor=cursor_of(table.saved),
+        saved=table.saved,
         generation=table.saved.generation,
         sync_mode=table.saved.sync_mode,
         write_mode=table.saved.write_mode,

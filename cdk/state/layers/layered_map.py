@@ -104,8 +104,8 @@ class LayeredMap(Mapping[str, str]):
 
         Costs what is asked for, whatever the map has.
         """
-        said = _together(self.layers, key, back=back)
-        return ((each, text) for each, text in said if text is not None)
+        entries = _together(self.layers, key, back=back)
+        return ((each, text) for each, text in entries if text is not None)
 
     def differing(self, older: "LayeredMap") -> Iterator[tuple[str, str | None, str | None]]:
         """The keys whose texts differ from those of an older map, in their order, with the text there and here.
@@ -115,9 +115,9 @@ class LayeredMap(Mapping[str, str]):
         same = self.shared(older)
         shared = LayeredMap(self.layers[:same])
         # Tagged with whose it is, for one map may be silent about a key.
-        said = (zip(_together(each.layers[same:], ""), repeat(each), strict=False) for each in (older, self))
+        entries = (zip(_together(each.layers[same:], ""), repeat(each), strict=False) for each in (older, self))
         key_of: Callable[[tuple[tuple[str, str | None], LayeredMap]], str] = lambda each: each[0][0]  # noqa: E731
-        for key, group in groupby(merge(*said, key=key_of), key_of):
+        for key, group in groupby(merge(*entries, key=key_of), key_of):
             texts = [(whose, text) for (_, text), whose in group]
             before = shared.get(key) if len(texts) == 1 else None
             old, new = (next((text for whose, text in texts if whose is each), before) for each in (older, self))
@@ -186,8 +186,8 @@ class LayeredMap(Mapping[str, str]):
 
 def _together(layers: Sequence[Layer], key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
     """What layers say together from a key on, or before it, in the order of `Layer.sorted_from`; the later counts."""
-    said = (layer.sorted_from(key, back=back) for layer in reversed(layers))
-    return (next(each) for _, each in groupby(merge(*said, key=itemgetter(0), reverse=back), itemgetter(0)))
+    entries = (layer.sorted_from(key, back=back) for layer in reversed(layers))
+    return (next(each) for _, each in groupby(merge(*entries, key=itemgetter(0), reverse=back), itemgetter(0)))
 
 
 def joined(layers: Sequence[Layer]) -> Texts:

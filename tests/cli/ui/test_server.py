@@ -1,5 +1,6 @@
 """`spark-cdk ui`: what its pages show, and to whom."""
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,10 @@ from cdk.cli.ui import server
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.server import application
 from cdk.cli.workspace import shown_error
+from tests.cli.ui.large_pipeline import put_many
 from tests.cli.ui.shop_folder import PIPELINE, SECRET, put_shop
+from tests.spark.object_store import BUCKET, object_store
+from tests.spark.object_store import SECRET as STORE_SECRET
 
 TOKEN = "letmein"
 
@@ -44,7 +48,7 @@ def test_only_who_brings_the_token_sees_a_page(folder: Path) -> None:
     assert {"HttpOnly", "SameSite=strict"} <= set(let_in.headers["set-cookie"].split("; "))
     shown = client.get("/")
     assert shown.status_code == 200
-    assert shown.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+    assert shown.headers["content-security-policy"].startswith("default-src 'none'; style-src 'self';")
     assert client.get("/", headers={"host": "rebound.example.com:1"}).status_code == 400
 
 
@@ -59,7 +63,7 @@ def test_a_pipeline_shows_its_tables_runs_receipts_and_errors(page: TestClient) 
     rows = re.findall(r"<tr>\s*<td><code>\w{8}</code>.*?</tr>", shown, re.DOTALL)
     resumed, failed = (re.findall(r"<td.*?>(.*?)</td>", row) for row in rows)
     assert failed[3] == "failed"
-    assert re.sub(r"<br><span.*?</span>", "", failed[4]) == "broken: failed<br>orders: done<br>visits: failed"
+    assert re.sub(r"<br><span.*?</span>", "", failed[4]) == "broken: failed<br>visits: failed<br>orders: done"
     assert failed[5] == failed[6]
     assert failed[7:] == ["4", "4", "0"]
     assert (resumed[3], resumed[4], resumed[7:]) == ("done", "visits", ["3", "3", "0"])
@@ -72,7 +76,8 @@ def test_a_stream_shows_where_its_partitions_stand_and_how_they_came_there(page:
     assert "2 partitions" in shown
     assert shown.count('<rect x="') == 2
     assert 'class="heat1"><title>{&#34;shop&#34;:&#34;a&#34;}: at 5</title>' in shown
-    assert "{&#34;shop&#34;:&#34;b&#34;} at: nothing → 5<br>" in shown
+    assert "{&#34;shop&#34;:&#34;a&#34;} at: nothing → 5</td>" in shown
+    assert "older commits" not in shown
 
 
 def test_an_interrupted_run_and_the_one_that_resumed_it_are_drawn_as_a_timeline(page: TestClient) -> None:
@@ -93,7 +98,7 @@ def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.
         shutil.rmtree(folder / "tables" / "_cdk" / "shop.runs")
     monkeypatch.setattr(server, "_RUNS", 1)
     pages = [page.get("/pipeline?file=pipeline.yaml").text]
-    while link := re.search(r'hx-action="(/pipeline\?[^"]*;before=[^"]*)".*older runs', pages[-1]):
+    while link := re.search(r'href="(/pipeline\?[^"]*;before=[^"]*)">older runs', pages[-1]):
         pages.append(page.get(link[1].replace("&amp;", "&")).text)
 
     listed = [re.findall(r"<td><code>(\w{8})</code></td>", text) for text in pages]
@@ -103,7 +108,10 @@ def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.
 
 
 def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
-    assert "Its streams: orders, broken, visits" in page.get("/read?connector=shop.py&config=config.json").text
+    chosen = page.get("/read?connector=shop.py&config=config.json").text
+    assert re.findall(
+        r'<a href="/read\?connector=shop.py&amp;config=config.json&amp;stream=(\w+)#answer">', chosen
+    ) == [*("orders", "broken", "visits")]
 
     shown = page.get("/read?connector=shop.py&config=config.json&stream=orders").text
     failed = page.get("/read?connector=shop.py&config=config.json&stream=broken").text
@@ -113,6 +121,7 @@ def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: T
     assert "&#34;Authorization&#34;: &#34;****&#34;" in shown
     assert "&#34;type&#34;: &#34;integer&#34;" in shown
     assert '<p role="alert" class="error">' in failed
+    assert "0 records, the read failed; nothing was written" in failed
     assert SECRET not in shown + failed
 
 
@@ -139,6 +148,86 @@ def test_a_report_that_was_cut_takes_no_run_away(page: TestClient, folder: Path)
 
     assert answer.status_code == 200
     assert len(re.findall(r"<td><code>\w{8}</code></td>", answer.text)) == 2
+
+
+def test_a_table_that_cannot_be_read_takes_nothing_else_away(page: TestClient, folder: Path) -> None:
+    for log in (folder / "tables" / "visits" / "_delta_log").iterdir():
+        log.write_text("{")
+
+    shown = page.get("/pipeline?file=pipeline.yaml").text
+
+    assert 'href="/stream?file=pipeline.yaml&amp;stream=orders"' in shown
+    assert "stream=visits" not in shown
+    assert "fails before it reads: the table cannot be read" in shown
+    assert len(re.findall(r"<td><code>\w{8}</code></td>", shown)) == 2
+
+
+def test_where_no_table_is_left_the_page_says_so(page: TestClient, folder: Path) -> None:
+    shutil.rmtree(folder / "tables")
+
+    answer = page.get("/pipeline?file=pipeline.yaml")
+
+    assert answer.status_code == 200
+    assert "run a sync, which creates it" in answer.text
+
+
+def test_a_pipeline_that_is_broken_is_listed_with_its_error_beside_the_others(page: TestClient, folder: Path) -> None:
+    (folder / "cut.yaml").write_text(PIPELINE[: PIPELINE.rindex("}")])
+    (folder / "wrong.yaml").write_text(PIPELINE.replace("name: shop", "nam: shop"))
+    (folder / "raises.yaml").write_text(PIPELINE.replace("shop.py", "raises.py"))
+    (folder / "raises.py").write_text("raise RuntimeError('on import')")
+    (folder / "notes.yaml").write_text("a source: {of notes\n")
+
+    answer = page.get("/")
+
+    rows = re.findall(r"<tr>\s*<td.*?>(.*?)</td><td>(.*?)</td>", answer.text)
+    assert answer.status_code == 200
+    assert [file for first, file in rows if first == "cannot be read"] == ["cut.yaml", "wrong.yaml"]
+    assert ('<a href="/pipeline?file=pipeline.yaml">shop</a>', "pipeline.yaml") in rows
+    assert [file for _, file in rows] == ["cut.yaml", "pipeline.yaml", "raises.yaml", "wrong.yaml"]
+
+
+def test_a_partition_is_found_by_its_json_or_the_beginning_of_it(page: TestClient) -> None:
+    for text in ('{"shop": "b"}', '{"shop":"b'):
+        shown = page.get("/stream", params={"file": "pipeline.yaml", "stream": "orders", "from": text}).text
+
+        assert shown.count("<li>{&#34;shop&#34;:&#34;b&#34;}: at 5</li>") == 1
+        assert "<li>{&#34;shop&#34;:&#34;a&#34;}" not in shown
+        assert "the ones before" in shown
+
+
+def test_a_pipeline_looks_at_no_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_many(put_shop(tmp_path, monkeypatch), partitions=20_000, runs=30)
+    for layer in (tmp_path / "tables" / "orders" / "_cdk_state" / "shop").glob("*.layer"):
+        layer.write_bytes(bytes(layer.stat().st_size))
+    client = TestClient(application(tmp_path, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
+    client.get(f"/?token={TOKEN}")
+
+    shown = client.get("/pipeline?file=pipeline.yaml").text
+
+    assert "stream=orders" in shown
+    assert 'role="alert"' not in shown
+    assert "it was changed or cut" in client.get("/stream?file=pipeline.yaml&stream=orders").text
+
+
+def test_the_streams_of_a_store_are_listed_with_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with object_store() as store:
+        target = f"{{path: 's3://{BUCKET}/shop', storage: {json.dumps(dict(store.storage))}}}"
+        folder = put_shop(tmp_path, monkeypatch, target)
+        client = TestClient(application(folder, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
+        client.get(f"/?token={TOKEN}")
+
+        shown = client.get("/pipeline?file=pipeline.yaml").text
+
+        assert re.findall(r'href="/stream\?file=pipeline.yaml&amp;stream=(\w+)"', shown) == [
+            "orders",
+            "broken",
+            "visits",
+        ]
+        assert len(re.findall(r"<td><code>\w{8}</code></td>", shown)) == 2
+        assert "2 partitions" in client.get("/stream?file=pipeline.yaml&stream=orders").text
+        assert STORE_SECRET not in shown
 
 
 def test_files_that_are_none_and_hidden_ones_are_not_listed(tmp_path: Path) -> None:

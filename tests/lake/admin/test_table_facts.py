@@ -85,7 +85,8 @@ def test_a_state_that_is_gone_or_not_ours_is_told(tmp_path: Path, text: str | No
     facts = facts_of(root)
 
     assert (facts.status, facts.rows) == (TableStatus.UNREADABLE, 2)
-    assert facts.next.startswith("fails: ")
+    assert facts.problem
+    assert facts.next.startswith("fails before it reads")
 
 
 def test_tables_lie_below_the_target_or_below_a_namespace(tmp_path: Path) -> None:
