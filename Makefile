@@ -18,7 +18,7 @@ PROGRAMS := $(foreach program,$(FROM_NPM),$(VENV)/$(firstword $(subst @, ,$(prog
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark oracle descriptions peer-tables test-peers test-spark-versions clean
+.PHONY: help install demo test lint format unit docs planted crash budgets properties fuzz bench bench-spark bench-ui oracle descriptions peer-tables test-peers test-spark-versions clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,11 @@ bench-spark: $(VENV)/.installed-dev  ## CPU and memory of `sync` against limits 
 	@$(BIN)/python benchmarks/goals.py $(VENV)/bench-spark.jsonl
 	$(BIN)/python benchmarks/spark/merges.py $(VENV)/merges --rounds $(ROUNDS)
 	$(BIN)/python benchmarks/spark/uneven.py
+
+PARTITIONS ?= 1000000
+RUNS ?= 10000
+bench-ui: $(VENV)/.installed-dev  ## CPU, load time, nodes, bytes and memory of each view of `ui` (PARTITIONS=1000000 RUNS=10000)
+	$(BIN)/python -m benchmarks.ui.pages --partitions $(PARTITIONS) --runs $(RUNS)
 
 # The oracle is a folder of its own: public manifests, and what airbyte-cdk made of each.
 ORACLE ?= ../shared/oracle
