@@ -1,6 +1,6 @@
 """`spark-cdk tables PIPELINE.yaml`: the tables of a pipeline, as their logs describe them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -53,9 +53,7 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
     return STALE if any(freshness.stale for _, freshness in aged) else 0
 
 
-def table_facts_of(
-    pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS
-) -> tuple[Path, Sequence[TableFacts]]:
+def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) -> tuple[Path, Sequence[TableFacts]]:
     """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError.
 
     limits: how old they may be, in place of what the pipeline says.
@@ -156,14 +154,20 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
     if tables:
         console.print(shown)
     for facts, freshness in tables:
-        if facts.problem:
-            console.print(Text(f"{facts.stream}: {facts.problem}", "red"), soft_wrap=True)
-        if facts.hint is not None:
-            console.print(Text(f"{facts.stream}: {facts.hint}", "yellow"), soft_wrap=True)
-        if freshness.stale:
-            console.print(Text(f"{facts.stream}: stale: exceeds {freshness.stale}", "red"), soft_wrap=True)
+        for text in _remarks(facts, freshness):
+            console.print(text, soft_wrap=True)
     count = counted(len(tables), "table") if tables else "no sync has committed anything yet"
     console.print(Text(f"{pipeline} → {target}: {count}", "dim"), soft_wrap=True)
+
+
+def _remarks(facts: TableFacts, freshness: Freshness) -> Iterator[Text]:
+    """What a person has to know of a table, or might do about it."""
+    if facts.problem:
+        yield Text(f"{facts.stream}: {facts.problem}", "red")
+    if facts.hint is not None:
+        yield Text(f"{facts.stream}: {facts.hint}", "yellow")
+    if freshness.stale:
+        yield Text(f"{facts.stream}: stale: exceeds {freshness.stale}", "red")
 
 
 def _moment(moment: datetime) -> str:

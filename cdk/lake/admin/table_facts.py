@@ -125,10 +125,7 @@ class TableRequest(NamedTuple):
 
 
 def tables_of(
-    target: Folder,
-    pipeline: str,
-    named: Mapping[str, TableRequest] | None = None,
-    limits: FreshnessLimits = NO_LIMITS,
+    target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None, limits: FreshnessLimits = NO_LIMITS
 ) -> list[TableFacts]:
     """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
