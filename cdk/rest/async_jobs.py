@@ -4,7 +4,7 @@ A running job can travel in a state: a read that is cut goes on with the job tha
 """
 
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -61,8 +61,8 @@ class JobApi(Protocol):
     def status(self, job: Job) -> Status:
         """Look how a job is, and keep the response in `job.polled`."""
 
-    def targets(self, job: Job) -> list[str]:
-        """What is to be downloaded of a completed job, in an order that does not change."""
+    def targets(self, job: Job) -> tuple[Sequence[str], str]:
+        """What is to be downloaded of a completed job, in an order that does not change; and a warning, if any."""
 
     def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
         """The records of a target; pages where there is a token to go on from, and the last. page: such a token."""
@@ -211,19 +211,20 @@ class JobReader:
         return ended
 
     def _downloaded(self, job: Job) -> Iterator[Item]:
-        targets = self._api.targets(job)
+        targets, warning = self._api.targets(job)
         if job.count is not None and job.count != len(targets):
             raise StaleToken(f"the job had {job.count} targets in an earlier read and has {len(targets)} now")
         page = job.page
+        if warning:
+            yield Page((), _position(job, job.done, len(targets), page) if targets else None, warning=warning)
         try:
             for i, target in islice(enumerate(targets), job.done, None):
                 after = None if i + 1 == len(targets) else _position(job, i + 1, len(targets))
                 for item in self._api.download(job, target, page):
                     match item:
-                        case Page(records, None):
-                            yield Page(records, after)
-                        case Page(records, following):
-                            yield Page(records, _position(job, i, len(targets), following))
+                        case Page(records, following, warning=warning, doubt=doubt):
+                            position = after if following is None else _position(job, i, len(targets), following)
+                            yield Page(records, position, warning=warning, doubt=doubt)
                         case _:
                             yield item
                 page = None

@@ -19,7 +19,7 @@ class Exports:
     def __init__(self, *statuses: Status) -> None:
         self.statuses = list(statuses)
         self.said: list[str] = []
-        self.broken = False
+        self.broken, self.warning = False, ""
 
     def create(self, slice: Slice) -> Response:  # noqa: ARG002
         self.said.append("create")
@@ -29,8 +29,8 @@ class Exports:
         self.said.append(f"status {job.created['id']}")
         return self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
 
-    def targets(self, job: Job) -> list[str]:  # noqa: ARG002
-        return ["a", "b"]
+    def targets(self, job: Job) -> tuple[list[str], str]:  # noqa: ARG002
+        return ["a", "b"], self.warning
 
     def download(self, job: Job, target: str, page: Mapping[str, Json] | None) -> Iterator[Item]:  # noqa: ARG002
         self.said.append(f"download {target}{page or ''}")
@@ -55,6 +55,19 @@ def test_each_page_says_where_a_cut_read_goes_on() -> None:
         Page((), {"job": JOB}),
         Page([{"target": "a"}], {"job": JOB, "done_targets": 1, "targets": 2}),
         Page([{"target": "b"}], None),
+    ]
+
+
+def test_a_warning_of_the_targets_comes_before_their_records_and_costs_no_progress() -> None:
+    exports = Exports("completed")
+    exports.warning = "b is named twice"
+
+    pages = list(JobReader(exports).read(Slice()))
+
+    assert pages[1] == Page((), {"job": JOB, "done_targets": 0, "targets": 2}, warning="b is named twice")
+    assert [record for page in pages[2:] if isinstance(page, Page) for record in page.records] == [
+        {"target": "a"},
+        {"target": "b"},
     ]
 
 

@@ -2,9 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
+from pydantic import BaseModel
 
 from cdk.authoring.manifest_schema import component_docs
 from cdk.declarative.components import register
@@ -93,14 +94,27 @@ def _page(page: str, kinds: list[type[Component]], places: Mapping[str, str]) ->
 def _section(kind: type[Component], page: str, places: Mapping[str, str]) -> str:
     said = component_docs(kind)
     rows = [_row(field, page, places) for key, field in fields_of(kind).items() if key not in {"type", "$parameters"}]
-    lines = [f"## {kind_of(kind)}\n", f"{said.text}\n"]
-    if rows:
-        lines += ["| Field | Takes | Default | Meaning |", "|---|---|---|---|", *rows, ""]
+    lines = [f"## {kind_of(kind)}\n", f"{said.text}\n", *_table(rows)]
     if open_to_more(kind):
         lines.append("Other fields are kept.\n")
     if said.example:
         lines.append(f"```yaml\n{said.example}\n```\n")
+    for model in _own_parts(kind):
+        rows = [_row(field, page, places) for field in fields_of(model).values()]
+        lines += [f"### {kind_of(model)}\n", f"{component_docs(model).text}\n", *_table(rows)]
     return "\n".join(lines)
+
+
+def _own_parts(kind: type[Component]) -> Iterator[type[BaseModel]]:
+    """What the fields of a component are made of that is no component: it has no `type`, and no other place."""
+    for field in fields_of(kind).values():
+        for leaf in leaves(field.shape):
+            if isinstance(leaf, Part) and not issubclass(leaf.model, Component):
+                yield leaf.model
+
+
+def _table(rows: Sequence[str]) -> Sequence[str]:
+    return ["| Field | Takes | Default | Meaning |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
 def _row(field: FieldShape, page: str, places: Mapping[str, str]) -> str:
@@ -127,6 +141,8 @@ def _takes(shape: Shape, page: str, places: Mapping[str, str]) -> str:  # noqa: 
             return f"an object: {_takes(item, page, places)}"
         case Part(model=model) if issubclass(model, Component):
             return _link(kind_of(model), places.get(kind_of(model), page), page, anchor=True)
+        case Part(model=model):
+            return _link(kind_of(model), page, page, anchor=True)
         case AnyOf(kind=kind):
             widest = _family(kind) or kind
             link = _link(kind_of(kind), _slug(kind_of(widest)), page, anchor=False)

@@ -22,6 +22,14 @@ def test_a_row_says_what_a_field_takes() -> None:
     assert "| `record_selector` | [RecordSelector](#recordselector) | required | Makes records of a response. |" in rows
 
 
+def test_what_a_field_is_made_of_stands_below_its_component() -> None:
+    page = component_pages()["authenticator.md"]
+
+    assert "| `refresh_token_updater` | [RefreshTokenUpdater](#refreshtokenupdater) |" in page
+    _, _, below = page.partition("### RefreshTokenUpdater\n")
+    assert "| `refresh_token_config_path` | a list of strings |" in below.partition("\n## ")[0]
+
+
 def test_the_index_leads_to_every_component() -> None:
     headings = [line[3:] for name, page in PAGES.items() for line in page.splitlines() if line.startswith("## ")]
 

@@ -181,6 +181,7 @@ class _Api:
         self._status = component.status_extractor.build(ctx, decoder)
         target = component.download_target_extractor
         self._target = None if target is None else target.build(ctx, decoder)
+        self._target_path = ctx.where(component, "download_target_extractor")
         self._create, self._poll = component.creation_requester.build(ctx), component.polling_requester.build(ctx)
         self._find = _built(component.download_target_requester, ctx)
         self._abort, self._delete = _built(component.abort_requester, ctx), _built(component.delete_requester, ctx)
@@ -201,9 +202,9 @@ class _Api:
         job.polled = response
         return meaning
 
-    def targets(self, job: Job) -> list[str]:
+    def targets(self, job: Job) -> tuple[Sequence[str], str]:
         if self._target is None:
-            return [""]
+            return [""], ""
         response = job.polled if self._find is None or job.polled is None else self._send(self._find, job)
         assert response is not None
         targets: list[str] = []
@@ -213,7 +214,19 @@ class _Api:
                     f"{response.request}: found {json_kind(target)} as a download target, expected a string"
                 )
             targets.append(target)
-        return targets
+        if not targets and (absence := self._target.absence(response)):
+            return (), (
+                f"{response.request} named nothing to download, so no records were read: there is {absence}; "
+                f"check `{self._target_path}`, unless the API leaves out what is empty"
+            )
+        different = list(dict.fromkeys(targets))
+        if len(different) == len(targets):
+            return targets, ""
+        twice = len(targets) - len(different)
+        return different, (
+            f"{response.request} named {len(targets)} targets to download, {twice} of them again; "
+            "each is downloaded once"
+        )
 
     def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
         slice = _with_answers(job.slice, {**_answers(job), "download_target": target})

@@ -286,6 +286,55 @@ def test_without_a_target_extractor_there_is_one_download() -> None:
     assert [r["id"] for r in run.records] == ["a"]
 
 
+def test_an_answer_without_the_field_of_the_targets_is_no_silent_end() -> None:
+    reports = Reports()
+    extractor = {"type": "DpathExtractor", "field_path": ["flies"]}
+
+    run = reports.read(manifest(download_target_extractor=extractor))
+
+    assert (run.error, run.records) == (None, [])
+    (warning,) = run.warnings
+    assert "named nothing to download, so no records were read: there is no 'flies' in the body" in warning
+    assert "(is it 'files'?); check `reports: AsyncRetriever.download_target_extractor`" in warning
+
+
+def test_an_empty_list_of_targets_is_an_empty_report() -> None:
+    reports = Reports()
+    reports.looks(1, "ok", files=())
+
+    run = reports.read(manifest())
+
+    assert (run.error, run.records, run.warnings) == (None, [], [])
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_target_that_is_named_twice_is_downloaded_once(*, cut: bool) -> None:
+    reports = Reports()
+    reports.looks(1, "ok", files=("/a", "/a", "/b", "/a"))
+    document = manifest({"incremental_sync": CURSOR})
+    runs = []
+    if cut:
+        broken = reports.api.get("/b").returns(status=404)
+        runs.append(reports.read(document))
+        reports.api._routes.remove(broken)
+
+    runs.append(reports.read(document, *runs))
+
+    assert [r["id"] for run in runs for r in run.records] == ["a", "b"]
+    assert "named 4 targets to download, 2 of them again; each is downloaded once" in runs[0].warnings[0]
+
+
+def test_a_download_without_the_field_of_its_records_is_no_silent_end() -> None:
+    reports = Reports()
+    reports.looks(1, "ok", files=("/a",))
+    extractor = {"type": "DpathExtractor", "field_path": ["date"]}
+
+    run = reports.read(manifest(download_extractor=extractor))
+
+    assert run.records == []
+    assert "brought no records: there is no 'date' in the body, whose fields are 'data'" in run.warnings[0]
+
+
 def test_a_download_may_be_a_packed_csv_file_that_is_read_while_it_arrives() -> None:
     reports = Reports()
     reports.looks(1, "ok", files=("/a",))
