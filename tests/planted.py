@@ -2845,7 +2845,7 @@ BUGS = [
     Bug(
         "what a row without a key holds is the same in and out of a column",
         "lake/parquet/keyless_rows",
-        "                **_without_column(additional),\n",
+        "                **_without_column(additional, kinds),\n",
         "                ADDITIONAL: additional,\n",
         "tests/worlds/test_named_times.py",
     ),

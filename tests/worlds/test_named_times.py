@@ -69,6 +69,13 @@ def somebody_adds_the_column_of_a_field_that_rows_without_a_key_have(world: Time
     world.sync(5)
 
 
+def somebody_adds_a_column_of_objects_that_rows_without_a_key_have(world: Times) -> None:
+    records: Records = [(None, 0, 0, {"c": {"b": 2}}), (None, 0, 0, {"c": "x"}), (None, 0, 0, {"c": None})]
+    world.begin(WHOLE, 0, None, "freeze", "", limits=DEFAULT_LIMITS, beside=False, records=list(records), first=5)
+    world.somebody("add a column", 7)
+    world.sync(5)
+
+
 def two_pipelines_bring_the_same_new_key(world: Times) -> None:
     begin(world, MERGED, THREE)
     world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True)
@@ -328,6 +335,7 @@ WORLDS = [
     a_column_becomes_wider_beside_a_history,
     rows_without_a_key_come_again,
     somebody_adds_the_column_of_a_field_that_rows_without_a_key_have,
+    somebody_adds_a_column_of_objects_that_rows_without_a_key_have,
     two_pipelines_bring_the_same_new_key,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,

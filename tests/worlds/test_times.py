@@ -18,7 +18,7 @@ from zlib import crc32
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, write_deltalake
-from deltalake.schema import PrimitiveType
+from deltalake.schema import PrimitiveType, StructType
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -62,7 +62,7 @@ OWN: Mapping[str, Json] = {
 PLACES = ("New York", "a/b%20c=ü", "x", None)
 """Values of a column that may divide the table: the folders of other writers spell them in ways of their own."""
 IDS = st.sampled_from([0, 1, 2, 3, 4, 0, 1, None, MISSING, "A7", 1.5])
-VALUES = st.sampled_from([None, 1, 2**40, 0.5, "x", True, {"a": 1}])
+VALUES = st.sampled_from([None, 1, 2**40, 0.5, "x", True, {"a": 1}, {"b": 2}])
 FIELDS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=2)
 RECORDS = st.lists(st.tuples(IDS, st.sampled_from([0, 1, 24]), st.integers(0, 2), FIELDS), min_size=1, max_size=5)
 MOMENTS = st.sampled_from(
@@ -70,6 +70,9 @@ MOMENTS = st.sampled_from(
 )
 """When something happens in a sync: at a request, or after tasks have returned, which is right before a commit."""
 WHICH = st.integers(0, 9)
+STRING, BOOLEAN, DOUBLE, LONG = map(PrimitiveType, ("string", "boolean", "double", "long"))
+ADDED = (STRING, STRING, STRING, STRING, BOOLEAN, DOUBLE, BOOLEAN, StructType([Field("a", LONG)]), LONG, LONG)
+"""The types of columns that others add."""
 VECTORS = Feature(
     ["deletionVectors", "checkConstraints", "appendOnly", "invariants"],
     ["deletionVectors"],
@@ -772,10 +775,10 @@ class Times(RuleBasedStateMachine):
 
     def _add_column(self, which: int) -> None:
         """Add a column that the source may have values for, of a type that may hold them."""
-        name, kind = "dabc"[which % 4], ("string", "boolean", "long")[which // 4]
+        name, kind = "dabc"[which % 4], ADDED[which]
         table = DeltaTable(str(self.table))
         if name not in [field.name for field in table.schema().fields]:
-            table.alter.add_columns(Field(name, PrimitiveType(kind)))
+            table.alter.add_columns(Field(name, kind))
 
     @property
     def _limit(self) -> int | None:

@@ -6,7 +6,7 @@ holds it, the key as the source sent it identifies the row (`_airbyte_meta` keep
 holds does. Pure; needs no Spark.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
+from cdk.lake.arrow.coerce import coerce_value
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
     DELETED_AT,
@@ -163,6 +164,7 @@ def _digests(rows: pa.Table) -> list[bytes]:
     not hold it, and in the column afterwards, which somebody else may have added.
     """
     names = [name for name in rows.column_names if name not in _NO_CONTENT]
+    kinds = {name: rows.schema.field(name).type for name in names}
     columns = [_contents(rows[name].combine_chunks()) for name in names]
     notes = [
         [None] * len(rows) if name not in rows.column_names else rows[name].to_pylist() for name in (ADDITIONAL, META)
@@ -171,8 +173,8 @@ def _digests(rows: pa.Table) -> list[bytes]:
         _digest(
             {
                 **{name: text for name, text in zip(names, row, strict=True) if text is not None},
-                **_without_column(additional),
-                **_originals(note),
+                **_without_column(additional, kinds),
+                **_originals((note or {}).get("changes") or ()),
             }
         )
         for additional, note, *row in zip(*notes, *columns, strict=True)
@@ -187,26 +189,35 @@ def _contents(column: pa.Array) -> list[str | None]:
     return texts
 
 
-def _without_column(additional: str | None) -> dict[str, str]:
-    """The fields of a row's `_airbyte_additional`, as columns would have them."""
+def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
+    """The fields of a row's `_airbyte_additional`, as the columns would have them, some of which are there since."""
     try:
         fields = None if additional is None else from_json_text(additional)
     except ValueError:  # something else wrote the row
         fields = additional
     if not isinstance(fields, Mapping):
         return {} if fields is None else {ADDITIONAL: shown(fields)}
-    return {
-        column_name(field) or valid(field): shown(value).removesuffix(".0")
-        if isinstance(value, float)
-        else shown(value)
-        for field, value in fields.items()
-        if value is not None
-    }
+    contents: dict[str, str] = {}
+    for field, value in fields.items():
+        name = column_name(field) or valid(field)
+        if value is not None:
+            contents |= _in_column(field, name, value, kinds[name]) if name in kinds else {name: _spelled(value)}
+    return contents
 
 
-def _originals(note: Note) -> dict[str, str]:
+def _in_column(field: str, name: str, value: JsonValue, kind: pa.DataType) -> dict[str, str]:
+    """The content that a row has where a column of a type holds a value."""
+    changes: list[dict[str, str]] = []
+    (text,) = _contents(pa.array([coerce_value(value, kind, field, changes)], kind))
+    return {**({} if text is None else {name: text}), **_originals(changes)}
+
+
+def _spelled(value: JsonValue) -> str:
+    return shown(value).removesuffix(".0") if isinstance(value, float) else shown(value)
+
+
+def _originals(changes: Iterable[Change | None]) -> dict[str, str]:
     """What the source sent for values that their columns hold in another way, or not at all."""
-    changes = (note or {}).get("changes") or ()
     return {
         column_name(change["field"] or "") or "": change["original"]
         for change in changes
