@@ -173,6 +173,13 @@ BUGS = [
         "self._busy == 2 or self._work.put(reading)",
     ),
     Bug(
+        "a quarter of the pages is requested behind the last one, no more",
+        "base/process/read_ahead",
+        "len(self._later) < self._pages // _PAGES_EACH",
+        "self._pages >= _PAGES_EACH",
+        "tests/rest/test_pages_ahead.py",
+    ),
+    Bug(
         "what was requested ahead is the page that is due",
         "base/process/read_ahead",
         "if later.request == request:",

@@ -1,9 +1,9 @@
 """Retriever: reads the pages of a slice. HttpStream uses PageRetriever; manifests and asynchronous jobs have others.
 
-Where a paginator counts, requests of further pages are sent ahead: page 3 is known before page 2 is there. What is sent
-behind the last page of a slice is wasted: fewer requests than are sent at once. So only GETs are sent ahead, no page
-whose records decide whether there is a next one, none for which a budget would wait, and none where a run may send few
-requests.
+Where a paginator counts, requests of further pages are sent ahead: page 5 is known before page 4 is there. Those
+behind the last page of a slice are wasted: at most a quarter of its pages, and fewer than are sent at once. Only GETs
+are sent ahead, no page whose records decide whether there is a next one, none for which a budget would wait, and none
+where a run may send few requests.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -20,12 +20,14 @@ from tests.declarative.manifests import option, paginator, source
 from tests.rest.api import response
 
 SIZE = 2
-PAGES = 20
+PAGES = 40
 AT_ONCE = 6
+EACH = 4
+"""Pages that are read for each request that is sent ahead."""
 
 
 class Pages:
-    """An API that answers requests that were sent ahead once as many are there as `together`.
+    """An API that answers requests that were sent ahead once as many are there as may be, and at most `together`.
 
     fails: the page that it refuses. most: how many requests there were at once.
     """
@@ -44,7 +46,8 @@ class Pages:
             self._changed.notify_all()
             self._reader = self._reader or threading.get_ident()
             own = self._reader == threading.get_ident()
-            assert own or self._changed.wait_for(lambda: self.most >= self._together, timeout=20)
+            together = min(self._together, _together(number))
+            assert own or self._changed.wait_for(lambda: self.most >= together, timeout=20)
             self._here -= 1
         if number == self._fails:
             return response({"error": "no"}, status=400, request=request)
@@ -53,6 +56,12 @@ class Pages:
         kind = request.url.rpartition("/")[2]
         data = [{"id": n, "of": kind} for n in ids if number <= PAGES]
         return response({"data": data, "next": more}, request=request)
+
+
+def _together(number: int) -> int:
+    """How many requests are there at once when that of a page is sent, at the soonest."""
+    reader = next(n for n in count() if n + (n + 1) // EACH >= number)
+    return 1 + (reader + 1) // EACH
 
 
 def _number(params: Mapping[str, Json]) -> int:
@@ -121,6 +130,23 @@ def test_counted_pages_are_requested_ahead_and_come_in_order_with_their_states(k
     assert len(api.requested) < len(alone.requested) + AT_ONCE
 
 
+@pytest.mark.parametrize("last", range(1, 30))
+def test_at_most_a_quarter_of_the_pages_is_requested_behind_the_last_one(last: int) -> None:
+    class Short(Pages):
+        def send(self, request: Request) -> Response:
+            whole = super().send(request)
+            number = _number(request.params)
+            return (
+                whole if number < last else response({"data": [{"id": 0, "of": ""}][number - last :]}, request=request)
+            )
+
+    api = Short()
+    pages(Items(PageNumber(start=0, size=SIZE), api), 10)
+
+    assert set(api.requested) >= set(range(last + 1))
+    assert len(api.requested) <= (last + 1) * (1 + 1 / EACH)
+
+
 @pytest.mark.parametrize("kind", STREAMS)
 def test_an_error_ends_the_read_where_its_page_is_due_and_one_behind_the_end_nothing(kind: str) -> None:
     ids = list[Json]()
@@ -128,7 +154,7 @@ def test_an_error_ends_the_read_where_its_page_is_due_and_one_behind_the_end_not
         pages(STREAMS[kind](Pages(AT_ONCE, fails=9)), seen=ids)
     assert ids == list(range(SIZE * 9))
 
-    last = 22 if kind == "page numbers, any size" else 21
+    last = PAGES + 2 if kind == "page numbers, any size" else PAGES + 1
     assert isinstance(pages(STREAMS[kind](Pages(AT_ONCE, fails=last)))[-1].position, Done)
 
 

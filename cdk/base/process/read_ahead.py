@@ -18,6 +18,8 @@ from cdk.base.values import Stored
 
 T = TypeVar("T")
 
+_PAGES_EACH = 4
+"""Pages that are read for each request that is sent ahead: so a quarter is wasted behind the last page, no more."""
 _MISSES = 3
 """How often another request than those that were sent may turn out to be due: a time of day in it, or a step of two."""
 
@@ -67,11 +69,13 @@ class ReadAhead(Generic[T]):
         self._threads = threads
         self._later: deque[_Later[T]] = deque()
         self._extra, self._misses, self._ended = 0.0, 0, False
+        self._pages = 1  # the first, before which nothing is known
 
     @property
     def more(self) -> bool:
         """Whether the request of a further page can be sent."""
-        return not self._ended and self._misses < _MISSES and self._threads.has_idle()
+        within = len(self._later) < self._pages // _PAGES_EACH
+        return within and not self._ended and self._misses < _MISSES and self._threads.has_idle()
 
     @property
     def pending(self) -> bool:
@@ -98,7 +102,11 @@ class ReadAhead(Generic[T]):
         return not self._later or self._later[0].unsent
 
     def response_to(self, request: object) -> Callable[[], T | None]:
-        """What waits for the response to a request that was sent ahead, and raises its error; None: it was not."""
+        """What waits for the response to a request that was sent ahead, and raises its error; None: it was not.
+
+        To be called for each page that is read, but the first.
+        """
+        self._pages += 1
         self._misses += bool(self._later) and self._later[0].request != request
         while self._later:
             later = self._later.popleft()
