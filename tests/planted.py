@@ -2850,6 +2850,27 @@ BUGS = [
         "tests/sync/test_row_sources.py",
     ),
     Bug(
+        "a row of another writer without key and id is nothing that was read",
+        "lake/parquet/dedup",
+        "pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(apart, 0, 1), apart)",
+        "apart",
+        "tests/lake/delta/test_engine_merge.py",
+    ),
+    Bug(
+        "copies of a row without a key are met by one",
+        "lake/delta/engine_merge",
+        "        targets = targets.group_by([NUMBER, RAW_ID]).aggregate([])\n",
+        "",
+        "tests/lake/delta/test_engine_merge.py",
+    ),
+    Bug(
+        "delta-rs merges no key that a column holds only since",
+        "lake/delta/engine_merge",
+        "        _check_stored(existing, batch, merge)\n",
+        "",
+        "tests/lake/delta/test_engine_merge.py",
+    ),
+    Bug(
         "what a row without a key holds is the same in and out of a column",
         "lake/parquet/keyless_rows",
         "                **_without_column(additional, kinds),\n",

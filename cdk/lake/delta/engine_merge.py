@@ -73,6 +73,7 @@ def engine_comparison(
         rows += batch.num_rows
         existing = merge.keyed_rows(partial(_columns_of, batch))
         _check_visible(existing, merge)
+        _check_stored(existing, batch, merge)
         met = pairs(existing, winners, count)
         met = met.append_column(RAW_ID, existing[RAW_ID].take(met[ROW])).select(_PAIRS.names)
         comparisons.append(met.cast(_PAIRS))
@@ -128,6 +129,8 @@ def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Arr
         targets = met.filter(
             pc.is_in(met[NUMBER], value_set=winners[NUMBER].filter(pc.and_(which, keyless)).combine_chunks())
         )
+        # Copies that another writer made have one id, and delta-rs lets only one row meet each of them.
+        targets = targets.group_by([NUMBER, RAW_ID]).aggregate([])
         parts.append(_operation_rows(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
     return pa.concat_tables(parts)
 
@@ -150,6 +153,18 @@ def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
             "that. Make the key a string, or sync into a table without these features",
             path=str(merge.table.root),
         )
+
+
+def _check_stored(rows: pa.Table, batch: pa.RecordBatch, merge: TableMerge) -> None:
+    """Raise FatalError: a row has a key that its column could not hold, and holds since: delta-rs meets null there."""
+    for i, name in enumerate(merge.identity.keys):
+        if _sum(pc.and_(pc.is_null(batch[name]), pc.is_valid(rows[f"_k{i}"].combine_chunks()))):
+            raise FatalError(
+                f"rows have null in {name!r}, a column of the primary key, whose values it has become wide enough for "
+                "since, and the table has features with which they cannot be met by these. Delete the rows with null "
+                "there, or drop the features for one sync",
+                path=str(merge.table.root),
+            )
 
 
 def _few(merge: TableMerge) -> list[str]:

@@ -89,7 +89,9 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
         rest,
     )
     columns = dict(zip(names, keys, strict=True))
-    columns[APART] = apart
+    # What another writer has put there without a key and without an id is nothing that was read: all that could
+    # distinguish it from a row of the same content is its place.
+    columns[APART] = pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(apart, 0, 1), apart)
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
     deletable = identity.hard and DELETED_AT in part.column_names

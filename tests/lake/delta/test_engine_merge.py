@@ -9,13 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from cdk.base.errors import FatalError
 from cdk.base.task_map import run_inline
 from cdk.lake.admin.locate import OpenTables, StreamLocation
-from cdk.lake.arrow.columns import DELETED_AT, MOMENT
+from cdk.lake.arrow.coerce import change
+from cdk.lake.arrow.columns import DELETED_AT, META, MOMENT
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.lake.delta.receipt import CommitRows, RecordCounts
 from cdk.lake.delta.stream_table import StreamTable
@@ -80,7 +83,7 @@ class Lake:
         return Counter(map(repr, pa.table(DeltaTable(str(self.root)).scan(columns=list(COLUMNS))).to_pylist()))
 
 
-def row(id: int, v: int | None, name: str | None = "a") -> dict[str, Any]:
+def row(id: int | None, v: int | None, name: str | None = "a") -> dict[str, Any]:
     return {"id": id, "Name-of": name, "v": v, "tags": None, DELETED_AT: None}
 
 
@@ -92,6 +95,7 @@ def _small(feature: str) -> dict[str, str]:
 @example([[[row(1, 2)]]], [1, 1, 2], None, False, ("id",), "a change feed", False)
 @example([[[row(1, 1, None)]], [[row(1, 2, None)]]], [], None, False, ("id", "Name-of"), "a change feed", False)
 @example([[[row(1, 2)]], [[row(1, 1)]]], [], V, True, ("id",), "CHECK constraints", True)
+@example([[[row(None, 1)]], [[row(None, 1, None)]]], [None, 0, None], None, False, ("id",), "a change feed", False)
 @given(
     rounds=st.lists(pages, min_size=1, max_size=2),
     theirs=st.lists(ids, max_size=4),
@@ -129,6 +133,33 @@ def test_both_ways_of_merging_give_the_same_table(  # noqa: PLR0917 - Hypothesis
         assert lakes[1].saved.records == lakes[1].contents().total() or not any(map(any, rounds))
 
 
+@pytest.mark.parametrize("feature", ["", "a change feed"])
+def test_copies_of_a_row_without_a_key_give_way_to_the_row_that_is_read_again(tmp_path: Path, feature: str) -> None:
+    lake = Lake(tmp_path, Identity(("id",)), feature)
+    page = lake.rows.batch([row(None, 1), row(2, 1)])
+    lake.take([page])
+    write_deltalake(str(lake.root), pa.table(DeltaTable(str(lake.root)).scan()), mode="append")
+
+    done = lake.take([page])
+
+    assert (done.receipt.added, done.receipt.removed) == (2, 4)
+    assert lake.contents() == Counter(map(repr, (row(None, 1), row(2, 1))))
+
+
+@pytest.mark.parametrize("feature", ["", "a change feed"])
+def test_rows_of_another_writer_without_key_and_id_stay_beside_what_is_read(tmp_path: Path, feature: str) -> None:
+    lake = Lake(tmp_path, Identity(("id",)), feature)
+    theirs = [row(None, 1, None), row(None, 2, None)]
+    write_deltalake(
+        str(lake.root), pa.Table.from_pylist(theirs, pa.schema(COLUMNS)), mode="append", schema_mode="merge"
+    )
+
+    for _ in range(2):
+        lake.take([lake.rows.batch([row(None, 1, None)])])
+
+    assert lake.contents() == Counter(map(repr, [*theirs, theirs[0]]))
+
+
 def test_files_that_were_read_are_gone_once_their_rows_are_merged(tmp_path: Path) -> None:
     lake = Lake(tmp_path, Identity(("id",)), "a change feed")
     one = {"id": 1, "Name-of": "a", "v": 1, "tags": None, DELETED_AT: None}
@@ -154,3 +185,18 @@ def test_a_row_that_a_vector_deleted_is_not_there_to_be_replaced(tmp_path: Path)
     assert (done.receipt.added, done.receipt.removed, done.receipt.stale, done.saved.records) == (2, 1, 0, 3)
     found = pa.table(DeltaTable(str(lake.root)).scan(columns=["id", "v"])).to_pylist()
     assert sorted((row["id"], row["v"]) for row in found) == [(0, 1), (2, 10), (3, 9)]
+
+
+def test_a_row_whose_key_its_column_holds_only_since_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Identity(("id",)), "a change feed")
+    lake.take([lake.rows.batch([row(1, 1)])])
+    # As it came while the column was narrower.
+    note = {"changes": [change("id", "NULLED", "more than 32 bits", 7)]}
+    there = lake.rows.batch([row(2, 1)]).to_pylist()[0] | {"id": None, META: note}
+    write_deltalake(str(lake.root), pa.Table.from_pylist([there], lake.rows.schema), mode="append")
+    version = DeltaTable(str(lake.root)).version()
+
+    with pytest.raises(FatalError, match="rows have null in 'id', a column of the primary key"):
+        lake.take([lake.rows.batch([row(7, 2)])])
+
+    assert DeltaTable(str(lake.root)).version() == version
