@@ -99,9 +99,6 @@ def import_state(
     """Take `blob`, in any form that the stream reads. Raises BadState: it is none.
 
     of_another: it may be the state of another read than the one whose rows the table has.
-
-    A full refresh goes on from a state in the middle of a read alone. That of a complete read says nothing about the
-    next one, and what a write mode hides until it is complete has to have all rows of its read.
     """
     state = decoded(stream, blob)
     check_values(stream, state)
@@ -109,6 +106,15 @@ def import_state(
     if saved.sync_mode == "incremental":
         change = _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
         return replace(change, means=tuple(_means_of_import(saved, stream, state)))
+    return _full_refresh_from(saved, state, stream, what, of_another=of_another)
+
+
+def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, what: str, *, of_another: bool) -> Change:
+    """Have a full refresh go on from a state, which only one in the middle of a read lets it do.
+
+    That of a complete read says nothing about the next one, and what a write mode hides until it is complete has to
+    have all rows of its read.
+    """
     if not any(_is_open(position, stream) for position in state.positions.values()):
         return _from_start(what, saved, "The state is that of a complete read, and each full refresh reads all again.")
     if traits_of(saved.write_mode).hidden_until_complete:
