@@ -204,7 +204,8 @@ def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | No
         exact=True,
     )
     means = _consequence(saved, "The next sync reads again what lies behind the new position.")
-    return Change(what, replace(saved, state=blob), tuple(moves(saved.state, blob)), (means,))
+    # What a person says was read is not known to be of a window.
+    return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (means,))
 
 
 def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> Iterator[str]:

@@ -207,8 +207,7 @@ class Admin:
         if self.dry or change.saved == table.saved:
             return EditResult(location.name, change)
         OpenTables(self.pipeline).complete_history(location, table)
-        # What a person says was read is not known to be of a window.
-        table.move(replace(change.saved, window=None), note=self._note(change))
+        table.move(change.saved, note=self._note(change))
         return EditResult(location.name, change, table.version)
 
     def _restore(self, location: StreamLocation, table: StreamTable, change: Change, to: int) -> int:

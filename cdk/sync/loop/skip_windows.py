@@ -63,15 +63,16 @@ class SkipWindows:
         """
         redundant, due = dict[str, StreamReport](), list[StreamPlan]()
         with self._run(writes=False) as run:
-            stood = self._stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
-            for plan in plans:
-                handler = self._looked[plan.name] = self._handler(run, plan)
+            self._stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
+            for one in plans:
+                handler = self._looked[one.name] = self._handler(run, one)
                 planned = handler.plan(self._options.start_time, self._options.end_time)
                 start, end = planned.requested.start.isoformat(), planned.requested.end.isoformat()
-                if planned.skip and (report := _standing(plan, tables, stood)) is not None:
+                plan = replace(one, window={"selection": handler.selection, "start": start, "end": end})
+                if planned.skip and (report := self._standing(plan, tables)) is not None:
                     redundant[plan.name] = replace(report, window=f"{start} to {end}")
                 else:
-                    due.append(replace(plan, window={"selection": handler.selection, "start": start, "end": end}))
+                    due.append(plan)
         return redundant, due
 
     def catch_up(self, plans: Sequence[StreamPlan], tables: OpenTables, *, sync: str) -> None:
@@ -126,6 +127,31 @@ class SkipWindows:
             case _:
                 return news
 
+    def _standing(self, plan: StreamPlan, tables: OpenTables) -> StreamReport | None:
+        """The report of a stream whose table has what the log says was read of it; None otherwise.
+
+        It stands where the log says, at the end of a read, or an interrupted read of another window went on from there:
+        that one is left to a sync which asks for its window.
+        """
+        table = tables.existing(plan.location)
+        # A state that is lost is the stream's own error, once it is read.
+        if table is None or (saved := table.saved) is None:
+            return None
+        stands = table.state_version == table.rows_state_version == self._stood.get(plan.name)
+        if not saved.complete:
+            of_another = saved.window is not None and saved.window != plan.window
+            stands = plan.name in self._stood and of_another and not self._is_moved(plan, table)
+        if not stands:
+            return None
+        return StreamReport(
+            plan.name,
+            Status.REDUNDANT,
+            plan.sync_mode,
+            plan.write_mode,
+            total=table.records,
+            generation=saved.generation,
+        )
+
     def _is_moved(self, plan: StreamPlan, table: StreamTable | None) -> bool:
         """Whether a table does not stand where the log says, for another reason than that a sync went on from there."""
         if (stood := self._stood.get(plan.name)) is None:
@@ -162,19 +188,6 @@ class SkipWindows:
             "cursor_field": plan.stream.cursor_field,
         }
         return RedundantRunSkipHandler(run, plan.name, selection=selection)
-
-
-def _standing(plan: StreamPlan, tables: OpenTables, stood: Mapping[str, int]) -> StreamReport | None:
-    """The report of a stream whose table stands where the log says, at the end of a read; None otherwise."""
-    table = tables.existing(plan.location)
-    # A state that is lost is the stream's own error, once it is read.
-    if table is None or (saved := table.saved) is None or not saved.complete:
-        return None
-    if not table.state_version == table.rows_state_version == stood.get(plan.name):
-        return None
-    return StreamReport(
-        plan.name, Status.REDUNDANT, plan.sync_mode, plan.write_mode, total=table.records, generation=saved.generation
-    )
 
 
 def _stood(effects: Sequence[JsonValue]) -> Iterator[tuple[str, int]]:

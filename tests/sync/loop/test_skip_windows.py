@@ -328,6 +328,28 @@ def test_a_sync_that_was_killed_with_all_done_is_not_the_next_window(lake: Lake)
     assert Days.read == 2
 
 
+def test_a_window_that_was_read_is_not_read_again_after_a_later_one_was_interrupted() -> None:
+    windows = Windows()
+    windows.begin("append")
+    for day, down_at in ((0, ""), (2, "b"), (0, ""), (2, "")):
+        windows.sync(day=day, down_at=down_at, force=False, point=None, time=1)
+
+    assert windows.rows() == Counter({(f"day {day}", part): 1 for day in (0, 2) for part in PARTS})
+    windows.teardown()
+
+
+@pytest.mark.parametrize("tables", [False, True])
+@pytest.mark.parametrize("back", range(4))
+def test_what_is_read_after_a_rollback_completes_the_window_of_the_state(back: int, *, tables: bool) -> None:
+    windows = Windows()
+    windows.begin("append")
+    windows.sync(day=0, down_at="", force=False, point=None, time=1)
+    windows.roll_back(back=back, tables=tables)
+    # It looks that another sync has nothing to read.
+    windows.sync(day=0, down_at="", force=False, point=None, time=1)
+    windows.teardown()
+
+
 def test_what_was_not_over_when_an_interrupted_read_began_is_read_again(lake: Lake) -> None:
     lake = lake.asking(start_time=NOON - timedelta(days=2), end_time=NOON)
     with dying_at("done", sync_module):
@@ -472,12 +494,12 @@ class Windows(RuleBasedStateMachine):
         Parts.window, Parts.down_at, read_before = f"day {day}", down_at, Parts.read
         if force:
             self.more[Parts.window] += 1
-        if self.open not in {"", Parts.window}:
-            # What was read of the other one is left.
-            self.more[self.open] += 1
         statuses = None
         with nullcontext() if point is None else dying_if_reached(point, time):
             statuses = lake.statuses(Parts({}))
+        if self.open not in {"", Parts.window} and statuses != [Status.REDUNDANT]:
+            # What was read of the other one is left.
+            self.more[self.open] += 1
         ended, rows = statuses in ([Status.DONE], [Status.REDUNDANT]), self.rows()
         if statuses != [Status.REDUNDANT]:
             self.open = "" if ended else Parts.window
