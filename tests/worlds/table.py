@@ -34,15 +34,20 @@ def problems(row: Record, record: Record, json_columns: Collection[str] = ()) ->
         value = _as_json(said)
         column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
         # An undeclared field is noted by the name of its column.
-        shown = column if column in changed and column not in record else _shown(name)
+        shown = column if column not in record and _is_noted(column, changed) else _shown(name)
         if shown in changed and not _same(changed[shown], value):
             yield f"{name!r} was {value!r}, noted as {changed[shown]!r}"
-        noted = any(field == shown or field.startswith((f"{shown}.", f"{shown}[")) for field in changed)
+        noted = _is_noted(shown, changed)
         cell = row.get(column)
         text = isinstance(value, str) and isinstance(cell, str) and name not in json_columns
         there = cell == value if text else _same(cell, value)
         if not noted and not there and not (name in rest and _same(rest[name], value)):
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
+
+
+def _is_noted(name: str, changed: Collection[str]) -> bool:
+    """Whether a field, or something in it, is among the changes."""
+    return any(field == name or field.startswith((f"{name}.", f"{name}[")) for field in changed)
 
 
 def key_of(record: Record, kind: Json) -> Json:
