@@ -405,6 +405,8 @@ class Times(RuleBasedStateMachine):
         version = versions[which % len(versions)]
         # The table is what it was; the columns that it has gained since are gone with the rest.
         DeltaTable(str(self.table)).restore(version)
+        # Nor does it lack a constraint any more that somebody has dropped.
+        self.constrained = self.constrained or self._limit is not None
         busy = [name for name, reading in self.model.readings.items() if reading.busy]
         self.model.there, self.model.readings, count = deepcopy(self.past[version])
         if self.stream in ONCE:
