@@ -204,14 +204,14 @@ class TaskLoop:
     def _start(self, bundle: Bundle) -> bool:
         """Begin a task; False: it waits for what others have of a budget."""
         indexes = sorted({planned.stream for planned in bundle.slices})
+        until_due, seconds = self._times.until_due, self._task_seconds(bundle)
+        # Before the task is lent all requests that may be sent: these may take one.
+        tokens = {key: token for n in indexes for key, token in self._streams[n].access_tokens(seconds).items()}
         share = self._budgets.lease(self._bundles.beginning_tasks, indexes)
         if share is None:
             self._bundles.put_back(bundle)
             return False
         crash_point("task_begins")
-        until_due = self._times.until_due
-        seconds = self._task_seconds(bundle)
-        tokens = {key: token for n in indexes for key, token in self._streams[n].access_tokens(seconds).items()}
         slices = {planned.number: planned for planned in bundle.slices if self._streams[planned.stream].active}
         if not slices:
             self._bundles.discard(bundle)

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk import Json, Partition, Slice, Source, list_partitions
+from cdk.base.process.request_lease import current_lease
 from cdk.base.task_map import run_inline
 from cdk.engine.read import read
 from cdk.rest import Authenticator, Headers, HttpStream, OAuth2, PageNumber, Request, Response
@@ -133,7 +134,9 @@ class Given(Source):
         return list(self._given)
 
 
-def sync(folder: Path, *streams: HttpStream, concurrency: int = 1, tasks: int = 1) -> SyncResult:
+def sync(
+    folder: Path, *streams: HttpStream, concurrency: int = 1, tasks: int = 1, max_requests: int | None = None
+) -> SyncResult:
     pipeline = Pipeline(
         name="items",
         source=SourceOptions(connector="items"),
@@ -141,6 +144,7 @@ def sync(folder: Path, *streams: HttpStream, concurrency: int = 1, tasks: int = 
         streams={stream.name: StreamOptions(write_mode="append") for stream in streams},
         checkpoint_interval=timedelta(seconds=30),
         concurrency=concurrency,
+        max_requests=max_requests,
     )
     return SyncRunner(pipeline, Given(*streams), workers=Workers(run_inline, tasks)).run()
 
@@ -163,6 +167,24 @@ def test_a_read_whose_slices_say_checkpoints_goes_on_with_one_token_after_the_ot
     api = Api(life)
 
     assert sync(tmp_path, Items(api), tasks=tasks).ok
+    assert ids(tmp_path) == ALL
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("most", [2, 3, 7, 100])
+def test_a_login_is_one_of_the_requests_that_a_run_may_send(most: int, tasks: int, tmp_path: Path) -> None:
+    class Counted(Api):
+        def send(self, request: Request) -> Response:
+            current_lease().count()
+            return super().send(request)
+
+    api, runs = Counted(3600, rotates=False), 1
+    while not sync(tmp_path, Items(api), tasks=tasks, max_requests=most).ok:
+        runs += 1
+        assert runs <= SHELVES * PAGES
+
+    # Of each run all requests but one bring a page, and one page may be asked for again.
+    assert runs <= -(-SHELVES * PAGES // max(most - 2, 1))
     assert ids(tmp_path) == ALL
 
 
