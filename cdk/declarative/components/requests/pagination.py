@@ -293,7 +293,9 @@ class _AnyCase(dict[str, object]):
     """Header fields, found whatever their case."""
 
     def __missing__(self, name: str) -> object:
-        return super().__getitem__(name.lower())
+        if (lower := name.lower()) == name:
+            raise KeyError(name)
+        return self[lower]
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and super().__contains__(name.lower())

@@ -142,6 +142,21 @@ def test_a_link_header_names_the_next_page() -> None:
     assert [request.full_url for request in api.requests][1] == "https://api.example.com/items?at=2"
 
 
+@pytest.mark.parametrize(
+    "cursor",
+    ["headers['Next-Page']", "headers['next-page']", "headers['NEXT-PAGE'] | default('')", "headers.get('Next-Page')"],
+)
+def test_a_header_that_the_last_page_lacks_is_the_end(cursor: str) -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1), headers={"Next-Page": "2"})
+    api.get("/items", {"page": 2}).returns(json=rows(2))
+    strategy = {"type": "CursorPagination", "cursor_value": f"{{{{ {cursor} }}}}"}
+
+    result = run(api, paginator=paginator(strategy))
+
+    assert (result.error, ids(result)) == (None, [1, 2])
+
+
 def test_a_parameter_that_the_next_url_has_already_is_sent_once() -> None:
     api = MockApi()
     api.get("/items").returns(json=rows(1, next="https://api.example.com/items?at=2&state=open")).returns(json=rows(2))
