@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import orjson
@@ -44,8 +45,9 @@ class Recorder:
 
     def send(self, request: Request) -> Response:
         """The response to `request`: the recorded one where there is one, or that of the source."""
-        if self._known and (interaction := self._answers.find(request, self._secrets)) is not None:
-            return interaction.response(request)
+        known = self._answers.find(request, self._secrets) if self._known else None
+        if known is not None and not self._fails_so_far(known):
+            return known.response(request)
         response = self._send(request)
         content = b"".join(response.chunks()) if response.is_stream else response.body
         headers = {name: value for name, value in request.headers.items() if not request.hides(name)}
@@ -59,6 +61,12 @@ class Recorder:
         self._answers.add(key, interaction)
         self.interactions.append(interaction)
         return interaction.response(request)
+
+    def _fails_so_far(self, interaction: Interaction) -> bool:
+        """Whether it is the last answer to a request, and no other than to try again: then the next try is sent."""
+        if interaction.status != HTTPStatus.TOO_MANY_REQUESTS and interaction.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return False
+        return any(interaction is answers[-1] for answers in self._answers.known.values())
 
     @contextmanager
     def resuming(self) -> Iterator[None]:

@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from cdk import Stream
+from cdk import DatetimeCursor, Stream
 from cdk.base.errors import CatalogError
-from cdk.rest import Headers, PageNumber, Paginator, Request, Response
+from cdk.rest import Headers, PageNumber, Paginator, Request, Response, RestSource, SinglePage, resource
 from cdk.testing import read
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.cassettes.drift import drift
@@ -18,6 +18,36 @@ def test_what_was_asked_before_is_not_asked_again_from_the_states() -> None:
 
     assert len(recording.interactions) == 1 + 9
     assert len(api.sent) == 2 + 9
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_request_that_fails_in_passing_is_sent_again(nth: int, status: int) -> None:
+    items = resource(
+        "items",
+        "/items",
+        records_path="items",
+        primary_key="id",
+        params={"since": "{window.start}"},
+        cursor=DatetimeCursor("at", start="2024-01-01T00:00:00Z"),
+        paginator=SinglePage(),
+    )
+    source, asked = RestSource("https://api.test", items), list[str]()
+
+    def send(request: Request) -> Response:
+        asked.append(str(request.params["since"]))
+        ok, headers = len(asked) != nth, Headers({"Retry-After": "0", "Content-Type": "application/json"})
+        body = b'{"items": [{"id": 1, "at": "2024-01-05T00:00:00Z"}]}'
+        return Response(200 if ok else status, headers, body if ok else b"{}", request.full_url, request)
+
+    recording = record(source, {}, sends=send)
+
+    # From its state the stream asks for other rows.
+    assert len(asked) == 3
+    assert len(set(asked)) == 2
+    cassette = Cassette(recording)
+    first = read(source, "items", transport=cassette)
+    assert (first.error, read(source, "items", transport=cassette, state=first.state_messages).error) == (None, None)
 
 
 def test_only_the_named_streams_are_recorded() -> None:
