@@ -81,6 +81,15 @@ def two_pipelines_bring_the_same_new_key(world: Times) -> None:
     world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True)
 
 
+def a_history_is_restored_that_two_more_pipelines_fill(world: Times) -> None:
+    begin(world, ("Whole", "append_dedup"), [(0, 0, 0, {})], more="history")
+    world.sync(1)
+    world.sync_under_another_name(THIRD, 1)
+    world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 5)
+    world.sync(1)
+    world.sync_while_another_pipeline_syncs(1, ("tasks", 0), new=False, others=(SECOND, THIRD))
+
+
 def files_vanish_while_they_become_wider(world: Times) -> None:
     begin(world, ("Dated", "append_dedup"), [(0, 1, 0, {})])
     # Each day is a slice of its own, and its task finds the type that it needs.
@@ -337,6 +346,7 @@ WORLDS = [
     somebody_adds_the_column_of_a_field_that_rows_without_a_key_have,
     somebody_adds_a_column_of_objects_that_rows_without_a_key_have,
     two_pipelines_bring_the_same_new_key,
+    a_history_is_restored_that_two_more_pipelines_fill,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,
     files_vanish_while_a_task_writes_others,

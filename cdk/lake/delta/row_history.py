@@ -188,6 +188,9 @@ class RowHistory:
         for file in self.table.files():
             for batch in rows_of(self.table.root, file.path, {}, schema, [RAW_ID]):
                 copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
+        for path in self._left_to_others():
+            for batch in rows_of(self.table.root, path, {}, schema, [RAW_ID]):
+                copied_ids.update(filter(None, batch.column(RAW_ID).to_pylist()))
         for path, texts in self._files_of_log():
             for batch in rows_of(self.main.root, path, texts, schema, schema.names):
                 ids = batch.column(RAW_ID).to_pylist() if RAW_ID in batch.schema.names else []
@@ -195,6 +198,19 @@ class RowHistory:
                 if pc.any(new).as_py():
                     copied_ids.update(filter(None, ids))
                     yield batch.filter(new)
+
+    def _left_to_others(self) -> list[str]:
+        """The files of rows that other pipelines add with their next commit: they died before the history had these."""
+        paths = []
+        for name in self.main.other_pipelines:
+            table, main = (
+                StreamTable(one.root, name, one.stream, one.schema, lost=True) for one in (self.table, self.main)
+            )
+            other = RowHistory(table, main)
+            if (followed := other._followed) is not None and main.state_version is not None:
+                paths += [file.path for file in other._named_since(followed) or ()]
+        missing = missing_files(self.table.root, paths)
+        return [path for path in paths if path not in missing]
 
     def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
         """The existing files that commits to the table have added, oldest first; then those of its present version.

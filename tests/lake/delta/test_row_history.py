@@ -71,9 +71,9 @@ class Edits(Stream):
             yield Page(edits, {"n": n + 3} if n + 3 < len(self.edits) else None)
 
 
-def sync(folder: Path, stream: Stream, *, history: bool = True) -> StreamReport:
+def sync(folder: Path, stream: Stream, *, history: bool = True, name: str = "shop") -> StreamReport:
     pipeline = Pipeline(
-        name="shop",
+        name=name,
         source=SourceOptions(connector="given"),
         target=TargetOptions(path=str(folder)),
         streams={"things": StreamOptions(write_mode="append_dedup", history=history)},
@@ -299,6 +299,23 @@ def test_a_history_gets_the_rows_that_come_after_its_table_was_brought_back_from
         world.stream.first = len(world.stream.edits)
 
     histories(edit, Histories.sync, bring_back, *[edit, die("before_history")] * late, edit, Histories.sync)
+
+
+@pytest.mark.parametrize("died", [1, 2])
+def test_a_pipeline_that_fills_a_history_leaves_another_the_rows_that_it_died_before(died: int, tmp_path: Path) -> None:
+    one, other = Edits(), Edits()
+    other.edits = [{"id": 10 + n, "n": 100 + n, "v": 0} for n in range(3)]
+    one.edit()
+    sync(tmp_path, one)
+    for _ in range(died):
+        one.edit()
+        with dying_if_reached("before_history", 1):
+            sync(tmp_path, one)
+
+    for name, stream in (("market", other), ("shop", one), ("market", other)):
+        assert sync(tmp_path, stream, name=name).failure is None
+
+    assert rows(tmp_path / "things_history") == Counter([*range(3 * (1 + died)), *range(100, 103)])
 
 
 def test_a_history_gets_the_rows_of_a_table_that_is_made_anew() -> None:
