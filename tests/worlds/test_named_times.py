@@ -84,7 +84,7 @@ def two_pipelines_bring_the_same_new_key(world: Times) -> None:
 def a_history_is_restored_that_two_more_pipelines_fill(world: Times) -> None:
     begin(world, ("Whole", "append_dedup"), [(0, 0, 0, {})], more="history")
     world.sync(1)
-    world.sync_under_another_name(THIRD, 1)
+    world.sync_under_another_name(1, THIRD)
     world.sync_while_somebody_restores_the_history(1, ("tasks", 0), 5)
     world.sync(1)
     world.sync_while_another_pipeline_syncs(1, ("tasks", 0), new=False, others=(SECOND, THIRD))
