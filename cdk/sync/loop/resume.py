@@ -56,18 +56,29 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
 
 
-def warn_of_sync_mode(plan: StreamPlan, before: TableState | None) -> None:
-    """Warn where the table has rows that were read in another sync_mode, and the new ones do not merge with them."""
-    if before is None or not before.records or before.sync_mode == plan.sync_mode or plan.traits.merges:
+def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
+    """Warn where the table has rows that were read in other modes, and the new ones do not take their place."""
+    if before is None or not before.records:
         return
-    logger.warning(
-        "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
-        plan.stream.name,
-        before.sync_mode,
-        plan.sync_mode,
-        "added to" if plan.traits.repeats_rows else "replaces, once that is complete,",
-        before.records,
-    )
+    if plan.traits.merges:
+        if traits_of(before.write_mode).repeats_rows:
+            logger.warning(
+                "%s: its write_mode was %s: of the %d rows that are there, those with one primary key stay beside each "
+                "other until it is read again. To have each key once, have all read again: `spark-cdk state reset`",
+                plan.name,
+                before.write_mode,
+                before.records,
+            )
+        return
+    if before.sync_mode != plan.sync_mode:
+        logger.warning(
+            "%s: its sync_mode was %s; as %s it is read from its start and %s the %d rows that are there",
+            plan.stream.name,
+            before.sync_mode,
+            plan.sync_mode,
+            "added to" if plan.traits.repeats_rows else "replaces, once that is complete,",
+            before.records,
+        )
 
 
 def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | None, resumed: bool) -> TableState:

@@ -28,7 +28,7 @@ from cdk.state.slice import Slice
 from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import resume_point, warn_of_sync_mode, with_beginning, with_start
+from cdk.sync.loop.resume import resume_point, warn_of_modes, with_beginning, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
@@ -73,7 +73,7 @@ class StreamSync:
         self.plan, self._writing = plan, TableWriting(plan, tables, removes_stale=removal is not None)
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
-        warn_of_sync_mode(plan, before)
+        warn_of_modes(plan, before)
         saved, resumed = resume_point(plan, before, sync)
         self._beginning = partial(with_beginning, plan, started=started)
         self.saved = replace(with_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
@@ -373,13 +373,8 @@ class StreamSync:
 
     def warn_of_keys(self) -> None:
         """Warn, at the end of the sync, of the rows whose keys do not tell them apart."""
-        if self.report.apart:
-            logger.warning(
-                "%s: the primary key of %d rows is null, missing, or no value of its column; each of them is kept as a "
-                "row of its own, and a changed one as another. Choose a primary_key that every record has",
-                self.stream.name,
-                self.report.apart,
-            )
+        for text in self.report.doubts_of_keys():
+            logger.warning("%s: %s", self.stream.name, text)
 
     def compact(self) -> None:
         """Join the small files that frequent commits have left, in the tables of a stream that is done."""

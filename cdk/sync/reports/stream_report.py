@@ -1,6 +1,6 @@
 """StreamReport: what became of a stream in a sync."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -92,3 +92,22 @@ class StreamReport:
         started = bool(self.written) or self.resumed
         hides = traits_of(self.write_mode).hidden_until_complete
         return started and hides and self.status not in {Status.DONE, Status.REDUNDANT}
+
+    def doubts_of_keys(self) -> Iterator[str]:
+        """Why keys may not tell rows apart, in words."""
+        if self.apart:
+            yield (
+                f"the primary key of {self.apart} rows is null, missing, or no value of its column; each of them is "
+                "kept as a row of its own, and a changed one as another. Choose a primary_key that every record has"
+            )
+        receipt = self.by_commit.receipt
+        if receipt.superseded >= _MANY_SUPERSEDED and 2 * receipt.superseded > receipt.read:
+            yield (
+                f"{receipt.superseded} of the {receipt.read} rows that were read have the primary key of another one "
+                "that was read, and of each key the newest alone is in the table. If they are different things, the "
+                "key lacks a field that tells them apart, such as one of their parent"
+            )
+
+
+_MANY_SUPERSEDED = 10
+"""Rows that others of their key supersede in one sync from which on their key is doubted, where they are most."""

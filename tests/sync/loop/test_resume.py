@@ -15,7 +15,7 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.object_store import folder_at
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop import runner as runner_module
-from cdk.sync.loop.resume import resume_point
+from cdk.sync.loop.resume import resume_point, warn_of_modes
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.workers import Workers
@@ -83,6 +83,60 @@ def test_a_platform_that_numbers_generations_says_when_one_begins(
     saved: TableState | None, modes: tuple[str, str], generation: int, start: TableState, *, resumed: bool
 ) -> None:
     assert resume_point(planned(*modes, generation), saved, "s2") == (start, resumed)
+
+
+@pytest.mark.parametrize(
+    ("before", "modes", "said"),
+    [
+        (INC_DONE, (INC, "append_dedup"), "its write_mode was append: of the 9 rows that are there, those with one"),
+        (replace(INC_DONE, write_mode="append_dedup"), (INC, "append_dedup"), ""),
+        (replace(INC_DONE, records=0), (INC, "append_dedup"), ""),
+        (
+            DONE,
+            (INC, "append"),
+            "its sync_mode was full_refresh; as incremental it is read from its start and added to",
+        ),
+        (INC_DONE, (INC, "append"), ""),
+        (None, (INC, "append_dedup"), ""),
+    ],
+)
+def test_rows_that_were_read_in_another_mode_and_stay_are_warned_of(
+    before: TableState | None, modes: tuple[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_modes(planned(*modes), before)
+
+    assert [said in text for text in caplog.messages] == [True] * bool(said)
+
+
+class Tasks(Stream):
+    """Tasks are numbered in each project."""
+
+    name = "tasks"
+    primary_key = "no"
+
+    def json_schema(self) -> JsonSchema:
+        return {"type": "object", "properties": {"no": {"type": "integer"}}}
+
+    def partitions(self) -> Iterator[Partition]:
+        return list_partitions("project", range(5))
+
+    def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002
+        yield from ({"no": no} for no in range(4))
+
+
+def test_a_key_that_most_rows_share_with_another_one_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = Pipeline(
+        name="work",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(tmp_path)),
+        streams={"tasks": StreamOptions(write_mode="append_dedup")},
+    )
+    assert SyncRunner(pipeline, Given([Tasks()]), workers=Workers(run_inline, 1)).run().ok
+
+    (text,) = (text for text in caplog.messages if "primary key of another one" in text)
+    assert text.startswith("tasks: 16 of the 20 rows that were read have the primary key of another one that was read")
 
 
 def test_an_older_catalog_does_not_write_to_a_table() -> None:
