@@ -1,5 +1,6 @@
 """Which recorded request is the one that is sent, and which is the nearest to one that was never recorded."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -17,6 +18,7 @@ from cdk.testing.cassettes.interactions import Interaction
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
+_FORM = "application/x-www-form-urlencoded"
 # What says when and by which program a request was sent, or which try it is.
 _VOLATILE = {"date", "x-amz-date", "user-agent", "x-request-id", "idempotency-key", "traceparent", "content-length"}
 
@@ -86,6 +88,21 @@ def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
     )
 
 
+def fits(request: Sent, known: Sent) -> bool:
+    """Whether a request is a recorded one but for what stands in place of a secret there."""
+    mine, other = ([*one.params, *one.headers] for one in (request, known))
+    names = [name for name, _ in mine] == [name for name, _ in other]
+    texts = [(request.path, known.path), (request.body, known.body)]
+    texts += [(value, hidden) for (_, value), (_, hidden) in zip(mine, other, strict=False)]
+    same = names and (request.method, request.host) == (known.method, known.host)
+    return same and all(text == hidden or _hides(hidden, text) for text, hidden in texts)
+
+
+def _hides(hidden: str, text: str) -> bool:
+    parts = hidden.split(HIDDEN)
+    return len(parts) > 1 and re.fullmatch(".+".join(map(re.escape, parts)), text, re.DOTALL) is not None
+
+
 def nearest(request: Sent, known: Iterable[Sent]) -> Sent | None:
     """The recorded request that is most like another."""
     return max(known, key=lambda other: _likeness(request, other), default=None)
@@ -111,19 +128,26 @@ def _sent(
     body: bytes | None,
     ignored: Collection[str],
 ) -> Sent:
-    parts, leave_out = urlsplit(url), {*_VOLATILE, *ignored}
+    parts, leave_out, headers = urlsplit(url), {*_VOLATILE, *ignored}, list(headers)
+    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return Sent(
         method,
         f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
         mask(unquote(parts.path)),
         tuple(sorted((name, value) for name, value in params if name.lower() not in ignored)),
         tuple(sorted((name.lower(), value) for name, value in headers if name.lower() not in leave_out)),
-        mask(_body(body or b"")),
+        _form(body, mask) if body and kind.startswith(_FORM) else mask(_body(body or b"")),
     )
 
 
 def _query(url: str) -> list[tuple[str, str]]:
     return parse_qsl(urlsplit(url).query, keep_blank_values=True)
+
+
+def _form(body: bytes, mask: Callable[[str], str]) -> str:
+    """The fields of a form, decoded: what stands for a secret is spelled in another way where it is sent."""
+    fields = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+    return "&".join(f"{name}={mask(value)}" for name, value in fields)
 
 
 def _body(body: bytes) -> str:

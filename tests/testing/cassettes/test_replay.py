@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cdk.base.errors import ConfigError
-from cdk.rest import Request
+from cdk.rest import Headers, OAuth2, Request, Response, RestSource, SinglePage, resource
 from cdk.testing import read
 from cdk.testing.cassettes import Cassette, Unrecorded, record
 from cdk.testing.cassettes.interactions import Interaction, Recording, save
@@ -31,6 +31,38 @@ def test_a_cassette_reads_without_the_network_and_the_secrets(cassette: Cassette
     assert run.error is None
     assert [record["id"] for record in run.records][:3] == ["all-1-0", "all-1-1", "all-2-0"]
     assert len(run.records) == 6 * 3
+
+
+@pytest.mark.parametrize("own_config", [False, True])
+@pytest.mark.parametrize("secret", ["cid-555444", 'pa55+/"wörd&=', "a b%20c"])
+def test_a_login_with_secrets_in_a_form_is_answered(secret: str, *, own_config: bool) -> None:
+    source = RestSource(
+        "https://api.test",
+        resource("things", "/things", records_path="items", primary_key="id", paginator=SinglePage()),
+        auth=OAuth2("https://api.test/token", client_id="{config.client_id}", client_secret="{config.client_secret}"),
+    )
+    config = {"client_id": secret, "client_secret": f"{secret}-2"}
+
+    def send(request: Request) -> Response:
+        content = b'{"access_token": "acc-tok-112233445566"}' if request.method == "POST" else b'{"items": [{"id": 1}]}'
+        headers = Headers({"Content-Type": "application/json"})
+        return Response(200, headers, content, request.full_url, request)
+
+    cassette = Cassette(record(source, config, sends=send))
+    run = read(source, config=config if own_config else cassette.config, transport=cassette)
+
+    assert (run.error, run.records) == (None, [{"id": 1}])
+    assert secret not in repr(cassette.recording)
+
+
+def test_what_stands_for_a_secret_is_any_value_where_one_request_alone_fits() -> None:
+    one, two = (get(f"http://a/x?k=****&p={n}", str(n)) for n in (1, 2))
+    cassette = Cassette(Recording([one, two]))
+
+    assert cassette.send(Request("GET", "http://a/x", params={"k": "of-mine", "p": 2})).text == "2"
+    for params in ({"k": "of-mine", "p": 3}, {"k": "of-mine"}, {"l": "of-mine", "p": 2}):
+        with pytest.raises(Unrecorded):
+            cassette.send(Request("GET", "http://a/x", params=params))
 
 
 def test_a_read_goes_on_from_each_state_of_the_recorded_one(cassette: Cassette) -> None:
