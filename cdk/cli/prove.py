@@ -11,6 +11,7 @@ import click
 import orjson
 
 from cdk.base.secret_masking import Secrets
+from cdk.cli.authoring.preview import chosen_stream
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
@@ -69,7 +70,7 @@ def prove(
     if badge is not None:
         badge.write_text(_badge(proof))
     if as_json:
-        click.echo(orjson.dumps(proof_json(proof)))
+        click.echo(orjson.dumps(secrets.mask_json(proof_json(proof))))
     else:
         click.echo(secrets.mask("\n".join(_lines(proof))))
     return 0 if proof.proven else 1
@@ -85,8 +86,13 @@ def subject_of(
     source = find()
     played = None if cassette is None else Cassette(cassette)
     settings = played.config if played is not None and config is None else read_config(config, secrets)
-    prepared_config(settings, source, config_name(config), secrets)
-    if played is None:
+    prepared = prepared_config(settings, source, config_name(config), secrets)
+    if played is not None:
+        with played.playing():
+            streams = source.open(prepared)
+        for name in names:
+            chosen_stream(streams, name)
+    else:
         with looking_behind():
             played = Cassette(record(source, settings, streams=names))
     return Subject(find, settings, played, names)

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -54,6 +56,40 @@ def test_what_loses_rows_ends_with_exit_code_1_and_says_where(cli: CommandLine, 
     assert ": NOT PROVEN; see the warnings above" in broken.lines[-1]
     assert "warning: losing: there may be more" in broken.lines
     assert "crash-proof: broken" in (tmp_path / "badge.svg").read_text()
+
+
+SECRETIVE = """
+from cdk import Source, Stream
+
+
+class Secretive(Stream):
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def read_records(self, slice):
+        raise ValueError("no answer to " + self.config["token"])
+        yield
+
+
+class Secrets(Source):
+    stream_classes = [Secretive]
+    config_schema = {"type": "object", "properties": {"token": {"type": "string", "airbyte_secret": True}}}
+"""
+
+
+def test_what_a_sync_fails_with_is_shown_without_secrets(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "secretive.py").write_text(SECRETIVE)
+    (tmp_path / "config.json").write_text('{"token": "s3cr3t-of-mine"}')
+    save(tmp_path / "empty.yaml", Recording([], {"token": "****"}, Cassette(Recording([])).clock()))
+
+    command = ("prove", "--connector", "secretive.py", "--config", "config.json", "--cassette", "empty.yaml")
+    failed = subprocess.run(
+        [sys.executable, "-m", "cdk", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert failed.returncode == 1
+    assert "no answer to ****" in failed.stderr
+    assert "s3cr3t-of-mine" not in failed.stderr + failed.stdout
+    assert "did you mean 'secretive'" in cli(*command, "--stream", "secretives").stderr
 
 
 def test_a_request_that_is_not_recorded_is_no_proof(cli: CommandLine, tmp_path: Path) -> None:

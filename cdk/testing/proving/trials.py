@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk.base.errors import CdkError
+from cdk.base.logs import log_records
 from cdk.base.process.crash_points import reached
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
@@ -110,8 +111,9 @@ def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at:
     """Sync in this process, and say how it went."""
     os.environ["CDK_CRASH_AT"] = crash_at
     began, warnings = time.monotonic(), list[str]()
-    pipeline, source = subject.pipeline(folder, interval)
-    with subject.cassette.playing():
+    # The run brings what is to be known, once for all syncs; a log of each would show the secrets of the config, too.
+    with log_records(lambda _: None), subject.cassette.playing():
+        pipeline, source = subject.pipeline(folder, interval)
         try:
             result = SyncRunner(pipeline, source).run()
             failures = [f"{each.name}: {each.failure.message}" for each in result.streams if each.failure is not None]
