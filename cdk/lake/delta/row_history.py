@@ -204,7 +204,7 @@ class RowHistory:
         paths = []
         for name in self.main.other_pipelines:
             table, main = (
-                StreamTable(one.root, name, one.stream, one.schema, lost=True) for one in (self.table, self.main)
+                StreamTable(own.root, name, own.stream, own.schema, lost=True) for own in (self.table, self.main)
             )
             other = RowHistory(table, main)
             if (followed := other._followed) is not None and main.state_version is not None:

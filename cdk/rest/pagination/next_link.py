@@ -104,9 +104,48 @@ _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
-def unfollowed_link(header: str) -> str:
-    """That a header Link names a next page, as a doubt of a paginator that does not look there; else empty."""
-    return 'a rel="next" in the header Link (is it `LinkHeader()`?)' if "next" in links(header) else ""
+_SIGNS = (b'"next', b'"has_more"', b'"hasMore"', b'"has_next', b'"hasNext', b"nextLink")
+_NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
+_NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
+_HEADERS = {f"{prefix}{name}" for prefix in ("", "x", "xpagination") for name in _NEXT}
+_AROUND = (
+    *("meta", "metadata", "pagination", "paging", "page", "page_info", "pageInfo", "links", "_links", "cursors"),
+    *("response_metadata", "responseMetadata"),
+)
+"""Objects of a body in which APIs name the next page, besides the body itself."""
+_NO_LETTER = re.compile(r"[^a-z]")
+
+
+def unfollowed_next(response: Response) -> str:
+    """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
+    if "next" in links(response.headers.get("link", "")):
+        return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
+    for name, value in response.headers.items():
+        if value and value != "0" and _NO_LETTER.sub("", name.lower()) in _HEADERS:
+            return f"{value[:_SHOWN]!r} in the header {name}"
+    # In most bodies there is none of these: to look for it costs microseconds.
+    if response.is_stream or not any(sign in response.body for sign in _SIGNS):
+        return ""
+    try:
+        body = response.value_at()
+        places = [((), body)] + [((name,), response.value_at(name)) for name in _AROUND if type(body) is dict]
+    except DecodeError:
+        return ""
+    named = (each for where, value in places for each in _named_next(where, value))
+    return next((f"{repr(value)[:_SHOWN]} in {' > '.join(where)} of the body" for where, value in named), "")
+
+
+_SHOWN = 80
+
+
+def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
+    """The fields of an object that name a next page, or say that there is one."""
+    if type(value) is dict:
+        for name, field in value.items():
+            if field and field != "0" and _NO_LETTER.sub("", name.lower()) in _NEXT:
+                yield (*where, name), field
+    elif type(value) is list and where:
+        yield from (((*where, "next"), link) for link in value if type(link) is dict and link.get("rel") == "next")
 
 
 def links(header: str) -> dict[str, dict[str, str]]:

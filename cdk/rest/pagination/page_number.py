@@ -12,7 +12,7 @@ from cdk.base.values import JsonValue, Record
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.next_link import unfollowed_link
+from cdk.rest.pagination.next_link import unfollowed_next
 from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 
@@ -49,7 +49,7 @@ class Counting(DoubtsEnd):
     def doubt(self, response: Response) -> str:
         if self._more is not None:
             return response.absence(*self._more)
-        return unfollowed_link(response.headers.get("link", ""))
+        return unfollowed_next(response)
 
 
 class PageNumber(Counting):

@@ -6,7 +6,7 @@ from typing import Protocol
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.next_link import unfollowed_link
+from cdk.rest.pagination.next_link import unfollowed_next
 from cdk.streams.stream import Token
 
 
@@ -32,8 +32,7 @@ class SinglePage(DoubtsEnd):
     """Everything comes in one response."""
 
     def doubt(self, response: Response) -> str:
-        header = response.headers.get("link")
-        return "" if header is None else unfollowed_link(header)
+        return unfollowed_next(response)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         return None

@@ -64,11 +64,11 @@ class SkipWindows:
         redundant, due = dict[str, StreamReport](), list[StreamPlan]()
         with self._run(writes=False) as run:
             self._stood = {} if run.session.head is None else dict(_stood(run.session.head.effects))
-            for one in plans:
-                handler = self._looked[one.name] = self._handler(run, one)
+            for stream_plan in plans:
+                handler = self._looked[stream_plan.name] = self._handler(run, stream_plan)
                 planned = handler.plan(self._options.start_time, self._options.end_time)
                 start, end = planned.requested.start.isoformat(), planned.requested.end.isoformat()
-                plan = replace(one, window={"selection": handler.selection, "start": start, "end": end})
+                plan = replace(stream_plan, window={"selection": handler.selection, "start": start, "end": end})
                 if planned.skip and (report := self._standing(plan, tables)) is not None:
                     redundant[plan.name] = replace(report, window=f"{start} to {end}")
                 else:

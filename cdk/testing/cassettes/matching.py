@@ -90,7 +90,7 @@ def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
 
 def fits(request: Sent, known: Sent) -> bool:
     """Whether a request is a recorded one but for what stands in place of a secret there."""
-    mine, other = ([*one.params, *one.headers] for one in (request, known))
+    mine, other = ([*each.params, *each.headers] for each in (request, known))
     names = [name for name, _ in mine] == [name for name, _ in other]
     texts = [(request.path, known.path), (request.body, known.body)]
     texts += [(value, hidden) for (_, value), (_, hidden) in zip(mine, other, strict=False)]

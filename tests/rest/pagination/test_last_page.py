@@ -54,6 +54,14 @@ LINK = {"Link": '<https://api.test/a?page=2>; rel="next"'}
         (Offset(5, more="has_mor"), {"has_more": True}, {}, "(is it 'has_more'?)"),
         (SinglePage(), {}, LINK, 'a rel="next" in the header Link (is it `LinkHeader()`?)'),
         (PageNumber(size=500), {}, LINK, 'a rel="next" in the header Link'),
+        (SinglePage(), {"next": "b"}, {}, "there is 'b' in next of the body"),
+        (SinglePage(), {"meta": {"next_cursor": "b"}}, {}, "there is 'b' in meta > next_cursor of the body"),
+        (SinglePage(), {"@odata.nextLink": "https://x"}, {}, "in @odata.nextLink of the body"),
+        (SinglePage(), {"pageInfo": {"hasNextPage": True}}, {}, "there is True in pageInfo > hasNextPage of the body"),
+        (SinglePage(), {"links": [{"rel": "self"}, {"rel": "next", "href": "x"}]}, {}, "in links > next of the body"),
+        (SinglePage(), {}, {"Next-Page": "2"}, "there is '2' in the header next-page"),
+        (SinglePage(), {}, {"X-Next-Cursor": "b"}, "there is 'b' in the header x-next-cursor"),
+        (PageNumber(size=500), {"has_more": True}, {}, "there is True in has_more of the body"),
     ],
 )
 def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
@@ -77,7 +85,8 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
         (CursorToken("next", more=["more"]), {"more": False}),
         (PageNumber(more=["more"]), {"more": False}),
         (PageNumber(size=500), {}),
-        (SinglePage(), {"next": "b"}),
+        (SinglePage(), {"next": None, "meta": {"next_cursor": "", "has_more": False}, "links": [{"rel": "self"}]}),
+        (SinglePage(), {"next_run_at": "2024-01-01"}),
     ],
 )
 def test_a_page_that_says_it_is_the_last_is_not_warned_of(paginator: Paginator, body: Mapping[str, Json]) -> None:

@@ -15,7 +15,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
-from cdk.rest.pagination.next_link import links, unfollowed_link
+from cdk.rest.pagination.next_link import links, unfollowed_next
 from cdk.rest.pagination.page_number import next_number
 from cdk.rest.tracing import explain_next
 
@@ -42,7 +42,7 @@ class _OnePage(PageRequests):
         return None
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_link(page.response.headers.get("link", ""))
+        return unfollowed_next(page.response)
 
 
 class DefaultPaginator(AnyPaginator):
@@ -190,7 +190,7 @@ class _Counting(PageStrategy):
         return self._number(page) + (page.raw if self._by_records else 1)
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_link(page.response.headers.get("link", ""))
+        return unfollowed_next(page.response)
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         if self._size_expression is not None:
