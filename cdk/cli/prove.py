@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import orjson
 
+from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.cli.authoring.preview import chosen_stream
+from cdk.base.suggestions import did_you_mean
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
@@ -89,9 +90,10 @@ def subject_of(
     prepared = prepared_config(settings, source, config_name(config), secrets)
     if played is not None:
         with played.playing():
-            streams = source.open(prepared)
+            known = [stream.name for stream in source.open(prepared)]
         for name in names:
-            chosen_stream(streams, name)
+            if name not in known:
+                raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, known)}")
     else:
         with looking_behind():
             played = Cassette(record(source, settings, streams=names))

@@ -299,6 +299,17 @@ def test_a_session_token_can_be_part_of_a_text() -> None:
     assert site.send({**SESSION, "request_authentication": request}).params == {"s": "T S1 u"}
 
 
+def test_a_session_token_is_a_variable_that_is_known(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site()
+    site.api.post("/login").returns(json={"data": {"token": "S1"}})
+    place = {"type": "RequestOption", "inject_into": "header", "field_name": "X-Session"}
+
+    sent = site.send({**SESSION, "request_authentication": {"type": "ApiKey", "inject_into": place}})
+
+    assert sent.headers["X-Session"] == "S1"
+    assert caplog.messages == []
+
+
 LEGACY = {
     "type": "LegacySessionTokenAuthenticator",
     "header": "X-Session",
