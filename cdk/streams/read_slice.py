@@ -227,9 +227,9 @@ class _Finisher:
         )
         if cursor.by_request:
             return text + (
-                "They are rows all the same, and an appending table gets them again with each sync. Check that the API "
-                f"gets the window and filters by {field}; if it cannot, set `is_client_side_incremental: true` in the "
-                "manifest, or sync with write_mode append_dedup"
+                "They are rows all the same: a table that appends gets them again with each sync, one that merges "
+                "(write_mode append_dedup) has each once. Check that the API gets the window and filters by "
+                f"{field}; if it cannot, set `is_client_side_incremental: true` in the manifest"
             )
         return text + (
             "They are skipped: those of another window are to come with it, and those before all windows are taken for "

@@ -66,7 +66,7 @@ def write_new(name: str, language: Language, target: Path, draft: Draft | None) 
 
 
 def _show(draft: Draft) -> None:
-    click.echo(f"\n{len(draft.streams)} streams\n")
+    click.echo(f"\n{len(draft.streams)} stream{'' if len(draft.streams) == 1 else 's'}\n")
     for line in report(draft, _LISTED):
         click.echo(line)
     click.echo()

@@ -76,9 +76,11 @@ def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> 
 @lru_cache(maxsize=64)
 def _missing(name: str, parent: str, fields: tuple[str, ...]) -> str:
     # Remembered, for the only pages of ten thousand slices may lack the same, and to look for the nearest is dear.
-    near = nearest(name, fields)
-    listed = ", ".join(map(repr, fields))
-    return f"no {name!r} in {parent}, whose fields are {listed}{'' if near is None else f' (is it {near!r}?)'}"
+    listed, near, parts = ", ".join(map(repr, fields)), nearest(name, fields), name.split(".")
+    hint = f" (is it {near!r}?)" if near is not None else ""
+    if len(parts) > 1 and parts[0] in fields:
+        hint = f" (a path has a name for each step: {', '.join(map(repr, parts))})"
+    return f"no {name!r} in {parent}, whose fields are {listed}{hint}"
 
 
 def as_path(where: object, what: str) -> tuple[str, ...]:

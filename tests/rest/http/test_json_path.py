@@ -4,7 +4,7 @@ import pytest
 
 from cdk import DecodeError
 from cdk.rest import path
-from cdk.rest.http.json_path import records_at
+from cdk.rest.http.json_path import absence, records_at
 
 BODY: Any = {"data": {"items": [{"id": 1, "tags": ["a"]}, {"id": 2, "tags": ["b", "c"]}]}, "n": None}
 
@@ -44,3 +44,19 @@ def test_one_object_is_one_record_and_nothing_is_none() -> None:
 def test_what_is_no_record_is_an_error_that_names_the_place(found: Any, kind: str) -> None:
     with pytest.raises(DecodeError, match=rf"GET x: found {kind} at data > items"):
         records_at(found, ("data", "items"), "GET x")
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        (("meta.next",), "(a path has a name for each step: 'meta', 'next')"),
+        (("meta", "nxt"), "(is it 'next'?)"),
+        (("other.next",), "whose fields are 'meta'"),
+        (("meta", "next"), ""),
+    ],
+)
+def test_where_a_path_ends_is_said_with_what_may_be_meant(where: tuple[str, ...], hint: str) -> None:
+    why = absence({"meta": {"next": "b"}}, where)
+
+    assert why.endswith(hint)
+    assert bool(why) == bool(hint)
