@@ -33,7 +33,7 @@ def doubtful(response: Response, why: str) -> str:
     """The doubt that the page of `response`, the first of its slice, is the only one."""
     return (
         f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
-        "page is all there is"
+        "page is all there is. What was missed comes once all is read from the start (`spark-cdk state reset`)"
     )
 
 
