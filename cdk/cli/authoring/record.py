@@ -46,14 +46,15 @@ def record(
 ) -> int:
     """Read a connector once, and keep requests and responses in a cassette, without secrets.
 
-    With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded.
+    With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded. It reads as
+    the recording was made: with the same streams, `--resumes` and `--sample`.
     """
     secrets = Secrets()
     with plain_errors(secrets):
         source, settings = find(), read_config(config, secrets)
         prepared_config(settings, source, config_name(config), secrets)
         before = Cassette(cassette).recording if compare else None
-        recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
+        recording = record_source(source, settings, streams=names, resumes=resumes, sample=sample)
         if before is None:
             save(cassette, recording)
     if before is None:

@@ -66,6 +66,13 @@ def test_drift_compares_and_writes_nothing(cli: CommandLine, config: str, shop: 
     assert (tmp_path / "shop.yaml").read_bytes() == file
 
 
+def test_a_stream_with_a_cursor_that_has_not_changed_is_as_recorded(cli: CommandLine, config: str) -> None:
+    options = ("--connector", "shop", "--config", config, "--cassette", "shop.yaml", "--stream", "orders")
+    cli("record", *options)
+
+    assert cli("record", *options, "--drift").lines == ["shop.yaml: as recorded"]
+
+
 def test_a_missing_cassette_is_an_error_that_says_how_to_get_one(cli: CommandLine) -> None:
     ran = cli("read", "--connector", "shop", "--cassette", "no.yaml")
 
