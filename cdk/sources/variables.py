@@ -19,7 +19,8 @@ from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, Keys
 
 _VARIABLE = re.compile(
-    r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?)\}"
+    r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?"
+    r"|(?P<slip>[A-Za-z][^{}]*))\}"
 )
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or an address without a user, a password and parameters."""
@@ -125,7 +126,9 @@ def with_variables(
     secrets: Secrets | None = None,
     plain: Collection[Keys] = (),
 ) -> JsonValue:
-    """`value` with the environment's values in place of `${NAME}`s. Raises ConfigError naming all that are missing.
+    """`value` with the environment's values in place of `${NAME}`s.
+
+    Raises ConfigError naming all that are missing, and all that look like one and are none.
 
     secrets: get those that are not surely none. plain: where no secret belongs, such as the path of a folder.
     """
@@ -133,6 +136,9 @@ def with_variables(
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
         name, default = variable["lookup"] or variable["name"], variable["default"]
+        if (slip := variable["slip"]) is not None:
+            missing.append(f"{where(keys)}: {_meant(slip)}")
+            return ""
         if name is None:
             return "${"
         try:
@@ -155,6 +161,19 @@ def with_variables(
     if missing:
         raise ConfigError("\n".join(missing))
     return value
+
+
+def _meant(slip: str) -> str:
+    """What is wrong with what looks like a variable and is none. Not all of it is shown: it may be part of a secret."""
+    kind, colon, _ = slip.partition(":")
+    begin = re.match(r"\w*", slip)
+    assert begin is not None
+    form = {"env": "${NAME}", "file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower()) if colon else None
+    found = f"found ${{{kind}:…}}" if form else f"found ${{{begin[0]}…}}"
+    return (
+        f"{found}, which is no variable; expected {form or '${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}'}"
+        ", or `$${` for the characters themselves"
+    )
 
 
 def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:

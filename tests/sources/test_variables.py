@@ -100,6 +100,24 @@ def test_what_is_not_set_may_stay_as_it_is_written_and_defaults_count() -> None:
     assert value == ["value ${UNSET}", "x"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("${env:TICK_TOKEN}", "a: found ${env:…}, which is no variable; expected ${NAME}, or `$${` for the"),
+        ("Bearer ${FILE:tok.txt}", "a: found ${FILE:…}, which is no variable; expected ${file:PATH}, or"),
+        ("${Command:pass show api}", "a: found ${Command:…}, which is no variable; expected ${command:...}, or"),
+        ("${TICK-TOKEN}", "a: found ${TICK…}, which is no variable; expected ${NAME}, ${NAME:-text}, ${file:PATH}"),
+        ("${vault:x}", "a: found ${vault…}, which is no variable"),
+    ],
+)
+def test_what_looks_like_a_variable_and_is_none_is_not_sent_as_it_is(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        with_variables({"a": text}, ENVIRON, dotted)
+
+    assert str(error.value).startswith(said)
+    assert with_variables(text.replace("${", "$${"), ENVIRON, dotted) == text
+
+
 def test_values_are_secrets_and_defaults_are_not() -> None:
     secrets = Secrets()
 
