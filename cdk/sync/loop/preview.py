@@ -16,6 +16,7 @@ from cdk.rest.http.metrics import HttpMetrics, counting
 from cdk.rest.http_stream import HttpStream
 from cdk.state.position import Done, Edge
 from cdk.state.slice import WHOLE, Partition
+from cdk.state.window import Window
 from cdk.state.wire import decode
 from cdk.streams.stream import Stream
 from cdk.sync.loop.resume import resume_point
@@ -156,6 +157,18 @@ class PlannedRead(StreamLook):
             finally:
                 self.sent = http.requests
 
+    def _widen(self, window: Window) -> None:
+        """Have the windows of all partitions lie between `first` and `last`; one that is open ends at the newest."""
+        cursor = self.plan.stream.cursor
+        assert cursor is not None
+        if self.first is None:
+            self.first, self.last = window.start, window.end
+            return
+        if window.start != self.first and cursor.greatest([window.start, self.first]) == self.first:
+            self.first = window.start
+        open_end = self.last is None or window.end is None
+        self.last = None if open_end else cursor.greatest([self.last, window.end])
+
     def _count(self, most: int) -> None:
         """Plan slice after slice, each as if it was read to its end at once, with a record there."""
         stream, partitions = self.plan.stream, set[Partition]()
@@ -175,8 +188,7 @@ class PlannedRead(StreamLook):
             self.slices += 1
             partitions.add(slice.partition)
             if window is not None:
-                self.first = window.start if self.first is None else self.first
-                self.last = window.end
+                self._widen(window)
         self.partitions, self.complete = len(partitions), ended
         if self.state is not None and known and WHOLE not in known:
             self.new_partitions = sum(1 for each in partitions if each not in known)

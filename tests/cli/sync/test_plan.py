@@ -138,6 +138,38 @@ def test_what_changed_since_the_last_run_and_what_is_expected_are_told(cli: Comm
     assert not any("expected" in line for line in said)
 
 
+FEW = """
+from cdk import DatetimeCursor, Stream, list_partitions
+
+
+class Few(Stream):
+    primary_key = "id"
+    schema = {"type": "object", "properties": {"id": {"type": "string"}, "at": {"type": "string"}}}
+    cursor = DatetimeCursor("at", start="2024-01-01T00:00:00Z")
+
+    def partitions(self):
+        return list_partitions("p", NAMES)
+
+    def read_records(self, slice):
+        yield {"id": slice.partition["p"], "at": "2025-10-01T00:00:00Z"}
+"""
+
+
+@pytest.mark.parametrize("names", ["abc", "cab"])
+def test_a_new_partition_begins_where_the_cursor_does_and_the_plan_says_so(
+    cli: CommandLine, folder: Path, names: str
+) -> None:
+    text = "name: few\nsource: {connector: few.py}\ntarget: {path: tables}\nspark: {start: never}\n"
+    (folder / "few.yaml").write_text(text)
+    (folder / "few.py").write_text(FEW.replace("NAMES", "'ab'"))
+    assert cli("sync", "few.yaml").code == 0
+    (folder / "few.py").write_text(FEW.replace("NAMES", repr(names)))
+
+    ran = cli("plan", "few.yaml")
+
+    assert any("3 slices of 3 partitions, 2024-01-01T00:00:00Z to " in line for line in ran.lines), ran.lines
+
+
 def test_programs_get_what_changed_and_what_is_expected(cli: CommandLine, folder: Path) -> None:
     path = folder / "pipeline.yaml"
     path.write_text(PIPELINE + "spark: {start: never}\nstreams: [teams, members]\n")
