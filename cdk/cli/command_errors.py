@@ -61,6 +61,18 @@ def plain_errors(secrets: Secrets) -> Iterator[None]:
         raise Unexpected(error, secrets.mask) from None
 
 
+@contextmanager
+def taking_port(port: int) -> Iterator[None]:
+    """Let an error of this block, which listens on a port, end the command with a line that says why."""
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        why = os.strerror(error.errno or 0) if isinstance(error, OSError) else "expected at most 65535"
+        raise click.ClickException(
+            f"--port {port}: nothing can listen there ({why}); choose another one, or 0 for a free one"
+        ) from None
+
+
 def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
     """Print the warnings of the log in this block, a line each, without secrets."""
     return log_records(lambda record: click.echo(secrets.mask(record.getMessage()), err=True), level=logging.WARNING)

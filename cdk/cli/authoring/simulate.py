@@ -11,7 +11,7 @@ from cdk import testing
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
-from cdk.cli.command_errors import plain_errors
+from cdk.cli.command_errors import plain_errors, taking_port
 from cdk.cli.config_file import read_config
 from cdk.cli.options import FindSource, config_option, number_option, with_source
 from cdk.rest import Headers, Request, Response
@@ -39,7 +39,9 @@ def simulate(find: FindSource, world: str, *, config: Path | None, port: int | N
 
 def serve(simulator: "testing.Simulator", port: int) -> None:
     """Serve until interrupted."""
-    with server(simulator, port) as httpd:
+    with taking_port(port):
+        httpd = server(simulator, port)
+    with httpd:
         click.echo(f"http://127.0.0.1:{httpd.server_port} answers for {', '.join(simulator.origins)}")
         try:
             httpd.serve_forever()

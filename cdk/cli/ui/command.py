@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cdk.cli.command_errors import taking_port
 from cdk.cli.options import any_code_option, with_egress
 
 
@@ -29,7 +30,9 @@ def ui(*, port: int, allow_custom_code: bool) -> int:
             raise
         raise click.ClickException("its packages are missing: pip install 'spark-cdk[ui]'") from None
     token = secrets.token_urlsafe(32)
-    with socket.create_server(("127.0.0.1", port)) as listening:
+    with taking_port(port):
+        listening = socket.create_server(("127.0.0.1", port))
+    with listening:
         click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}")
         app = application(Path.cwd(), token, trusted=allow_custom_code)
         # Its log would have the token, in the address of the first request.

@@ -1,4 +1,5 @@
 import json
+import socket
 import threading
 from pathlib import Path
 from urllib.request import urlopen
@@ -92,3 +93,14 @@ def test_a_world_or_a_connector_that_is_none_is_refused(cli: CommandLine, argume
     run = cli(*arguments)
     assert run.code != 0
     assert text in run.stderr
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize("command", [("simulate", *OPTIONS), ("ui",)])
+def test_a_port_that_is_taken_is_an_error_that_says_so(cli: CommandLine, command: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        run = cli(*command, "--port", str(port))
+
+    assert run.code == 1
+    assert f"--port {port}: nothing can listen there (Address already in use); choose another one" in run.stderr
