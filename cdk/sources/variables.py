@@ -169,9 +169,9 @@ def _meant(slip: str) -> str:
     begin = re.match(r"\w*", slip)
     assert begin is not None
     form = {"env": "${NAME}", "file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower()) if colon else None
-    found = f"found ${{{kind}:…}}" if form else f"found ${{{begin[0]}…}}"
+    start = f"found ${{{kind}:…}}" if form else f"found ${{{begin[0]}…}}"
     return (
-        f"{found}, which is no variable; expected {form or '${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}'}"
+        f"{start}, which is no variable; expected {form or '${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}'}"
         ", or `$${` for the characters themselves"
     )
 
