@@ -54,6 +54,14 @@ class Bug(NamedTuple):
 
 
 BUGS = [
+    Bug("a slip in a variable is sent nowhere", "sources/variables", "_slips(value, where, foreign)", "list[str]()"),
+    Bug("what may be a default is not shown", "sources/variables", "_NAME_IN_CAPITALS.fullmatch(name)", "name"),
+    Bug(
+        "a config has the variables of its own folder",
+        "sync/settings/pipeline_file",
+        "environ_of(path.parent, folder)",
+        "environ_of(folder)",
+    ),
     Bug("progress never passes what is still open", "state/ack", "self._tickets[0].closed", "len(self._tickets) > 1"),
     Bug(
         "a new partition starts at its beginning", "state/stream_state", "get(WHOLE) or", "get(min(self.positions)) or"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cdk import base
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue, from_json
+from cdk.base.values import JsonValue, Keys, dotted, from_json
 
 
 def read_document(path: Path) -> JsonValue:
@@ -16,6 +16,14 @@ def read_document(path: Path) -> JsonValue:
     if path.suffix in {".yaml", ".yml"}:
         return base.YamlFile.load(path).value
     return parse_json(read_bytes(path), str(path))
+
+
+def place_in(path: Path, keys: Keys) -> str:
+    """`file:line a.b[2]` of a value of a document, without the line where the file cannot be read again."""
+    try:
+        return base.YamlFile.load(path).where(keys)
+    except ConfigError:
+        return f"{path} {dotted(keys)}"
 
 
 def read_bytes(path: Path) -> bytes:

@@ -1,14 +1,15 @@
 """The config: its secrets are known before anything is said of it, and it is checked against the connector's schema."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import click
 
-from cdk.base.documents import read_document
+from cdk.base.documents import place_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, canonical, dotted, json_kind
+from cdk.base.values import JsonValue, canonical, json_kind
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
@@ -40,8 +41,8 @@ def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
     # A platform gives what its users type; servers have looked at the file before.
     trusted = context is None or context.params.get("allow_custom_code")
     refused = "" if trusted else "is looked up for a pipeline, and with --allow-custom-code"
-    environ = environment(Path() if path is None else path.parent, refused=refused)
-    config = with_variables(document, environ, lambda keys: f"{where} {dotted(keys)}", secrets)
+    file = path or Path()
+    config = with_variables(document, environment(file.parent, refused=refused), partial(place_in, file), secrets)
     assert isinstance(config, Mapping)
     try:
         canonical(config)

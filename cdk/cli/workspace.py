@@ -52,7 +52,7 @@ class Workspace:
         kind = kind_of(value)
         with suppress(ConfigError):
             plain = PLAIN_KEYS if kind == "pipeline" else ()
-            value = with_variables(value, environment(path.parent), lambda _: "", secrets, plain)
+            value = with_variables(value, environment(path.parent), lambda _: "", secrets, plain=plain)
         secrets.add(*_secrets_in(value, surely_secret if kind in {"manifest", "pipeline"} else looks_secret))
         match value:
             case {"source": Mapping() as source} if kind == "pipeline":

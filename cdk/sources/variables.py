@@ -19,9 +19,10 @@ from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonValue, Keys
 
 _VARIABLE = re.compile(
-    r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?"
-    r"|(?P<slip>[A-Za-z][^{}]*))\}"
+    r"\$\$\{|\$\{(?:(?P<lookup>(?:file|command):[^}]+)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"(?::-(?P<default>(?:(?!\$\{)[^}])*))?|(?P<slip>\s*[A-Za-z_][^}]*))\}"
 )
+_NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or an address without a user, a password and parameters."""
 _PORT = re.compile(r"(?:\w+_)?PORT")
@@ -29,27 +30,28 @@ _LONGEST_COMMAND = 60
 """Seconds until a command that prints a secret is given up, such as one that waits for an input."""
 
 
-def environment(folder: Path, *, refused: str = "") -> Mapping[str, str]:
+def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str, str]:
     """The environment, what a file `.env` in a folder says besides, and what files and commands hold.
 
+    further: folders with a `.env` that says what all of these lack, such as a pipeline's, of the config that it names.
     refused: why no file is read and no command run: who looks one up gets a ConfigError, as where one fails.
     Raises ConfigError: `.env` cannot be read.
     """
-    return ChainMap(_Lookups(folder, refused), *_variables(folder))
+    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))
 
 
-def _variables(folder: Path) -> Iterator[dict[str, str]]:
+def _variables(*folders: Path) -> Iterator[dict[str, str]]:
     yield os.environ  # type: ignore[misc] # nothing is written to it
-    file = folder / ".env"
-    if not file.is_file():
-        return
-    from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
+    for file in (folder / ".env" for folder in folders):
+        if not file.is_file():
+            continue
+        from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
 
-    try:
-        values = dotenv_values(file, interpolate=False)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
-    yield {name: value for name, value in values.items() if value is not None}
+        try:
+            values = dotenv_values(file, interpolate=False)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+        yield {name: value for name, value in values.items() if value is not None}
 
 
 class _Lookups(dict[str, str]):
@@ -124,23 +126,23 @@ def with_variables(
     environ: Mapping[str, str],
     where: Callable[[Keys], str],
     secrets: Secrets | None = None,
+    *,
     plain: Collection[Keys] = (),
+    foreign: Keys | None = None,
 ) -> JsonValue:
     """`value` with the environment's values in place of `${NAME}`s.
 
     Raises ConfigError naming all that are missing, and all that look like one and are none.
 
     secrets: get those that are not surely none. plain: where no secret belongs, such as the path of a folder.
+    foreign: where what looks like a variable and is none stays, for another program has some of its own.
     """
-    missing: list[str] = []
+    missing = _slips(value, where, foreign)
 
     def value_of(variable: re.Match[str], keys: Keys) -> str:
         name, default = variable["lookup"] or variable["name"], variable["default"]
-        if (slip := variable["slip"]) is not None:
-            missing.append(f"{where(keys)}: {_meant(slip)}")
-            return ""
         if name is None:
-            return "${"
+            return "${" if variable["slip"] is None else variable[0]
         try:
             text = environ[name]
         except KeyError:
@@ -163,17 +165,31 @@ def with_variables(
     return value
 
 
+def _slips(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
+    """What is wrong with all that looks like a variable and is none."""
+    slips: list[str] = []
+
+    def look_at(variable: re.Match[str], keys: Keys) -> str:
+        if variable["slip"] is not None and (foreign is None or keys[: len(foreign)] != foreign):
+            slips.append(f"{where(keys)}: {_meant(variable['slip'])}")
+        return ""
+
+    _filled(value, (), look_at)
+    return slips
+
+
 def _meant(slip: str) -> str:
     """What is wrong with what looks like a variable and is none. Not all of it is shown: it may be part of a secret."""
-    kind, colon, _ = slip.partition(":")
-    begin = re.match(r"\w*", slip)
-    assert begin is not None
-    form = {"env": "${NAME}", "file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower()) if colon else None
-    start = f"found ${{{kind}:…}}" if form else f"found ${{{begin[0]}…}}"
-    return (
-        f"{start}, which is no variable; expected {form or '${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}'}"
-        ", or `$${` for the characters themselves"
+    kind, colon, rest = re.fullmatch(r"\s*(\w*)\s*(:?)(.*)", slip, re.DOTALL).groups()  # type: ignore[union-attr] # any
+    form = {"file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower(), "") if colon else ""
+    start, ways = (
+        f"${{{kind}{colon if form else ''}…}}",
+        form or "${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}",
     )
+    name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", slip.strip())
+    if _NAME_IN_CAPITALS.fullmatch(name):
+        start, ways = f"${{{slip}}}", f"${{{name}}}"
+    return f"found {start}, which is no variable; expected {ways}, or `$${{` for the characters themselves"
 
 
 def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Keys], str]) -> JsonValue:

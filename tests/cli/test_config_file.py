@@ -74,7 +74,7 @@ def test_a_variable_that_is_not_set_is_told_with_its_place(tmp_path: Path, monke
 
     told = refusal(tmp_path, {"host": "h", "key": "${SHOP_KEY}"})
 
-    assert told.startswith("config.json key: the environment variable SHOP_KEY is not set")
+    assert told.startswith("config.json:1 key: the environment variable SHOP_KEY is not set")
 
 
 def test_files_and_commands_are_for_pipelines_and_for_configs_that_are_trusted(
@@ -89,7 +89,7 @@ def test_files_and_commands_are_for_pipelines_and_for_configs_that_are_trusted(
     plain, trusted = cli(*check), cli(*check, "--allow-custom-code")
     tried, validated = cli("check", "p.yaml"), cli("validate", "p.yaml")
 
-    where = "c.json api_key: the command `echo …` is looked up for a pipeline, and with --allow-custom-code"
+    where = "c.json:1 api_key: the command `echo …` is looked up for a pipeline, and with --allow-custom-code"
     assert plain.messages[-1]["connectionStatus"] == {"status": "FAILED", "message": where}
     assert trusted.messages[-1]["connectionStatus"] == {"status": "SUCCEEDED"}
     assert "✓ source: its check succeeded" in tried.lines

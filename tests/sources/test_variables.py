@@ -32,6 +32,14 @@ def test_variables_defaults_and_escapes(text: str, value: str) -> None:
     assert with_variables({"a": [text]}, ENVIRON, dotted) == {"a": [value]}
 
 
+def test_what_is_no_variable_stays_where_another_program_has_variables() -> None:
+    value: Json = {"conf": {"a": "${SET} ${system:user.name} $${SET}"}}
+
+    assert with_variables(value, ENVIRON, dotted, foreign=("conf",)) == {
+        "conf": {"a": "value ${system:user.name} ${SET}"}
+    }
+
+
 def test_values_come_from_files_and_commands_too(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("s3cr3t of a file\n")
     (tmp_path / "count.sh").write_text('echo x >> runs; echo "$1: s3cr3t"')
@@ -103,10 +111,14 @@ def test_what_is_not_set_may_stay_as_it_is_written_and_defaults_count() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("${env:TICK_TOKEN}", "a: found ${env:…}, which is no variable; expected ${NAME}, or `$${` for the"),
+        ("${env:TICK_TOKEN}", "a: found ${env:TICK_TOKEN}, which is no variable; expected ${TICK_TOKEN}, or `$${` for"),
+        ("${env:s3cr3t}", "a: found ${env…}, which is no variable; expected ${NAME}, ${NAME:-text}, ${file:PATH}"),
+        ("${ TICK_TOKEN }", "a: found ${ TICK_TOKEN }, which is no variable; expected ${TICK_TOKEN}, or"),
+        ("${TICK_TOKEN:-${B}}", "a: found ${TICK_TOKEN…}, which is no variable; expected ${NAME}, ${NAME:-text},"),
         ("Bearer ${FILE:tok.txt}", "a: found ${FILE:…}, which is no variable; expected ${file:PATH}, or"),
         ("${Command:pass show api}", "a: found ${Command:…}, which is no variable; expected ${command:...}, or"),
-        ("${TICK-TOKEN}", "a: found ${TICK…}, which is no variable; expected ${NAME}, ${NAME:-text}, ${file:PATH}"),
+        ("${TICK-TOKEN}", "a: found ${TICK-TOKEN}, which is no variable; expected ${TICK_TOKEN}, or `$${` for the"),
+        ("${TICK-s3cr3t}", "a: found ${TICK…}, which is no variable; expected ${NAME}, ${NAME:-text}, ${file:PATH}"),
         ("${vault:x}", "a: found ${vault…}, which is no variable"),
     ],
 )
@@ -141,7 +153,7 @@ def test_values_are_secrets_and_defaults_are_not() -> None:
 def test_what_is_put_where_no_secret_belongs_is_shown(text: str, value: str) -> None:
     secrets = Secrets()
 
-    with_variables({"at": {"path": text}}, {"TABLES": value}, dotted, secrets, {("at", "path")})
+    with_variables({"at": {"path": text}}, {"TABLES": value}, dotted, secrets, plain={("at", "path")})
 
     assert not secrets.holds(value)
 
@@ -165,7 +177,7 @@ def test_what_is_put_where_no_secret_belongs_is_shown(text: str, value: str) -> 
 def test_what_may_be_a_secret_is_one_wherever_it_is_put(name: str, value: str) -> None:
     secrets = Secrets()
 
-    with_variables({"path": f"${{{name}}}"}, {name: value}, dotted, secrets, {("path",)})
+    with_variables({"path": f"${{{name}}}"}, {name: value}, dotted, secrets, plain={("path",)})
 
     assert secrets.mask(f"a text with {value} in it") == "a text with **** in it"
 
@@ -173,7 +185,7 @@ def test_what_may_be_a_secret_is_one_wherever_it_is_put(name: str, value: str) -
 def test_a_value_that_is_put_elsewhere_too_is_a_secret() -> None:
     secrets = Secrets()
 
-    with_variables({"path": "${A}", "config": {"path": "${A}"}}, {"A": "s3cr3t"}, dotted, secrets, {("path",)})
+    with_variables({"path": "${A}", "config": {"path": "${A}"}}, {"A": "s3cr3t"}, dotted, secrets, plain={("path",)})
 
     assert secrets.holds("s3cr3t")
 
@@ -206,6 +218,17 @@ def test_a_file_beside_says_what_the_environment_lacks(tmp_path: Path, monkeypat
 
     assert (environ["TOKEN"], environ["HERE"], environ["RAW"]) == ("s3cret # no comment", "environment", "${HERE}")
     assert "EMPTY" not in environ
+
+
+def test_further_folders_say_what_the_files_before_lack(tmp_path: Path) -> None:
+    for name, text in (("conf", "ONE=of conf"), ("further", "ONE=of further\nTWO=of further")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".env").write_text(text)
+        (tmp_path / name / "token").write_text(name)
+
+    environ = environment(tmp_path / "conf", tmp_path / "further")
+
+    assert [environ[name] for name in ("ONE", "TWO", "file:token")] == ["of conf", "of further", "conf"]
 
 
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -41,16 +41,16 @@ FindSource: TypeAlias = Callable[[], Source]
 
 
 class _Recording(PartialEnvironment):
-    """An environment that knows which variables it was asked for and lacks."""
+    """An environment that adds to `unset` which variables it was asked for and lacks."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], unset: set[str]) -> None:
         super().__init__(environ)
-        self.unset: set[str] = set()
+        self._unset = unset
 
     def __getitem__(self, name: str) -> str:
         value = super().__getitem__(name)
         if value == f"${{{name}}}":
-            self.unset.add(name)
+            self._unset.add(name)
         return value
 
 
@@ -120,8 +120,8 @@ class FileChecks:
             with_variables(file.value, environment(path.parent, refused=_NOT_HERE), file.where)
         except ConfigError as error:
             problems.add(str(error), certain=False)
-        recording = _Recording(environment(path.parent, refused=_NOT_HERE))
-        settings = Pipeline.load(path, recording)
+        unset = set[str]()
+        settings = Pipeline.load(path, lambda *of: _Recording(environment(*of, refused=_NOT_HERE), unset))
         self.secrets.add(*secrets_of(settings.target.storage))
         source = source_named(settings.source, path.parent, trusted=self._trusted)
         if settings.source.manifest is not None:
@@ -129,10 +129,10 @@ class FileChecks:
         try:
             settings = settings.prepared(source, f"{path} source.config", self.secrets)
         except ConfigError:
-            if not recording.unset:
+            if not unset:
                 raise
             # What is not there cannot be held against the schema.
-            names = ", ".join(sorted(recording.unset))
+            names = ", ".join(sorted(unset))
             problems.add(f"source.config: is not checked without a value of {names}", certain=False)
             return
         streams = source.streams(settings.config)

@@ -42,7 +42,7 @@ class PipelineFile:
     @cached_property
     def settings(self) -> Pipeline:
         """The file, where variables that are not set stay as they are written."""
-        pipeline = Pipeline.load(self.path, PartialEnvironment(environment(self.path.parent)))
+        pipeline = Pipeline.load(self.path, lambda *folders: PartialEnvironment(environment(*folders)))
         if "${" in pipeline.target.path or any("${" in str(value) for value in pipeline.target.storage.values()):
             Pipeline.load(self.path)  # says which variable is not set, and where
         self.secrets.add(*secrets_of(pipeline.target.storage))

@@ -7,7 +7,6 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import environment
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
@@ -17,7 +16,7 @@ def file_pipeline(
     path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None
 ) -> tuple[Pipeline, Source]:
     """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
-    settings = Pipeline.load(path, environment(path.parent), secrets)
+    settings = Pipeline.load(path, secrets=secrets)
     secrets.add(*secrets_of(settings.target.storage))
     source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events

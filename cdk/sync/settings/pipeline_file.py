@@ -1,8 +1,9 @@
 """The pipeline file: what `sync` reads, and where it lands."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -18,12 +19,12 @@ from pydantic import (
     model_validator,
 )
 
-from cdk.base.documents import read_document
+from cdk.base.documents import place_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonValue, Keys, dotted, json_kind
+from cdk.base.values import JsonValue, Keys, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
@@ -34,6 +35,8 @@ from cdk.streams.source import Source
 from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
+EnvironmentOf: TypeAlias = Callable[..., Mapping[str, str]]
+"""Gives what stands for variables in a file of a folder; further folders have what it lacks, as `environment` does."""
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
@@ -250,18 +253,19 @@ class Pipeline(_Part):
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
-    def load(cls, path: Path, environ: Mapping[str, str] | None = None, secrets: Secrets | None = None) -> "Pipeline":
+    def load(cls, path: Path, environ_of: EnvironmentOf = environment, secrets: Secrets | None = None) -> "Pipeline":
         """Read a pipeline file and put in the values of `${VARIABLE}`s.
 
-        Relative paths in it are relative to the file. environ: default: the environment, and `.env` beside the file.
+        Relative paths in it are relative to the file.
         secrets: get the values of variables, but those that are surely no secret, such as the target's path.
         Raises ConfigError naming every place that is wrong.
         """
-        environ = environment(path.parent) if environ is None else environ
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))
-        value = with_variables(file.value, environ, file.where, secrets, PLAIN_KEYS)
+        value = with_variables(
+            file.value, environ_of(path.parent), file.where, secrets, plain=PLAIN_KEYS, foreign=_SPARKS
+        )
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
@@ -269,7 +273,7 @@ class Pipeline(_Part):
             raise ConfigError("\n".join(f"{file.where(keys)}: {text}" for keys, text in problems)) from None
         where = pipeline.target.path
         target = where if "://" in where else path.parent / Path(where).expanduser()
-        config = _config(pipeline, path.parent, environ, secrets)
+        config = _config(pipeline, path.parent, environ_of, secrets)
         return pipeline.model_copy(
             update={
                 "target": pipeline.target.model_copy(update={"path": str(target)}),
@@ -312,17 +316,14 @@ def _beside(state: StateOptions, folder: Path) -> StateOptions:
 
 
 def _config(
-    pipeline: Pipeline, folder: Path, environ: Mapping[str, str], secrets: Secrets | None
+    pipeline: Pipeline, folder: Path, environ_of: EnvironmentOf, secrets: Secrets | None
 ) -> Mapping[str, JsonValue]:
     config = pipeline.source.config
     if not isinstance(config, str):
         return config
     path = folder / Path(config).expanduser()
-    if path.suffix == ".json":
-        value = with_variables(read_document(path), environ, lambda keys: f"{path} {dotted(keys)}", secrets)
-    else:
-        file = YamlFile.load(path)
-        value = with_variables(file.value, environ, file.where, secrets)
+    value = read_document(path) if path.suffix == ".json" else YamlFile.load(path).value
+    value = with_variables(value, environ_of(path.parent, folder), partial(place_in, path), secrets)
     if not isinstance(value, dict):
         raise ConfigError(f"found {json_kind(value)}, expected the connector's config, an object", path=str(path))
     return value
@@ -347,6 +348,8 @@ _MODELS: Mapping[Keys, type[BaseModel]] = {
 }
 _SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
 """Parts whose values no error shows: a variable of the environment may have put a secret there."""
+_SPARKS: Keys = ("spark", "conf")
+"""Where Spark and Hadoop put in variables of their own, such as `${system:user.name}`."""
 PLAIN_KEYS: frozenset[Keys] = frozenset(
     {
         *((key,) for key in ("name", "pipeline_name", "concurrency", "checkpoint_interval")),

@@ -1,13 +1,15 @@
 """The suite for the connector that `pytest --connector` names; the plugin has it collected."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from cdk.base.documents import place_in
 from cdk.base.errors import CdkError, ConfigError
-from cdk.base.values import FieldValue, dotted, json_kind
+from cdk.base.values import FieldValue, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
@@ -30,7 +32,7 @@ def choose(name: str, path: str | None, cassette: str | None) -> None:
     try:
         file = Path(path or "")
         document = {} if path is None else YamlFile.load(file).value
-        config = with_variables(document, environment(file.parent), lambda keys: f"{path} {dotted(keys)}")
+        config = with_variables(document, environment(file.parent), partial(place_in, file))
         if not isinstance(config, dict):
             raise ConfigError(f"found {json_kind(document)}, expected an object", path=str(path))
         TestConnector.source, TestConnector.config, TestConnector.cassette = connector(name), config, cassette

@@ -26,7 +26,7 @@ target: {path: lake}
 def load(folder: Path, text: str, **environ: str) -> Pipeline:
     path = folder / "pipeline.yaml"
     path.write_text(text)
-    return Pipeline.load(path, environ)
+    return Pipeline.load(path, lambda *_: environ)
 
 
 def error(folder: Path, text: str, **environ: str) -> list[str]:
@@ -274,6 +274,39 @@ def test_what_only_looks_like_a_variable_stays(tmp_path: Path, text: str) -> Non
     assert load(tmp_path, LEAST.replace("{connector: shop}", source)).config == {"k": text}
 
 
+def test_a_slip_in_a_variable_is_told_with_its_place_and_sparks_own_stay(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("url: x\ntoken: ${env:TOKEN}\n")
+    (tmp_path / "config.json").write_text('{\n\t"token": "${TO-KEN}"\n}')
+    spark = "spark: {conf: {a: '${system:user.name} ${SET}'}}\n"
+    text = LEAST.replace("connector: shop", "connector: shop, config: config.yaml") + spark
+    literally = "`$${` for the characters themselves"
+
+    assert error(tmp_path, text, SET="x") == [
+        f"config.yaml:2 token: found ${{env:TOKEN}}, which is no variable; expected ${{TOKEN}}, or {literally}"
+    ]
+    assert error(tmp_path, text.replace(".yaml", ".json"), SET="x") == [
+        f"config.json:2 token: found ${{TO-KEN}}, which is no variable; expected ${{TO_KEN}}, or {literally}"
+    ]
+    assert load(tmp_path, LEAST + spark, SET="x").spark.conf == {"a": "${system:user.name} x"}
+
+
+@pytest.mark.parametrize("file", ["config.yaml", "config.json"])
+def test_a_config_in_another_folder_has_the_variables_and_files_of_its_own(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    (folder / file).write_text('{"a": "${A}", "b": "${B}", "c": "${file:c.txt}"}')
+    (folder / ".env").write_text("A=of the config")
+    (folder / "c.txt").write_text("a file of the config")
+    (tmp_path / ".env").write_text("A=of the pipeline\nB=of the pipeline")
+    path, secrets = tmp_path / "pipeline.yaml", Secrets()
+    path.write_text(LEAST.replace("connector: shop", f"connector: shop, config: conf/{file}"))
+
+    config = Pipeline.load(path, secrets=secrets).config
+
+    assert config == {"a": "of the config", "b": "of the pipeline", "c": "a file of the config"}
+    assert secrets.mask(str([*config.values()])) == "['****', '****', '****']"
+
+
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert load(tmp_path, LEAST).target.path == str(tmp_path / "lake")
     assert load(tmp_path, LEAST.replace("lake", "/srv/lake")).target.path == "/srv/lake"
@@ -498,7 +531,8 @@ def test_values_of_variables_are_secrets_but_those_of_names_paths_and_numbers(tm
     path, secrets = tmp_path / "pipeline.yaml", Secrets()
     path.write_text(text.replace("'${CONFIG}'", config) if "inline" in config else text)
 
-    Pipeline.load(path, {**shown, "AGE": "2h", "VALUE": "s3cr3t", "CONF": "hidden"}, secrets)
+    environ = {**shown, "AGE": "2h", "VALUE": "s3cr3t", "CONF": "hidden"}
+    Pipeline.load(path, lambda *_: environ, secrets)
 
     assert secrets.mask(" ".join(shown.values())) == " ".join(shown.values())
     assert secrets.mask("2h s3cr3t hidden") == "2h **** ****"
@@ -524,7 +558,7 @@ def test_no_file_raises_anything_but_a_config_error(tmp_path_factory: pytest.Tem
     path = tmp_path_factory.getbasetemp() / "pipeline.yaml"
     path.write_text(yaml.safe_dump(value))
     with suppress(ConfigError):
-        Pipeline.load(path, {})
+        Pipeline.load(path, lambda *_: {})
 
 
 def test_names_that_people_know_from_elsewhere_are_understood() -> None:
