@@ -25,7 +25,7 @@ from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.named_hosts import credential_scope
 from cdk.declarative.spec_file import spec_beside
 from cdk.declarative.syntax.json_edit import set_at
-from cdk.streams.source import NO_CONFIG, Source
+from cdk.streams.source import NO_CONFIG, Source, connector_name
 from cdk.streams.stream import Stream
 
 _RESERVED = "__airbyte"
@@ -46,13 +46,14 @@ class ManifestSource(Source):
         self._updated_config: Mapping[str, JsonValue] | None = None
         self._keeping = Lock()
         self._parents = frozenset(parent_names(self._root))
-        self.name = self._runtime.folder.name or "manifest"
+        self.name = "manifest"
 
     @classmethod
     def load(cls, path: Path, *, custom: CustomCode | None = None) -> "ManifestSource":
         """The source of a manifest file. custom: builds components that are Python classes; None: they may not run."""
         folder = path.resolve().parent
         source = cls(Manifest.load(path), Runtime(folder=folder, custom=custom))
+        source.name = connector_name(str(path))
         if source._spec is None:
             source._spec = spec_beside(folder)
         return source
@@ -65,7 +66,7 @@ class ManifestSource(Source):
     def revised(self, manifest: JsonObject) -> "ManifestSource":
         """The same source with another manifest. Raises ManifestError with every place that is wrong."""
         source = ManifestSource(Manifest(manifest), self._runtime)
-        source._spec, source.events = self._spec, self.events
+        source._spec, source.events, source.name = self._spec, self.events, self.name
         return source
 
     @property

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean, nearest
-from cdk.streams.source import Source
+from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream
 
 T = TypeVar("T")
@@ -29,13 +29,13 @@ def find_source(connector: str) -> Source:
     """The source of a connector: a path of a `.py` file, a name in `connectors`, an entry point or a dotted module.
 
     A module's source is its attribute `source`, or the one Source subclass it defines; a module that defines only
-    streams is a source of these, named after the module.
+    streams is a source of these. One that has no name is named after what it was found by, see `connector_name`.
 
     Raises ConfigError: there is no such connector (with the nearest spelling), it cannot be imported, or it holds
     no source, or several.
     """
     if connector.endswith(".py"):
-        return source_of(_from_file(Path(connector)), Path(connector).stem)
+        return source_of(_from_file(Path(connector)), connector_name(connector))
     name = connector.replace("-", "_")
     if "." not in name and _exists(f"{_PACKAGE}.{name}"):
         return source_of(_import(f"{_PACKAGE}.{name}"), name)
@@ -46,24 +46,26 @@ def find_source(connector: str) -> Source:
         point = installed[connector]
         return source_of(_run(point.load, f"{connector} ({point.value})"), connector)
     if _exists(name):
-        return source_of(_import(name), name.rpartition(".")[2])
+        return source_of(_import(name), name)
     hint = did_you_mean(connector, [*_bundled(), *installed.names])
     raise ConfigError(f"found no connector {connector!r}{hint}; a path ends with .py, a module has dots")
 
 
 def source_of(candidate: object, name: str) -> Source:
-    """The source that `found` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
+    """The source that `candidate` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
     match candidate:
         case Source():
-            return candidate
+            source = candidate
         case type() if issubclass(candidate, Source):
-            return candidate()
+            source = candidate()
         case ModuleType():
-            return _source_in(candidate, name)
+            source = _source_in(candidate, name)
         case _:
             raise ConfigError(
                 f"{name}: found a {type(candidate).__name__}, expected a Source or a module that holds one"
             )
+    source.name = source.name or name
+    return source
 
 
 def _source_in(module: ModuleType, name: str) -> Source:
@@ -84,7 +86,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
     if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
         raise ConfigError(f"{name}: found neither a Source nor a Stream in it, expected one")
     source = Source()
-    source.name, source.stream_classes = name, streams
+    source.stream_classes = streams
     return source
 
 

@@ -1,6 +1,7 @@
 """Source: a connector's streams, its config's schema, and a check of the connection."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from cdk.base.process.concurrency import DEFAULT_CEILING
@@ -16,10 +17,17 @@ S = TypeVar("S", bound=Stream)
 NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
+def connector_name(text: str) -> str:
+    """What a connector is called: as the file that is named, a `manifest.yaml` as its folder, or as it is named."""
+    path = Path(text)
+    name = path.stem if path.suffix in {".py", ".yaml", ".yml"} else text
+    return path.resolve().parent.name if name == "manifest" else name
+
+
 class Source:
     """A connector. Subclass it and list its streams.
 
-    name: how people and tables call it; by default the class name.
+    name: how reports, lineage and errors call it; by default what a person writes for it, see `connector_name`.
     config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
     stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
     documentation_url: where a person reads how to fill in the config.

@@ -76,8 +76,8 @@ def test_read_leaves_the_same_reports(cli: CommandLine, shop: Path) -> None:
 
     ran = cli("read", "--connector", "shop.py", "--config", "config.json", "--crash-report", "crashes")
 
-    assert (ran.code, list(reports(shop / "crashes"))) == (1, [name.replace("-shop", "-Shop") for name in FILES])
-    assert "crash report: crashes/crash-Shop-reading.txt" in "\n".join(ran.lines)
+    assert (ran.code, list(reports(shop / "crashes"))) == (1, FILES)
+    assert "crash report: crashes/crash-shop-reading.txt" in "\n".join(ran.lines)
 
 
 def test_without_the_option_there_is_none(cli: CommandLine, shop: Path) -> None:

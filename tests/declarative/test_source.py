@@ -322,6 +322,8 @@ def test_an_error_of_building_names_the_file_and_the_line(tmp_path: Path) -> Non
 
     assert raised.value.path == f"{tmp_path / 'manifest.yaml'}:17"
     assert source.name == tmp_path.name
+    (tmp_path / "things.yaml").write_text(MANIFEST)
+    assert ManifestSource.load(tmp_path / "things.yaml").name == "things"
 
 
 def test_a_config_that_json_cannot_hold_is_refused() -> None:

@@ -40,7 +40,18 @@ def test_a_dotted_module_in_this_directory_is_found(tmp_path: Path) -> None:
     (tmp_path / "made_here").mkdir()
     (tmp_path / "made_here" / "api.py").write_text(USERS)
 
-    assert find_source("made_here.api").name == "api"
+    assert find_source("made_here.api").name == "made_here.api"
+
+
+@pytest.mark.parametrize(
+    "source", ["RestSource('https://a.test', resource('a', '/a'))", "type('Api', (Source,), {})()"]
+)
+def test_a_source_without_a_name_is_called_as_its_file_and_one_with_a_name_by_that(tmp_path: Path, source: str) -> None:
+    text = "from cdk import Source\nfrom cdk.rest import RestSource, resource\n"
+    (tmp_path / "one_api.py").write_text(f"{text}source = {source}\n")
+    (tmp_path / "two_api.py").write_text(f"{text}source = {source}\nsource.name = 'own'\n")
+
+    assert [find_source(f"{name}_api.py").name for name in ("one", "two")] == ["one_api", "own"]
 
 
 def test_streams_keep_the_order_they_are_written_in_and_abstract_ones_are_left_out() -> None:

@@ -19,7 +19,7 @@ from cdk.cli.protocol.catalog_file import load_catalog
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, traits_of
 from cdk.protocol import ConfiguredAirbyteStream, DestinationSyncMode, SyncMode
 from cdk.sources.discovery import find_source
-from cdk.streams.source import Source
+from cdk.streams.source import Source, connector_name
 from cdk.streams.source_events import Events
 from cdk.streams.stream import full_name
 from cdk.sync.settings.pipeline_file import Pipeline, StreamOptions
@@ -82,7 +82,7 @@ def given_pipeline(
     source.events = events or source.events
     catalog = options.catalog
     value: dict[str, object] = {
-        "name": options.name or _name_of(text),
+        "name": options.name or _NAME.sub("-", connector_name(text)).strip("._-") or "sync",
         "source": {key: text, "config": read_config(options.config, secrets)},
         "target": {"path": options.target},
     }
@@ -100,13 +100,6 @@ def given_pipeline(
 def _option(loc: Sequence[str | int], catalog: Path | None) -> str:
     """Which option said what is wrong."""
     return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
-
-
-def _name_of(text: str) -> str:
-    """The default name of a pipeline: as its connector, and a `manifest.yaml` as its folder."""
-    path = Path(text).resolve()
-    name = text if path.suffix not in {".py", ".yaml", ".yml"} else path.stem
-    return _NAME.sub("-", path.parent.name if name == "manifest" else name).strip("._-") or "sync"
 
 
 def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, JsonValue]]:

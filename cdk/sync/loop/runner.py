@@ -30,7 +30,7 @@ from cdk.rest.http.activity import Activities, Doing, activities
 from cdk.rest.http.authenticator import ignore
 from cdk.rest.http.metrics import counting
 from cdk.sources.crashes import CRASH_SECRETS
-from cdk.streams.source import Source
+from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
@@ -348,7 +348,8 @@ class SyncRunner:
             logger.warning("when streams were last read to their ends could not be noted: %s", error)
 
     def _lineage(self, opened: Sequence[tuple[StreamPlan, Running]]) -> AbstractContextManager[None]:
-        source = self._source.name or type(self._source).__name__
+        named = self._pipeline.source
+        source = self._source.name or connector_name(named.connector or str(named.manifest))
         return lineage(self._pipeline.name, source, opened, mask=self._facts.mask, clock=self._clock)
 
     def _ended(self) -> bool:

@@ -50,7 +50,7 @@ def test_a_connector_is_tried_without_a_pipeline(cli: CommandLine, guarded: str,
     both = cli("doctor", "pipeline.yaml", "--connector", guarded)
 
     assert ran.code == 1
-    assert {"✓ connector: Guarded", "✗ source: the source refused the key ****"} <= set(ran.lines)
+    assert {"✓ connector: guarded", "✗ source: the source refused the key ****"} <= set(ran.lines)
     assert not any("target" in line for line in ran.lines)
     assert "wrong-and-secret" not in "\n".join(ran.lines) + ran.stderr
     assert (both.code, "names its connector" in both.stderr) == (2, True)

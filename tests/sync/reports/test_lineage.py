@@ -144,6 +144,22 @@ def test_a_sync_is_a_start_and_a_complete_with_what_it_reads_and_writes(
     assert start["outputs"][0]["outputFacets"] == {}
 
 
+def test_streams_of_a_source_without_a_name_are_those_of_the_connector_that_the_pipeline_names(
+    tmp_path: Path, events: Callable[[], list[Json]]
+) -> None:
+    for name in ("one", "two"):
+        source = Shop([Users()])
+        source.name = ""
+        settings = (
+            {"connector": f"{name}_api.py"} if name == "one" else {"manifest": str(tmp_path / "two" / "manifest.yaml")}
+        )
+        target = {"path": str(tmp_path / name)}
+        pipeline = Pipeline.model_validate({"name": name, "source": settings, "target": target})
+        SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run()
+
+    assert {event["inputs"][0]["namespace"] for event in events()} == {"one_api", "two"}
+
+
 def test_a_stream_that_fails_makes_the_run_fail_with_its_error_and_no_secret(
     tmp_path: Path, events: Callable[[], list[Json]]
 ) -> None:
