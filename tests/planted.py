@@ -54,6 +54,12 @@ class Bug(NamedTuple):
 
 
 BUGS = [
+    Bug(
+        "a page's records may be a generator",
+        "streams/paged",
+        "            return list(records)",
+        "            return records",
+    ),
     Bug("a connector without a name is called as its file", "sources/discovery", "source.name or name", "source.name"),
     Bug("a slip in a variable is sent nowhere", "sources/variables", "_slips(value, where, foreign)", "list[str]()"),
     Bug("what may be a default is not shown", "sources/variables", "_NAME_IN_CAPITALS.fullmatch(name)", "name"),

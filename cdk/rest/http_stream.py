@@ -97,7 +97,7 @@ class HttpStream(PagedStream):
         return None
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
-        """The records of a page: by default the list at `records_path` as it came.
+        """The records of a page: by default the list at `records_path` as it came. Code without types may yield them.
 
         A paginator that counts sees what this returns.
         """

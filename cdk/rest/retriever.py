@@ -6,7 +6,7 @@ are sent ahead, no page whose records decide whether there is a next one, none f
 where a run may send few requests.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, cast
@@ -26,7 +26,7 @@ from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.tracing import TRACE
 from cdk.state.slice import Slice
-from cdk.streams.paged import read_pages
+from cdk.streams.paged import listed, read_pages
 from cdk.streams.stream import Item, Page, Token
 
 _TOKEN_REFUSED = {400, 404, 410, 422}
@@ -56,7 +56,7 @@ class PageRetriever:
     client: HttpClient
     paginator: Paginator
     request: Callable[[Slice], Request]
-    parse: Callable[[Response, Slice], Sequence[Record]]
+    parse: Callable[[Response, Slice], Iterable[Record]]
     path: Sequence[str] | None = None
 
     def read(self, slice: Slice) -> Iterator[Item]:
@@ -90,7 +90,7 @@ class PageRetriever:
             if (trace := TRACE.get()) is not None:
                 trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
             return Page((), None)
-        records = self.parse(response, slice)
+        records = self._records(response, slice)
         following = self.paginator.next(response, records, token)
         doubt = self._doubt(slice, token, response, records) if following is None and records else ""
         if (trace := TRACE.get()) is not None:
@@ -100,6 +100,9 @@ class PageRetriever:
         source = None if request.stream or not records else (response.body, len(records))
         return Page(records, following, doubt=doubt, source=source)
 
+    def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
+        return listed(self.parse(response, slice), "the records that `parse` gave are")
+
     def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:
         """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
         paginator = self.paginator
@@ -108,7 +111,7 @@ class PageRetriever:
             def fetch() -> tuple[Response, int]:
                 request = paginator.apply(self._first(slice), paginator.behind(token, len(records)))
                 response = self.client.send(request)
-                return response, len(self.parse(response, slice)) if response.ok else 0
+                return response, len(self._records(response, slice)) if response.ok else 0
 
             look_behind(self, last, len(records), fetch)
         # Where there was a page before, it has named this one.

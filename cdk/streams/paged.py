@@ -115,6 +115,20 @@ class _Repeats:
             )
 
 
+def listed(records: object, what: str) -> Sequence[Record]:
+    """The records of a page, whatever an author's code gave them in, such as a generator.
+
+    what: begins the FatalError for what has no records one by one, such as None where a `return` was forgotten.
+    """
+    match records:
+        case Sequence() if not isinstance(records, str | bytes):
+            return records
+        case Iterable() if not isinstance(records, Mapping | str | bytes):
+            return list(records)
+        case _:
+            raise FatalError(f"{what} a {type(records).__name__}, expected a list")
+
+
 class PagedStream(StateMixin):
     """A stream read page by page; a cut read resumes at its page. Write `read_page`."""
 
@@ -130,9 +144,7 @@ class PagedStream(StateMixin):
         page: object = self.read_page(slice, token)
         if not isinstance(page, Page):
             raise FatalError(f"read_page gave a {type(page).__name__}, expected Page(records, next)")
-        records: object = page.records
-        if not isinstance(records, Sequence):
-            raise FatalError(f"the records of a page are a {type(records).__name__}, expected a list")
+        page = page._replace(records=listed(page.records, "the records of a page are"))
         following: object = page.next
         if following is not None and (not isinstance(following, Mapping) or not following):
             raise FatalError(

@@ -1,7 +1,7 @@
 import itertools
 import logging
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -171,6 +171,35 @@ def test_the_list_of_the_body_is_handed_on_as_it_is() -> None:
     page = users(api, Looking).read_page(Slice(), None)
 
     assert page.records is seen[0].json()["data"]
+
+
+@pytest.mark.parametrize("paginator", [PageNumber(size=2, size_param="per_page"), Offset(2), LinkHeader()])
+def test_parse_may_yield_the_records_of_a_page(paginator: Paginator) -> None:
+    class Yielding(Users):
+        def parse(self, response: Response, slice: Slice) -> Iterator[Record]:  # type: ignore[override] # noqa: ARG002
+            yield from response.json()["data"]
+
+    Yielding.paginator = paginator
+    api = MockApi()
+    route = api.get("/v1/users")
+    for page in ([1, 2], [3], []):
+        link = {"Link": f'<https://api.test/v1/users?page={page[-1]}>; rel="next"'} if page else {}
+        route.returns(json={"data": [{"id": n} for n in page]}, headers=link)
+
+    assert ids(read_slice(users(api, Yielding), Slice())) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), ({"id": 1}, "dict"), ("id", "str"), (b"{}", "bytes")])
+def test_what_are_no_records_of_a_page_is_an_error_that_names_parse(given: object, kind: str) -> None:
+    class Wrong(Users):
+        def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
+            return given  # type: ignore[return-value] # as authors write it, without types
+
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [{"id": 1}]})
+
+    with pytest.raises(FatalError, match=f"the records that `parse` gave are a {kind}, expected a list"):
+        list(read_slice(users(api, Wrong), Slice()))
 
 
 def test_records_that_nobody_looks_at_are_not_decoded() -> None:

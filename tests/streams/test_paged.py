@@ -116,11 +116,19 @@ def test_a_long_way_without_a_circle_is_read_to_its_end_page_by_page() -> None:
     assert attempts.position.cursor == {"page": 70}
 
 
+def test_the_records_of_a_page_may_come_one_by_one() -> None:
+    stream = Scripted(lambda _: Page(({"id": n} for n in range(2)), None))  # type: ignore[arg-type] # without types
+
+    assert next(iter(read_slice(stream, Slice()))).records == [{"id": 0}, {"id": 1}]
+
+
 @pytest.mark.parametrize(
     ("page", "said"),
     [
         (([], None), "gave a tuple, expected Page"),
-        (Page(({"id": n} for n in range(2)), None), "are a generator, expected a list"),  # type: ignore[arg-type]
+        (Page(None, None), "the records of a page are a NoneType, expected a list"),  # type: ignore[arg-type]
+        (Page({"id": 1}, None), "the records of a page are a dict, expected a list"),  # type: ignore[arg-type]
+        (Page("ab", None), "the records of a page are a str, expected a list"),  # type: ignore[arg-type]
         (Page([], {}), "is {}, expected an object"),
         (Page([], 2), "is 2, expected an object"),  # type: ignore[arg-type]
         (Page([], {"n": {7}}), r"the next of a page is {'n': \{7\}}, which JSON cannot hold; expected an object"),
