@@ -2713,6 +2713,20 @@ BUGS = [
         "if name in record and record[name] != added[name]:",
         "if name in record and record[name] is added[name]:",
     ),
+    Bug(
+        "what an address of a login is made of is no secret",
+        "rest/declared/source",
+        "if looks_secret(each.field) or not names_address(name)",
+        "if True",
+        "tests/rest/declared/test_resources.py",
+    ),
+    Bug(
+        "a secret in an address of a login is one",
+        "rest/declared/source",
+        "if looks_secret(each.field) or not names_address(name)",
+        "if not names_address(name)",
+        "tests/rest/declared/test_resources.py",
+    ),
     Bug("a value is one segment of a path", "rest/declared/placeholders", 'safe="")', 'safe="/")'),
     Bug("a value leads to no other endpoint", "rest/declared/placeholders", "texts[at] in _WALKS", "texts[at] == '..'"),
     Bug(

@@ -11,6 +11,7 @@ _SECRET_NAME = re.compile(
 _BARE_NAME = re.compile(r"(?:^|[_.\-])(?:token|key|sig|auth|jwt|session)$", re.IGNORECASE)
 _PAGE_NAME = re.compile(r"page|next|prev|continu|cursor|sync|skip|start|after|before|resum", re.IGNORECASE)
 _SORT_KEY = re.compile(r"(?:sort|order|group|primary|foreign|partition|public)[_.\-]?key$", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
 _ABOUT = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
 """Where credentials come from, or of which kind they are: an `authorization_url`, a `token_type`."""
 
@@ -24,3 +25,8 @@ def looks_secret(name: str) -> bool:
 def surely_secret(name: str) -> bool:
     """Whether it does wherever it is: in records, `key` and `token` are names of anything."""
     return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
+
+
+def names_address(name: str) -> bool:
+    """Whether what has this name is an address, such as a `token_url`: no secret, whatever logs in there."""
+    return _ADDRESS.search(name) is not None

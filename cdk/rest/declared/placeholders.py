@@ -92,11 +92,18 @@ def filled_path(template: str, values: Values) -> str:
     return "".join(texts)
 
 
-def settings_of(auth: Authenticator | None) -> Iterator[Placeholder]:
-    """The placeholders of an authenticator."""
+def settings_of(auth: Authenticator | None) -> Iterator[tuple[str, Placeholder]]:
+    """The placeholders of an authenticator, each behind the field that it is in, or the name in an object there."""
     if auth is not None and is_dataclass(auth):
-        for each in fields(auth):
-            yield from placeholders(getattr(auth, each.name))
+        yield from _named({each.name: getattr(auth, each.name) for each in fields(auth)}, "")
+
+
+def _named(template: object, name: str) -> Iterator[tuple[str, Placeholder]]:
+    if isinstance(template, Mapping):
+        for inner, value in template.items():
+            yield from _named(value, inner)
+    else:
+        yield from ((name, placeholder) for placeholder in placeholders(template))
 
 
 def with_settings(auth: Authenticator, values: Values) -> Authenticator:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cdk.base.errors import ConfigError
+from cdk.base.secret_names import looks_secret, names_address
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
 from cdk.rest.declared.placeholders import Placeholder, placeholders, settings_of
@@ -21,7 +22,8 @@ class RestSource(Source):
     """A connector whose streams are resources; a module has it as `source = RestSource(...)`.
 
     url: what paths are appended to; it may have `{config.NAME}` in it.
-    auth: adds the credentials; its texts may have `{config.NAME}`, and what they name is secret.
+    auth: adds the credentials; its texts may have `{config.NAME}`, and what they name is secret, but for that
+        of which an address is made, such as `token_url`, and whose name says nothing of a secret.
     params, headers, paginator, error_handler: of all resources that say nothing else. budget: which they share.
     config: the JSON Schemas of what the config has, where one is not a text that must be there, or is named by a
         function only; one with a default may be left out.
@@ -56,12 +58,14 @@ class RestSource(Source):
             ]
         )
         self._api = Api(url, auth, budget, family)
-        secret = {each.field for each in _only_config([*settings_of(auth)], "auth")}
+        settings = [*settings_of(auth)]
+        of_auth = {each.field for each in _only_config([each for _, each in settings], "auth")}
+        secret = {each.field for name, each in settings if looks_secret(each.field) or not names_address(name)}
         names = [each.field for each in _only_config([*placeholders(url)], "url")]
         for each in family.members.values():
             named = [*each.requested(), *placeholders(each.add_fields)]
             names += [placeholder.field for placeholder in named if placeholder.scope == "config"]
-        self.config_schema = _schema(dict.fromkeys([*names, *sorted(secret)]), secret, config or {})
+        self.config_schema = _schema(dict.fromkeys([*names, *sorted(of_auth)]), secret, config or {})
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         return [ResourceStream(each, self._api, config) for each in self._api.family.members.values()]

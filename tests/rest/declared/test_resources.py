@@ -1,7 +1,10 @@
+import re
+
 import pytest
 
-from cdk import ConfigError, CountCursor
-from cdk.rest import Bearer, RestSource, resource
+from cdk import ConfigError, CountCursor, Json, JsonSchema
+from cdk.base.secret_masking import secret_places
+from cdk.rest import Bearer, OAuth2, RestSource, resource
 
 REPOS = resource("repos", "/repos")
 
@@ -74,6 +77,28 @@ def test_urls_and_credentials_know_the_config_alone() -> None:
         RestSource("{conf.url}", REPOS)
     with pytest.raises(ConfigError, match=r"auth: found \{repos.token\}, expected \{config.NAME\}"):
         RestSource("https://api.test", REPOS, auth=Bearer("{repos.token}"))
+
+
+@pytest.mark.parametrize(
+    ("token_url", "extra", "declared", "secret"),
+    [
+        ("{config.url}/token", {}, {}, set()),
+        ("{config.url}/{config.tenant}/token", {"redirect_uri": "{config.tenant}"}, {}, set()),
+        ("{config.url}/token", {"tenant": "{config.tenant}"}, {}, {"tenant"}),
+        ("{config.tenant}/token", {"audience": "{config.tenant}"}, {}, {"tenant"}),
+        ("{config.url}/{config.path_key}/token", {}, {}, {"path_key"}),
+        ("{config.url}/token", {}, {"url": {"airbyte_secret": True}}, {"url"}),
+    ],
+)
+def test_what_an_address_of_a_login_is_made_of_is_no_secret(
+    token_url: str, extra: dict[str, str], declared: dict[str, JsonSchema], secret: set[str]
+) -> None:
+    auth = OAuth2(token_url, client_id="{config.client_id}", extra=extra)
+    schema: Json = RestSource("https://api.test", REPOS, auth=auth, config=declared).config_schema
+
+    names = {"client_id", *re.findall(r"config\.(\w+)", f"{token_url} {extra}")}
+    assert {path for path, _ in secret_places(schema, dict.fromkeys(names, "value"))} == {"client_id", *secret}
+    assert schema["properties"].keys() == names
 
 
 def test_the_spec_has_what_is_named_and_marks_what_credentials_name() -> None:
