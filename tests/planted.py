@@ -2727,6 +2727,13 @@ BUGS = [
         "if not names_address(name)",
         "tests/rest/declared/test_resources.py",
     ),
+    Bug(
+        "a crash point that is none is refused",
+        "sync/loop/runner",
+        "        check_crash_point()\n",
+        "",
+        "tests/base/process/test_crash_points.py",
+    ),
     Bug("a value is one segment of a path", "rest/declared/placeholders", 'safe="")', 'safe="/")'),
     Bug("a value leads to no other endpoint", "rest/declared/placeholders", "texts[at] in _WALKS", "texts[at] == '..'"),
     Bug(

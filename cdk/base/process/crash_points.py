@@ -11,6 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from cdk.base.errors import ConfigError
+from cdk.base.suggestions import nearest
+
 POINTS: Final = {
     "task_begins": "slices are handed out, nothing of them is read",
     "page_read": "a task has read a page",
@@ -28,6 +31,8 @@ POINTS: Final = {
 }
 """Every point, and what has happened when it is reached."""
 
+_VARIABLE = "CDK_CRASH_AT"
+
 reached: Counter[str] = Counter()
 """How often this process has been at each point."""
 
@@ -35,9 +40,22 @@ reached: Counter[str] = Counter()
 def crash_point(name: str) -> None:
     """Die here if the environment says so."""
     reached[name] += 1
-    point, _, time = os.environ.get("CDK_CRASH_AT", "").partition(":")
+    point, _, time = os.environ.get(_VARIABLE, "").partition(":")
     if point == name and reached[name] == int(time or 1) and _first():
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def check_crash_point() -> None:
+    """Raises ConfigError: the environment names a point that is none, at which nothing would die."""
+    named = os.environ.get(_VARIABLE, "")
+    point, colon, time = named.partition(":")
+    if named and point not in POINTS:
+        near = nearest(point, POINTS)
+        meant = f"did you mean {near!r}? " if near else ""
+        raise ConfigError(f"found {point!r}, {meant}expected a crash point: {', '.join(POINTS)}", path=_VARIABLE)
+    if colon and not (time.isascii() and time.isdigit() and int(time)):
+        words = f"expected {point} alone, or with the number of the time it is reached, as {point}:3"
+        raise ConfigError(f"found {named!r}, {words}", path=_VARIABLE)
 
 
 def _first() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cdk.base.errors import CdkError
 from cdk.base.logs import logger
-from cdk.base.process.crash_points import crash_point
+from cdk.base.process.crash_points import check_crash_point, crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
 from cdk.base.process.tuning import rare_collections, spare_pandas
@@ -152,9 +152,10 @@ class SyncRunner:
     def run(self) -> SyncResult:
         """Read every stream to its end, or to its error; one that fails does not stop the others.
 
-        Raises ConfigError: the pipeline does not fit the source, or Spark does not start. StateConflict: another sync
-        of this pipeline runs. TransientError: Spark was lost; the next sync is the rest of this one.
+        Raises ConfigError: the pipeline does not fit the source, Spark does not start, a crash point is none.
+        StateConflict: another sync of this pipeline runs. TransientError: Spark was lost; the next sync goes on.
         """
+        check_crash_point()
         self._interruption = Interruption(self._pipeline.max_duration)
         # A run before, through the same object, may have ended with an error.
         self._facts, self._ended_at = replace(self._facts, failure=None, interrupted=""), None
@@ -399,6 +400,5 @@ class SyncRunner:
         options = plan.remove_stale
         if options is None or plan.traits.hidden_until_complete:
             return None
-        return RemovalRequest(
-            options, "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
-        )
+        unknown = "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
+        return RemovalRequest(options, unknown)

@@ -2,11 +2,14 @@
 
 import os
 import random
+import re
 from pathlib import Path
 
 import pytest
 
+from cdk import ConfigError, Source
 from cdk.base.process.crash_points import POINTS, crash_point
+from cdk.sync import Pipeline, SyncRunner
 from tests.spark.crash import MODES, Death, check, run, told
 
 # Points that only some modes get to.
@@ -58,3 +61,32 @@ def test_without_the_variable_a_point_is_passed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("CDK_CRASH_AT", raising=False)
     for point in POINTS:
         crash_point(point)
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        (
+            "after_comit",
+            "found 'after_comit', did you mean 'after_commit'? expected a crash point: task_begins, page_read, ",
+        ),
+        ("nonsense", "found 'nonsense', expected a crash point: task_begins, page_read, "),
+        (
+            "done:never",
+            "found 'done:never', expected done alone, or with the number of the time it is reached, as done:3",
+        ),
+        ("done:0", "found 'done:0', expected done alone"),
+        ("done:", "found 'done:', expected done alone"),
+    ],
+)
+def test_a_point_that_is_none_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, text: str
+) -> None:
+    monkeypatch.setenv("CDK_CRASH_AT", named)
+    pipeline = Pipeline.model_validate(
+        {"name": "p", "source": {"connector": "p"}, "target": {"path": str(tmp_path / "tables")}}
+    )
+
+    with pytest.raises(ConfigError, match=re.escape(f"CDK_CRASH_AT: {text}")):
+        SyncRunner(pipeline, Source()).run()
+    assert not (tmp_path / "tables").exists()
