@@ -46,6 +46,34 @@ def test_a_connector_is_proved_on_its_cassette_alone(cli: CommandLine, tmp_path:
     assert "2 kills, 81 rows" in ET.parse(tmp_path / "badge.svg").getroot().attrib["aria-label"]  # noqa: S314 - our own
 
 
+CLOCKED = """
+from datetime import datetime
+from cdk import Source, Stream
+
+
+class Clocked(Stream):
+    primary_key = "id"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "read_at": {"type": "string"}}}
+
+    def read_records(self, slice):
+        yield from ({"id": n, "read_at": datetime.now().isoformat()} for n in range(20))
+
+
+class Clock(Source):
+    stream_classes = [Clocked]
+"""
+
+
+def test_a_field_that_is_another_with_each_read_is_named(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "clocked.py").write_text(CLOCKED)
+
+    broken = cli("prove", "--connector", "clocked.py", "--at-commits", "1", "--at-random", "0")
+
+    assert broken.code == 1
+    assert broken.lines[0].startswith("with a commit after each page: clocked: 20 of 20 rows changed, in read_at: ")
+    assert not any("lost" in line for line in broken.lines[:-1])
+
+
 def test_what_loses_rows_ends_with_exit_code_1_and_says_where(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "losing.py").write_text(LOSING)
 

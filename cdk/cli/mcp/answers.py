@@ -134,6 +134,7 @@ class KilledSync(BaseModel):
     point: str
     lost: int
     doubled: int
+    changed: int
     receipts: int
     problems: Sequence[str]
 

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -14,7 +15,8 @@ from cdk.lake.admin.verify import audits, findings
 from cdk.lake.storage.object_store import folder_at
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import Pipeline
-from cdk.sync.settings.stream_plan import chosen_streams, plan_stream
+from cdk.sync.settings.stream_plan import StreamPlan, chosen_streams, plan_stream
+from cdk.testing.proving.differences import Difference, Key, difference
 from cdk.testing.proving.trials import EACH_PAGE, RARELY, Subject, TrialRun, Trials, rows
 
 RANDOM = "random"
@@ -30,12 +32,14 @@ class Kill:
     """One kill, and what came of it once a further sync had resumed.
 
     point: where, such as `after_commit:3`, the third time it is reached. problems: sentences, none where all is well.
-    receipts: those of all commits, which add up where there is no problem.
+    changed: rows of the same key with other values. receipts: those of all commits, which add up where there is no
+    problem.
     """
 
     point: str
     lost: int = 0
     doubled: int = 0
+    changed: int = 0
     receipts: int = 0
     problems: Sequence[str] = ()
 
@@ -82,9 +86,10 @@ def prove(
         expected = rows(target)
         run = _undisturbed(trials, stepwise, EACH_PAGE)
         counts, commits = {stream: count.total() for stream, count in expected.items()}, run.reached["after_commit"]
-        problems = [f"with a commit after each page: {problem}" for problem in _problems(expected, rows(stepwise))]
+        differ = partial(_differences, expected, _keys(subject, target))
+        problems = [f"with a commit after each page: {problem}" for problem in _problems(differ(rows(stepwise)))]
         further = trials.sync(target).failure
-        again = [further] if further else _problems(expected, rows(target))
+        again = [further] if further else _problems(differ(rows(target)))
         problems += [f"after a further sync: {problem}" for problem in again]
         if problems:
             # What is wrong without a kill is so after each of them.
@@ -92,7 +97,7 @@ def prove(
         kills = []
         for crash_at, seconds in _places(run, at_commits, at_random, random.Random(seed)):  # noqa: S311 - no secret
             folder = Path(home) / "killed"
-            kills.append(_killed(subject, trials, folder, expected, crash_at=crash_at, seconds=seconds))
+            kills.append(_killed(subject, trials, folder, differ, crash_at=crash_at, seconds=seconds))
             watch(kills[-1])
             rmtree(folder, ignore_errors=True)
         return Proof(counts, commits, kills, warnings=first.warnings)
@@ -120,7 +125,7 @@ def _killed(
     subject: Subject,
     trials: Trials,
     folder: Path,
-    expected: Mapping[str, Counter[str]],
+    differ: Callable[[Mapping[str, Counter[str]]], Mapping[str, Difference]],
     *,
     crash_at: str,
     seconds: float | None,
@@ -131,21 +136,34 @@ def _killed(
         return Kill(point, problems=[f"the sync does not reach {crash_at} again: it reads in another order each time"])
     resumed = trials.sync(folder)
     problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
-    actual = rows(folder)
-    lost = sum((expected[name] - actual.get(name, Counter())).total() for name in expected)
-    doubled = sum((count - expected.get(name, Counter())).total() for name, count in actual.items())
+    found = differ(rows(folder))
+    lost = sum(each.lost.total() for each in found.values())
+    doubled = sum(each.doubled.total() for each in found.values())
+    changed = sum(len(each.changed) for each in found.values())
     with subject.cassette.playing():
         verified = verify(*subject.pipeline(folder))
-    problems += [*_problems(expected, actual), *verified.broken]
-    return Kill(point, lost, doubled, verified.receipts, problems)
+    problems += [*_problems(found), *verified.broken]
+    return Kill(point, lost, doubled, changed, verified.receipts, problems)
 
 
-def _problems(expected: Mapping[str, Counter[str]], actual: Mapping[str, Counter[str]]) -> Iterator[str]:
-    for name in sorted({*expected, *actual}):
-        before, after = expected.get(name, Counter()), actual.get(name, Counter())
-        for what, rest in (("lost", before - after), ("there once more, or changed", after - before)):
-            if rest:
-                yield f"{name}: {rest.total()} of {before.total()} rows {what}, such as {min(rest)[:200]}"
+def _keys(subject: Subject, target: Path) -> Mapping[str, Key]:
+    """The primary keys of the streams, by table."""
+    with subject.cassette.playing():
+        streams = [plan.stream for plan in _plans(*subject.pipeline(target))]
+    return {str(Path(stream.namespace or "", stream.name)): stream.key_paths for stream in streams}
+
+
+def _differences(
+    expected: Mapping[str, Counter[str]], keys: Mapping[str, Key], actual: Mapping[str, Counter[str]]
+) -> Mapping[str, Difference]:
+    """How the rows of each table differ. keys: by table."""
+    none = Counter[str]()
+    names = sorted({*expected, *actual})
+    return {name: difference(expected.get(name, none), actual.get(name, none), keys.get(name, ())) for name in names}
+
+
+def _problems(found: Mapping[str, Difference]) -> Sequence[str]:
+    return [f"{name}: {sentence}" for name, each in found.items() for sentence in each]
 
 
 class Verified(NamedTuple):
@@ -157,10 +175,7 @@ class Verified(NamedTuple):
 
 def verify(pipeline: Pipeline, source: Source) -> Verified:
     """Look at the tables that are there, histories too. A commit of rows without a receipt is wrong here."""
-    target = folder_at(pipeline.target.path, pipeline.target.storage)
-    chosen = chosen_streams(source.open(pipeline.config), pipeline.streams)
-    plans = [plan_stream(stream, how, target, pipeline.incremental_write_mode) for stream, how in chosen]
-    tables = [plan.location for plan in plans if plan.location.exists]
+    tables = [plan.location for plan in _plans(pipeline, source) if plan.location.exists]
     receipts, broken = 0, []
     for table in tables:
         audited, unreadable = audits(table)
@@ -171,3 +186,9 @@ def verify(pipeline: Pipeline, source: Source) -> Verified:
             f"{name}: without a receipt: {other}" for name, audit in audited.items() for other in audit.other_commits
         ]
     return Verified(receipts, broken)
+
+
+def _plans(pipeline: Pipeline, source: Source) -> Sequence[StreamPlan]:
+    target = folder_at(pipeline.target.path, pipeline.target.storage)
+    chosen = chosen_streams(source.open(pipeline.config), pipeline.streams)
+    return [plan_stream(stream, how, target, pipeline.incremental_write_mode) for stream, how in chosen]

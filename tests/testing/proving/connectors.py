@@ -147,6 +147,20 @@ class Chance(Paged):
         return Page([{**record, "price": random()} for record in records], following)
 
 
+class Turning(Paged):
+    """Gives the rows other values with each read, such as those that others had before."""
+
+    primary_key = "id"
+
+    def read_page(self, slice: Slice, token: Token | None) -> Page:
+        file = Path(f"{self.config['side_file']}-turns")
+        turns = len(file.read_text()) if file.exists() else 0
+        records, following, *_ = super().read_page(slice, token)
+        if following is None:
+            file.write_text("." * (turns + 1))
+        return Page([{**record, "at": (record["id"] + turns) % ROWS} for record in records], following)
+
+
 class OnlyPages(Paged):
     """Reads one page of each part, and knows no reason why that is all."""
 
@@ -167,7 +181,7 @@ class SomePages(OnlyPages):
 
 RIGHT = (Paged, Checkpointed)
 BROKEN_BY_KILLS = (TokenIgnored, PageSizeLearned, SeenRemembered, SideFile)
-BROKEN_ANYWAY = (StateFirst, StateAhead, StateBackwards, NewestFirst, Chance)
+BROKEN_ANYWAY = (StateFirst, StateAhead, StateBackwards, NewestFirst, Chance, Turning)
 
 
 class BrokenByKills(Source):

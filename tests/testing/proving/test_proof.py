@@ -48,6 +48,9 @@ def test_what_needs_no_kill_is_noticed_without_one(tmp_path: Path) -> None:
     assert not proof.proven
     assert accused(list(proof.problems)) == {stream().name for stream in BROKEN_ANYWAY}
     assert not proof.kills
+    for name, where in (("chance", "price"), ("turning", "at")):
+        (said,) = (problem for problem in proof.problems if f"page: {name}: " in problem)
+        assert f"{name}: {ROWS} of {ROWS} rows changed, in {where}: " in said
 
 
 def test_a_sync_that_does_not_end_is_ended(tmp_path: Path) -> None:

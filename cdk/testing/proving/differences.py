@@ -1,0 +1,122 @@
+"""Differences of two tables: which rows are missing, which are there once more, and which have other values."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cdk.base.values import FieldValue, canonical, from_json
+
+Key: TypeAlias = Sequence[Sequence[str]]
+"""The paths of the fields of a primary key; none where there is no key."""
+
+Row: TypeAlias = Mapping[str, FieldValue]
+_Identity: TypeAlias = Callable[[Row], str | None]
+"""What tells a row from others; None: nothing does."""
+
+_SHOWN = 100
+"""Letters of a value."""
+
+
+@dataclass
+class Difference:
+    """How the rows of a table differ from those that are expected. changed: the rows before, and as they are now."""
+
+    expected: int
+    lost: Counter[str]
+    doubled: Counter[str]
+    changed: Sequence[tuple[Row, Row]] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[str]:
+        """A sentence for each kind."""
+        for what, rest in (("lost", self.lost), ("there once more", self.doubled)):
+            if rest:
+                yield f"{rest.total()} of {self.expected} rows {what}, such as {min(rest)[:200]}"
+        if self.changed:
+            before, now = self.changed[0]
+            names = ", ".join(sorted({name for pair in self.changed for name in _other(*pair)}))
+            shown = ", ".join(
+                f"{name} was {_text(before, name)}, is {_text(now, name)}" for name in _other(before, now)
+            )
+            yield (
+                f"{len(self.changed)} of {self.expected} rows changed, in {names}: {shown}; what has another value at "
+                "each read, such as the time of it, cannot be compared: leave it out of the records (each row has "
+                "`_airbyte_extracted_at`), or name the other streams with --stream"
+            )
+
+
+def difference(before: Counter[str], after: Counter[str], key: Key) -> Difference:
+    """How rows, as JSON texts, differ from expected ones.
+
+    Rows of the same key are the same row. Where there is no key, or no row has the same, two are that differ only in
+    fields whose values no expected row has: a time or chance is such a value, and that of a record that is there twice
+    is not.
+    """
+    lost, doubled = before - after, after - before
+    found = Difference(before.total(), lost, doubled)
+    if lost and doubled:
+        found.changed = [*_paired(lost, doubled, _by_key(key)), *_paired(lost, doubled, _by_known(before, +doubled))]
+        found.lost, found.doubled = +lost, +doubled
+    return found
+
+
+def _paired(lost: Counter[str], doubled: Counter[str], identity: _Identity) -> Iterator[tuple[Row, Row]]:
+    """Take rows that are the same out of both, and give them."""
+    missing = defaultdict[str, list[str]](list)
+    for text in sorted(lost.elements(), reverse=True):
+        if (name := identity(_row(text))) is not None:
+            missing[name].append(text)
+    for text in sorted(doubled.elements()):
+        name = identity(_row(text))
+        if name is not None and (rows := missing[name]):
+            before = rows.pop()
+            lost[before] -= 1
+            doubled[text] -= 1
+            yield _row(before), _row(text)
+
+
+def _by_key(key: Key) -> _Identity:
+    def identity(row: Row) -> str | None:
+        values = [_at(row, path) for path in key]
+        return None if None in values or not values else canonical(values)
+
+    return identity
+
+
+def _by_known(before: Collection[str], doubled: Collection[str]) -> _Identity:
+    known, now = _values(before), _values(doubled)
+    fresh = {name for name, values in now.items() if not values & known[name]}
+
+    def identity(row: Row) -> str | None:
+        rest = {name: value for name, value in row.items() if name not in fresh}
+        return canonical(rest) if fresh and rest else None
+
+    return identity
+
+
+def _values(texts: Collection[str]) -> Mapping[str, set[str]]:
+    values = defaultdict[str, set[str]](set)
+    for text in texts:
+        for name, value in _row(text).items():
+            values[name].add(canonical(value))
+    return values
+
+
+def _row(text: str) -> Row:
+    row = from_json(text.encode())
+    assert isinstance(row, Mapping)
+    return row
+
+
+def _at(row: FieldValue, path: Sequence[str]) -> FieldValue:
+    for name in path:
+        row = row.get(name) if isinstance(row, Mapping) else None
+    return row
+
+
+def _other(before: Row, now: Row) -> Sequence[str]:
+    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+
+
+def _text(row: Row, name: str) -> str:
+    return canonical(row.get(name))[:_SHOWN]
