@@ -2670,6 +2670,13 @@ BUGS = [
         "lost, doubled = before - after, after - after",
     ),
     Bug(
+        "what a process of a proof says is not shown as it is",
+        "testing/proving/trials",
+        "        os.dup2(said.fileno(), sys.stderr.fileno())\n",
+        "",
+        "tests/cli/test_prove.py",
+    ),
+    Bug(
         "a row that is there twice is no change of a lost one",
         "testing/proving/differences",
         "if not values & known[name]}",

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from cdk.testing import Cassette
 from cdk.testing.cassettes.interactions import Recording, save
 from cdk.testing.cassettes.recording import record
@@ -118,6 +120,51 @@ def test_what_a_sync_fails_with_is_shown_without_secrets(cli: CommandLine, tmp_p
     assert "no answer to ****" in failed.stderr
     assert "s3cr3t-of-mine" not in failed.stderr + failed.stdout
     assert "did you mean 'secretive'" in cli(*command, "--stream", "secretives").stderr
+
+
+LOUD = """
+import logging
+import os
+import sys
+from cdk import Source, Stream
+
+
+class Loud(Stream):
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def read_records(self, slice):
+        print("printed " + self.config["token"])
+        logging.getLogger("loud").warning("logged " + self.config["token"])
+        os.write(2, b"written " + self.config["token"].encode())
+        if self.config.get("dies"):
+            os._exit(3)
+        yield {"id": 1}
+
+
+class Secrets(Source):
+    stream_classes = [Loud]
+    config_schema = {"type": "object", "properties": {"token": {"type": "string", "airbyte_secret": True}}}
+"""
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_process_says_is_shown_without_secrets_if_at_all(tmp_path: Path, *, dies: bool) -> None:
+    (tmp_path / "loud.py").write_text(LOUD)
+    (tmp_path / "config.json").write_text(json.dumps({"token": "s3cr3t-of-mine", "dies": dies}))
+    save(tmp_path / "empty.yaml", Recording([], {"token": "****"}, Cassette(Recording([])).clock()))
+
+    command = ("prove", "--connector", "loud.py", "--config", "config.json", "--cassette", "empty.yaml")
+    ended = subprocess.run(
+        [sys.executable, "-m", "cdk", *command, "--at-commits", "1", "--at-random", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "s3cr3t-of-mine" not in ended.stderr + ended.stdout
+    assert ended.returncode == dies, ended.stderr
+    assert ("exit code 3\nprinted ****\nlogged ****\nwritten ****" in ended.stderr) == dies
 
 
 def test_a_request_that_is_not_recorded_is_no_proof(cli: CommandLine, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from cdk.base.errors import CdkError
-from cdk.base.logs import log_records
 from cdk.base.process.crash_points import reached
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
@@ -26,6 +26,9 @@ from cdk.testing.cassettes.replay import Cassette
 
 EACH_PAGE, RARELY = "0s", "1h"
 """Intervals of commits; the first one comes after four seconds at the latest."""
+
+_LAST_LINES = 20
+"""Of what a process said that ended without a report; whole ones, for half a secret would not be masked."""
 
 _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
 """Columns that each run fills differently."""
@@ -88,7 +91,7 @@ class Trials:
         self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None
     ) -> TrialRun:
         """Sync into a folder. crash_at: the crash point at which the sync dies. seconds: when it is killed."""
-        report = folder.with_suffix(".json")
+        report, said = folder.with_suffix(".json"), folder.with_suffix(".log")
         report.unlink(missing_ok=True)
         process = self._forks.Process(
             target=_sync, args=(self._subject, folder, report, interval, crash_at), daemon=True
@@ -103,16 +106,21 @@ class Trials:
         if process.exitcode == -signal.SIGKILL:
             return TrialRun(killed=True)
         if not report.exists():
-            return TrialRun(killed=False, failure=f"the process ended with exit code {process.exitcode}")
+            lines = said.read_text(errors="replace").splitlines()[-_LAST_LINES:] if said.exists() else ()
+            why = "\n".join((f"the process ended with exit code {process.exitcode}", *lines))
+            return TrialRun(killed=False, failure=why)
         return TrialRun(**orjson.loads(report.read_bytes()))
 
 
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
     """Sync in this process, and say how it went."""
+    # Logs, tracebacks and what a connector prints may have secrets: who reports on the sync masks them.
+    with folder.with_suffix(".log").open("wb") as said:
+        os.dup2(said.fileno(), sys.stdout.fileno())
+        os.dup2(said.fileno(), sys.stderr.fileno())
     os.environ["CDK_CRASH_AT"] = crash_at
     began, warnings = time.monotonic(), list[str]()
-    # The run brings what is to be known, once for all syncs; a log of each would show the secrets of the config, too.
-    with log_records(lambda _: None), subject.cassette.playing():
+    with subject.cassette.playing():
         pipeline, source = subject.pipeline(folder, interval)
         try:
             result = SyncRunner(pipeline, source).run()
