@@ -65,6 +65,17 @@ def test_what_stands_for_a_secret_is_any_value_where_one_request_alone_fits() ->
             cassette.send(Request("GET", "http://a/x", params=params))
 
 
+def test_what_stands_for_a_secret_in_a_form_is_decoded_so_that_longer_forms_are_others() -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    forms = [
+        Interaction("POST", "http://a/x", headers, body, 200, {}, body) for body in (b"who=****", b"who=****&page=2")
+    ]
+
+    for form in forms:
+        sent = Request("POST", "http://a/x", headers=headers, body=(form.body or b"").replace(b"*", b"%2A"))
+        assert Cassette(Recording(forms)).send(sent).body == form.body
+
+
 def test_a_read_goes_on_from_each_state_of_the_recorded_one(cassette: Cassette) -> None:
     with cassette.playing():
         states = read(Blog(), "posts", config=cassette.config).state_messages
