@@ -8,6 +8,7 @@ import orjson
 
 from cdk.base.values import FieldValue, from_json
 from cdk.testing.cassettes.interactions import Interaction, Recording
+from cdk.testing.cassettes.matching import Sent, recorded
 
 _TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
@@ -16,13 +17,13 @@ _TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 class _Endpoint:
     """What is known of a method and a path. fields: the types of each, by its path in the body."""
 
-    pages: int = 0
+    requests: set[Sent] = field(default_factory=set)
     statuses: set[int] = field(default_factory=set)
     fields: dict[str, set[str]] = field(default_factory=dict)
 
 
 def drift(before: Recording, now: Recording) -> list[str]:
-    """The differences of two recordings of one connector, by method and path: pages, statuses, fields, types."""
+    """The differences of two recordings of one connector, by method and path: requests, statuses, fields, types."""
     old, new = _endpoints(before.interactions), _endpoints(now.interactions)
     lines = []
     for name in sorted({*old, *new}):
@@ -38,8 +39,9 @@ def drift(before: Recording, now: Recording) -> list[str]:
 def _differences(old: _Endpoint, new: _Endpoint) -> Iterator[str]:
     if old.statuses != new.statuses:
         yield f"status {_listed(old.statuses)} recorded, {_listed(new.statuses)} now"
-    if old.pages != new.pages:
-        yield f"{old.pages} requests recorded, {new.pages} now"
+    # A request that is sent again, as while a job runs, is one: how often depends on the time.
+    if len(old.requests) != len(new.requests):
+        yield f"{len(old.requests)} requests recorded, {len(new.requests)} now"
     for name in sorted({*old.fields, *new.fields}):
         before, now = old.fields.get(name), new.fields.get(name)
         if before is None:
@@ -58,7 +60,7 @@ def _endpoints(interactions: Sequence[Interaction]) -> Mapping[str, _Endpoint]:
     endpoints: dict[str, _Endpoint] = {}
     for interaction in interactions:
         endpoint = endpoints.setdefault(f"{interaction.method} {urlsplit(interaction.url).path}", _Endpoint())
-        endpoint.pages += 1
+        endpoint.requests.add(recorded(interaction))
         endpoint.statuses.add(interaction.status)
         try:
             _note(from_json(interaction.content), "", endpoint.fields)

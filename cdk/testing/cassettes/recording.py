@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
 
-from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonValue, from_json, to_json
@@ -112,31 +112,71 @@ def record(
     which this begins.
     Raises what reading raises; CatalogError: there is no such stream; ConfigError: the config does not fit.
     """
-    prepared = prepared_config(config, source, "config", Secrets())
-    secrets = {text for form in (config, prepared) for text in secret_values(source.config_schema, form)}
-    clock, recorder = RecordingClock(system_clock().replace(microsecond=0)), Recorder(secrets, sends)
+    reads = _Reads.of(source, config, streams, resumes)
+    clock, recorder = RecordingClock(system_clock().replace(microsecond=0)), Recorder(reads.secrets, sends)
     moment = clock()
     with simulated(recorder, clock):
-        names = streams or [stream.name for stream in source.open(prepared)]
-        for name in names:
-            _read(source, config, name, resumes, recorder.resuming)
-        with recorder.resuming():
-            source.check(prepared)
-
-    def requested(interactions: Sequence[Interaction]) -> Collection[Sent] | None:
-        cassette = Cassette(Recording(interactions, moment=moment), secrets=secrets)
-        try:
-            with cassette.playing():
-                for name in names:
-                    _read(source, config, name, resumes, cassette.playing)
-        except CdkError:
-            return None
-        return cassette.answers.requested
-
+        reads.run(recorder.resuming)
     recording = recorder.recording(config, moment)
     if sample is None:
         return recording
-    return replace(recording, interactions=sampled(recording.interactions, sample, requested))
+    return replace(
+        recording,
+        interactions=sampled(
+            recording.interactions, sample, lambda fewer: reads.requested(Recording(fewer, moment=moment))
+        ),
+    )
+
+
+def without_resumes(
+    recording: Recording, source: Source, config: Mapping[str, JsonValue], *, streams: Sequence[str] = ()
+) -> Recording:
+    """What `record` without resumes would have recorded of these streams; all where they cannot be replayed.
+
+    config: as people write it, of any secrets. Raises ConfigError: it does not fit.
+    """
+    requested = _Reads.of(source, config, streams, 0).requested(recording)
+    if requested is None:
+        return recording
+    return replace(recording, interactions=[each for each in recording.interactions if recorded(each) in requested])
+
+
+class _Reads(NamedTuple):
+    """The reads and the check that are recorded. prepared: the config as the source has it."""
+
+    source: Source
+    config: Mapping[str, JsonValue]
+    prepared: Mapping[str, JsonValue]
+    streams: Sequence[str]
+    resumes: int
+
+    @staticmethod
+    def of(source: Source, config: Mapping[str, JsonValue], streams: Sequence[str], resumes: int) -> "_Reads":
+        """Those of a config as people write it. Raises ConfigError: it does not fit."""
+        return _Reads(source, config, prepared_config(config, source, "config", Secrets()), streams, resumes)
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """The secret texts of the config."""
+        schema = self.source.config_schema
+        return {text for form in (self.config, self.prepared) for text in secret_values(schema, form)}
+
+    def run(self, resuming: Callable[[], AbstractContextManager[None]]) -> None:
+        """Read each stream, from its states too, and check. resuming: what these further reads run in."""
+        for name in self.streams or [stream.name for stream in self.source.open(self.prepared)]:
+            _read(self.source, self.config, name, self.resumes, resuming)
+        with resuming():
+            self.source.check(self.prepared)
+
+    def requested(self, recording: Recording) -> Collection[Sent] | None:
+        """What they ask for where a recording answers; None: what is not there."""
+        cassette = Cassette(recording, secrets=self.secrets)
+        try:
+            with cassette.playing():
+                self.run(cassette.playing)
+        except Exception:  # noqa: BLE001 - a connector's own code, which may stumble over what is not there
+            return None
+        return cassette.answers.requested
 
 
 def _read(

@@ -1,14 +1,16 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from cdk import DatetimeCursor, Stream
+from cdk import DatetimeCursor, Json, Stream
 from cdk.base.errors import CatalogError
 from cdk.rest import Headers, PageNumber, Paginator, Request, Response, RestSource, SinglePage, resource
+from cdk.rest.http.transport import outgoing
 from cdk.testing import read
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.cassettes.drift import drift
-from tests.testing.cassettes.blog import CONFIG, Api, Blog, Posts
+from cdk.testing.cassettes.recording import without_resumes
+from tests.testing.cassettes.blog import BASE, CONFIG, Api, Blog, Posts
 
 
 def test_what_was_asked_before_is_not_asked_again_from_the_states() -> None:
@@ -20,9 +22,8 @@ def test_what_was_asked_before_is_not_asked_again_from_the_states() -> None:
     assert len(api.sent) == 2 + 9
 
 
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_request_that_fails_in_passing_is_sent_again(nth: int, status: int) -> None:
+def incremental() -> RestSource:
+    """A source whose only stream asks for what was changed since its cursor."""
     items = resource(
         "items",
         "/items",
@@ -32,7 +33,13 @@ def test_a_request_that_fails_in_passing_is_sent_again(nth: int, status: int) ->
         cursor=DatetimeCursor("at", start="2024-01-01T00:00:00Z"),
         paginator=SinglePage(),
     )
-    source, asked = RestSource("https://api.test", items), list[str]()
+    return RestSource("https://api.test", items)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_request_that_fails_in_passing_is_sent_again(nth: int, status: int) -> None:
+    source, asked = incremental(), list[str]()
 
     def send(request: Request) -> Response:
         asked.append(str(request.params["since"]))
@@ -107,6 +114,42 @@ def test_a_drift_is_said_with_its_place(api: Api, lines: list[str]) -> None:
     before = record(Blog(), CONFIG, sends=Api().send, resumes=0)
 
     assert drift(before, record(Blog(), CONFIG, sends=api.send, resumes=0)) == lines
+
+
+def test_what_only_resumed_reads_ask_for_is_no_drift() -> None:
+    def send(request: Request) -> Response:
+        body = b'{"items": [{"id": 1, "at": "2024-01-05T00:00:00Z"}]}'
+        return Response(200, Headers({"Content-Type": "application/json"}), body, request.full_url, request)
+
+    before, now = (record(incremental(), {}, sends=send, resumes=resumes) for resumes in (20, 0))
+
+    assert (len(before.interactions), len(now.interactions)) == (2, 1)
+    assert drift(without_resumes(before, incremental(), {}), now) == []
+
+
+def test_what_other_streams_ask_for_is_no_drift() -> None:
+    before = record(Blog(), CONFIG, sends=Api().send)
+    now = record(Blog(), CONFIG, streams=["posts"], sends=Api().send, resumes=0)
+
+    assert drift(without_resumes(before, Blog(), CONFIG, streams=["posts"]), now) == []
+
+
+class Pinging(Blog):
+    def check(self, config: Mapping[str, Json]) -> None:  # noqa: ARG002
+        outgoing()(Request("GET", f"{BASE}/ping"))
+
+
+def test_a_sample_keeps_what_a_check_asks_for() -> None:
+    recording = record(Pinging(), CONFIG, streams=["posts"], sends=Api(posts=10).send, sample=3)
+
+    with Cassette(recording).playing():
+        Pinging().check(CONFIG)
+
+
+def test_what_cannot_be_replayed_is_compared_whole() -> None:
+    before = record(Blog(), CONFIG, streams=["posts"], sends=Api().send, resumes=0)
+
+    assert without_resumes(before, Blog(), CONFIG) == before
 
 
 def test_a_missing_field_is_a_drift() -> None:
