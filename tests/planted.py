@@ -2692,7 +2692,7 @@ BUGS = [
     Bug(
         "what a process of a proof says is not shown as it is",
         "testing/proving/trials",
-        "        os.dup2(said.fileno(), sys.stderr.fileno())\n",
+        "        os.dup2(log.fileno(), sys.stderr.fileno())\n",
         "",
         "tests/cli/test_prove.py",
     ),

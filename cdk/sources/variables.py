@@ -182,10 +182,8 @@ def _meant(slip: str) -> str:
     """What is wrong with what looks like a variable and is none. Not all of it is shown: it may be part of a secret."""
     kind, colon, rest = re.fullmatch(r"\s*(\w*)\s*(:?)(.*)", slip, re.DOTALL).groups()  # type: ignore[union-attr] # any
     form = {"file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower(), "") if colon else ""
-    start, ways = (
-        f"${{{kind}{colon if form else ''}…}}",
-        form or "${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}",
-    )
+    start = f"${{{kind}{colon if form else ''}…}}"
+    ways = form or "${NAME}, ${NAME:-text}, ${file:PATH} or ${command:...}"
     name = rest if kind.lower() == "env" and colon else re.sub(r"[-.]", "_", slip.strip())
     if _NAME_IN_CAPITALS.fullmatch(name):
         start, ways = f"${{{slip}}}", f"${{{name}}}"

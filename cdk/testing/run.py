@@ -89,7 +89,7 @@ def connector(source: Connector) -> Source:
         case Path() | str():
             return find_source(str(source))
         case _:
-            return source_of(source, "source")
+            return source_of(source, getattr(source, "__name__", type(source).__name__))
 
 
 def _opened(

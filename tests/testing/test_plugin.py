@@ -67,4 +67,4 @@ def test_a_config_that_is_not_right_is_an_error_of_usage(tmp_path: Path) -> None
     with pytest.raises(pytest.UsageError) as caught:
         chosen.choose(f"{tmp_path}/good.py", f"{tmp_path}/config.yaml", None)
 
-    assert "config.yaml continent: the environment variable CONTINENT_OF_A_TEST is not set" in str(caught.value)
+    assert "config.yaml:1 continent: the environment variable CONTINENT_OF_A_TEST is not set" in str(caught.value)

@@ -111,7 +111,8 @@ class HostileWorld(ABC):
                 dates[canonical(coming[-1])] = max(moment, at)
             during = coming[len(coming) - each.meanwhile :] if each.meanwhile else []
             rows += coming[: len(coming) - len(during)]
-            rows += rows[-1:] if each.twice else []
+            # A row that is there three times may be three pages in a row, at which any read of the kit ends.
+            rows += rows[-1:] if rows and each.twice and rows.count(rows[-1]) == 1 else []
             # A page token of an interrupted read would lead elsewhere among rows in another order.
             rows = _ordered(rows, each.order if complete else 0)
             now, before = present + timedelta(hours=each.skew), present

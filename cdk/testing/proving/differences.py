@@ -53,11 +53,11 @@ def difference(before: Counter[str], after: Counter[str], key: Key) -> Differenc
     is not.
     """
     lost, doubled = before - after, after - before
-    found = Difference(before.total(), lost, doubled)
+    differs = Difference(before.total(), lost, doubled)
     if lost and doubled:
-        found.changed = [*_paired(lost, doubled, _by_key(key)), *_paired(lost, doubled, _by_known(before, +doubled))]
-        found.lost, found.doubled = +lost, +doubled
-    return found
+        differs.changed = [*_paired(lost, doubled, _by_key(key)), *_paired(lost, doubled, _by_known(before, +doubled))]
+        differs.lost, differs.doubled = +lost, +doubled
+    return differs
 
 
 def _paired(lost: Counter[str], doubled: Counter[str], identity: _Identity) -> Iterator[tuple[Row, Row]]:

@@ -136,13 +136,13 @@ def _killed(
         return Kill(point, problems=[f"the sync does not reach {crash_at} again: it reads in another order each time"])
     resumed = trials.sync(folder)
     problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
-    found = differ(rows(folder))
-    lost = sum(each.lost.total() for each in found.values())
-    doubled = sum(each.doubled.total() for each in found.values())
-    changed = sum(len(each.changed) for each in found.values())
+    differences = differ(rows(folder))
+    lost = sum(each.lost.total() for each in differences.values())
+    doubled = sum(each.doubled.total() for each in differences.values())
+    changed = sum(len(each.changed) for each in differences.values())
     with subject.cassette.playing():
         verified = verify(*subject.pipeline(folder))
-    problems += [*_problems(found), *verified.broken]
+    problems += [*_problems(differences), *verified.broken]
     return Kill(point, lost, doubled, changed, verified.receipts, problems)
 
 
@@ -162,8 +162,8 @@ def _differences(
     return {name: difference(expected.get(name, none), actual.get(name, none), keys.get(name, ())) for name in names}
 
 
-def _problems(found: Mapping[str, Difference]) -> Sequence[str]:
-    return [f"{name}: {sentence}" for name, each in found.items() for sentence in each]
+def _problems(differences: Mapping[str, Difference]) -> Sequence[str]:
+    return [f"{name}: {sentence}" for name, each in differences.items() for sentence in each]
 
 
 class Verified(NamedTuple):

@@ -28,7 +28,7 @@ EACH_PAGE, RARELY = "0s", "1h"
 """Intervals of commits; the first one comes after four seconds at the latest."""
 
 _LAST_LINES = 20
-"""Of what a process said that ended without a report; whole ones, for half a secret would not be masked."""
+"""Of the log of a process that ended without a report; whole ones, for half a secret would not be masked."""
 
 _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
 """Columns that each run fills differently."""
@@ -91,7 +91,7 @@ class Trials:
         self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None
     ) -> TrialRun:
         """Sync into a folder. crash_at: the crash point at which the sync dies. seconds: when it is killed."""
-        report, said = folder.with_suffix(".json"), folder.with_suffix(".log")
+        report, log = folder.with_suffix(".json"), folder.with_suffix(".log")
         report.unlink(missing_ok=True)
         process = self._forks.Process(
             target=_sync, args=(self._subject, folder, report, interval, crash_at), daemon=True
@@ -106,7 +106,7 @@ class Trials:
         if process.exitcode == -signal.SIGKILL:
             return TrialRun(killed=True)
         if not report.exists():
-            lines = said.read_text(errors="replace").splitlines()[-_LAST_LINES:] if said.exists() else ()
+            lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:] if log.exists() else ()
             why = "\n".join((f"the process ended with exit code {process.exitcode}", *lines))
             return TrialRun(killed=False, failure=why)
         return TrialRun(**orjson.loads(report.read_bytes()))
@@ -115,9 +115,9 @@ class Trials:
 def _sync(subject: Subject, folder: Path, report: Path, interval: str, crash_at: str) -> None:
     """Sync in this process, and say how it went."""
     # Logs, tracebacks and what a connector prints may have secrets: who reports on the sync masks them.
-    with folder.with_suffix(".log").open("wb") as said:
-        os.dup2(said.fileno(), sys.stdout.fileno())
-        os.dup2(said.fileno(), sys.stderr.fileno())
+    with folder.with_suffix(".log").open("wb") as log:
+        os.dup2(log.fileno(), sys.stdout.fileno())
+        os.dup2(log.fileno(), sys.stderr.fileno())
     os.environ["CDK_CRASH_AT"] = crash_at
     began, warnings = time.monotonic(), list[str]()
     with subject.cassette.playing():

@@ -222,6 +222,10 @@ def test_a_resumed_read_looks_back_from_where_the_interrupted_one_began() -> Non
     TestGoodLatePosts().play([Round([0, 0], healthy=3), Round([1, -5, 2, 2, 2])], 1)
 
 
+def test_no_world_has_three_pages_in_a_row_that_are_the_same() -> None:
+    World().play([Round([0], twice=True), Round([], twice=True), Round([], twice=True)], 1)
+
+
 def test_the_worlds_are_looked_for() -> None:
     class Bad(World):
         source: ClassVar[Connector] = blog(Forgetting)
