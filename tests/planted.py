@@ -2690,6 +2690,33 @@ BUGS = [
         "lost, doubled = before - after, after - after",
     ),
     Bug(
+        "a form of another port changes no manifest",
+        "cli/ui/server",
+        'request.headers.get("sec-fetch-site") != "same-origin"',
+        "False",
+    ),
+    Bug(
+        "a manifest that others have changed is not saved over",
+        "cli/ui/editing",
+        "before.version != edited.version",
+        "False",
+        "tests/cli/ui/test_server.py",
+    ),
+    Bug(
+        "no mask of a secret gets into a manifest",
+        "cli/ui/editing",
+        "edited.text.count(HIDDEN) > before.text.count(HIDDEN)",
+        "False",
+        "tests/cli/ui/test_server.py",
+    ),
+    Bug(
+        "a manifest with a mistake is not saved",
+        "cli/ui/editing",
+        "        if checked.valid:\n",
+        "        if True:\n",
+        "tests/cli/ui/test_server.py",
+    ),
+    Bug(
         "what a process of a proof says is not shown as it is",
         "testing/proving/trials",
         "        os.dup2(log.fileno(), sys.stderr.fileno())\n",

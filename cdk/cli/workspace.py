@@ -7,6 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from cdk import sources
+from cdk.authoring.drafts.curl import draft_of_curl
+from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.openapi.from_description import draft_of
+from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, Secrets
@@ -81,6 +85,21 @@ class Workspace:
             how = "start the server with --allow-custom-code, or name a manifest (.yaml)"
             raise ConfigError(f"{text}: a connector in Python is code, which this server does not run: {how}")
         return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
+
+    def draft(self, *, openapi: str, curl: str) -> Draft | None:
+        """What a description drafts, by its path or its address, or a command line; None: neither is named.
+
+        Raises ConfigError: it cannot be read, or both are named.
+        """
+        if openapi and curl:
+            raise ConfigError("found a description and a curl command, expected one of them")
+        if curl:
+            return draft_of_curl(curl)
+        if not openapi:
+            return None
+        return draft_of(
+            read_description(openapi if openapi.startswith(("http://", "https://")) else str(self.path(openapi)))
+        )
 
     def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets) -> None:
         """Look at what a pipeline reads, as at what a tool is given."""

@@ -10,6 +10,8 @@ import pyarrow as pa
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from cdk.authoring.drafts.curl import draft_of_curl
+from cdk.authoring.new_connector import new_connector
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from tests.cli.ui.browser import chromium, problems, served
@@ -74,14 +76,17 @@ def main() -> None:
             stream = f"{here}/stream?file=pipeline.yaml&stream=readings"
             _take(browser, "ui-stream", stream, 530)
             _take(browser, "ui-timeline", f"{stream}#timeline", 360)
-            read = f"{here}/read?connector=stations.py&config=config.json&stream=readings"
+            read = f"{here}/build?connector=stations.py&config=config.json&stream=readings"
             _take(browser, "ui-read", read, 620, opened="summary")
+            _take(browser, "ui-build", f"{here}/build?connector=water/manifest.yaml&config=config.json", 620)
             assert problems(browser) == []
 
 
 def _put_weather(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(dedent(_PIPELINE))
     (folder / "stations.py").write_text(dedent(_CONNECTOR))
+    draft = draft_of_curl("curl -H 'key: of-water' 'https://api.water.test/v1/levels?limit=100'")
+    new_connector("water", "yaml", folder / "water", draft)
     (folder / "config.json").write_text('{"key": "wk-4417-not-a-real-one"}')
     (folder / ".env").write_text("WEATHER_KEY=wk-4417-not-a-real-one")
     table = StreamTable(folder / "tables" / "readings", "weather", "readings", pa.schema([("id", pa.int64())]))

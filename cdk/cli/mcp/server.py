@@ -12,9 +12,6 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
-from cdk.authoring.drafts.curl import draft_of_curl
-from cdk.authoring.drafts.openapi.from_description import draft_of
-from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.run import one_run
@@ -83,12 +80,7 @@ class Tools:
         openapi, curl: draft the manifest from a description, or a command line.
         """
         with self._answering() as secrets:
-            draft, target = None, self._workspace.path(folder or name)
-            if openapi:
-                is_url = openapi.startswith(("http://", "https://"))
-                draft = draft_of(read_description(openapi if is_url else str(self._workspace.path(openapi))))
-            elif curl:
-                draft = draft_of_curl(curl)
+            draft, target = self._workspace.draft(openapi=openapi, curl=curl), self._workspace.path(folder or name)
             written = new_connector(name, "yaml" if draft else language, target, draft)
             guesses = [] if draft is None else [line for line in report(draft, _LISTED) if line]
             following = f"{'check the guesses' if draft else 'replace the API'} in {target}, then `validate`"

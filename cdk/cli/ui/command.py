@@ -17,7 +17,7 @@ from cdk.cli.options import any_code_option, with_egress
 @any_code_option
 @with_egress
 def ui(*, port: int, allow_custom_code: bool) -> int:
-    """Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing.
+    """Show the pipelines of this folder, their runs and states, as a page; draft, edit and try manifests on it.
 
     The page is on 127.0.0.1, for who has the address that is printed. Ctrl-C ends it.
     """

@@ -1,4 +1,4 @@
-"""The page: what it shows of pipelines, states and test reads, and to whom. Nothing it does changes anything."""
+"""The page: what it shows of pipelines, states and test reads, and to whom; of all, it changes manifests alone."""
 
 import gc
 import hmac
@@ -6,15 +6,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from deltalake.exceptions import DeltaError
 from pydantic_core import to_jsonable_python
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -24,6 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 
+from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import canonical, from_json, to_json
@@ -33,6 +36,7 @@ from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.past_runs import past_runs
 from cdk.cli.tables import facts_json, table_facts_of
+from cdk.cli.ui.editing import MANIFESTS, EditedManifest, check_manifest, open_manifest, save_manifest
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map
 from cdk.cli.ui.timeline import timeline, what
@@ -65,7 +69,9 @@ def application(root: Path, token: str, *, trusted: bool) -> Starlette:
             Route("/", views.page("pipelines.html", views.pipelines)),
             Route("/pipeline", views.page("pipeline.html", views.pipeline)),
             Route("/stream", views.page("stream.html", views.stream)),
-            Route("/read", views.page("read.html", views.read)),
+            Route("/build", views.page("build.html", views.build)),
+            Route("/draft", views.form("build.html", views.draft), methods=["POST"]),
+            Route("/save", views.form("build.html", views.save), methods=["POST"]),
             Mount("/static", StaticFiles(directory=_FILES / "static")),
         ],
         middleware=[
@@ -81,8 +87,12 @@ def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], A
 
     async def dispatch(request: Request, following: RequestResponseEndpoint) -> Response:
         cookie = f"spark-cdk-{request.url.port}"
-        if hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
-            response: Response = RedirectResponse(request.url.path, 303)
+        # To a browser, what another port of this host serves is of the same site, and its forms have the cookie.
+        elsewhere = request.method == "POST" and request.headers.get("sec-fetch-site") != "same-origin"
+        if elsewhere:
+            response: Response = PlainTextResponse("a form of this page alone is answered", 403)
+        elif hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+            response = RedirectResponse(request.url.path, 303)
             response.set_cookie(cookie, token, httponly=True, samesite="strict")
         elif hmac.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
             response = await following(request)
@@ -108,18 +118,30 @@ class Views:
 
     def page(self, template: str, view: View) -> Callable[[Request], Response]:
         """A view in its template: without secrets, and with its error, if it has one, in place of what it shows."""
+        return lambda request: self._shown(template, view, request, dict(request.query_params))
 
-        def shown(request: Request) -> Response:
-            secrets = Secrets()
-            with self._one:
-                context, status = _answered(view, request, secrets)
-                # A state of a million partitions is 250 MB in a circle of references, which would stay for long.
-                gc.collect()
-            query = dict(request.query_params)
-            plain = masked({"query": query, **to_jsonable_python(context)}, secrets)
-            return self._templates.TemplateResponse(request, template, plain, status_code=status)
+    def form(
+        self, template: str, answer: Callable[[Mapping[str, str], Secrets], Mapping[str, object]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """What a form leads to: the view that `location` of its answer names, or why not, in a template."""
 
-        return shown
+        async def sent(request: Request) -> Response:
+            fields = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
+            view = partial(_without_request, answer, fields)
+            return await run_in_threadpool(self._shown, template, view, request, fields)
+
+        return sent
+
+    def _shown(self, template: str, view: View, request: Request, query: Mapping[str, str]) -> Response:
+        secrets = Secrets()
+        with self._one:
+            context, status = _answered(view, request, secrets)
+            # A state of a million partitions is 250 MB in a circle of references, which would stay for long.
+            gc.collect()
+        if "location" in context:
+            return RedirectResponse(str(context["location"]), 303)
+        plain = masked({"query": query, **to_jsonable_python(context)}, secrets)
+        return self._templates.TemplateResponse(request, template, plain, status_code=status)
 
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:
         """The pipelines of the folder; one that cannot be read says why, and the others are there."""
@@ -170,24 +192,73 @@ class Views:
             "timeline": timeline(entries, reports, table.name),
         }
 
-    def read(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
-        """A test read, with requests, responses, records and schema; without a stream only those that there are."""
+    def build(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
+        """A manifest, and a test read of a stream of it, or of a connector in Python: requests, records and schema."""
         query = {name: request.query_params.get(name, "") for name in ("connector", "config", "stream")}
         choice: dict[str, object] = {"manifests": folder_files(self._root).manifests}
         if not query["connector"]:
             return choice
-        find = self._workspace.connector(query["connector"], secrets)
-        config = self._workspace.optional(query["config"], secrets)
+        if Path(query["connector"]).suffix in MANIFESTS:
+            path = self._workspace.file(query["connector"], secrets)
+            checked = check_manifest(self._workspace, path, secrets)
+            choice |= {"manifest": open_manifest(path), "problems": checked.problems}
+            if not checked.valid:
+                return choice
+        try:
+            return {**choice, **self._read(**query, secrets=secrets)}
+        except (CdkError, SystemExit) as error:
+            # What is wrong with a manifest can be mended here.
+            if "manifest" not in choice:
+                raise
+            return {**choice, "error": shown_error(error)}
+
+    def _read(self, connector: str, config: str, stream: str, secrets: Secrets) -> Mapping[str, object]:
+        find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
         source = find()
-        streams = source.open(load_config(config, source, secrets))
-        choice["streams"] = [stream.name for stream in streams]
-        if not query["stream"]:
-            return choice
-        schema = chosen_stream(streams, query["stream"]).json_schema()
-        answer = preview_json(
-            find, query["stream"], secrets, config=config, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES
-        )
-        return {**choice, "answer": answer, "schema": schema}
+        streams = source.open(load_config(file, source, secrets))
+        names = [each.name for each in streams]
+        if not stream:
+            return {"streams": names}
+        schema = chosen_stream(streams, stream).json_schema()
+        answer = preview_json(find, stream, secrets, config=file, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES)
+        return {"streams": names, "answer": answer, "schema": schema}
+
+    def save(self, fields: Mapping[str, str], secrets: Secrets) -> Mapping[str, object]:
+        """Save a manifest and lead to it, or say what is wrong with it; a text that is refused is there again."""
+        path = self._workspace.file(fields["connector"], secrets)
+        # Forms end lines as mails do.
+        text, version = fields["text"].replace("\r\n", "\n"), fields["version"]
+        edited = EditedManifest(text, version)
+        try:
+            checked = save_manifest(self._workspace, path, edited, secrets)
+        except ConfigError as error:
+            return {"manifest": edited, "error": shown_error(error)}
+        if not checked.valid:
+            return {"manifest": edited, "problems": checked.problems, "refused": True}
+        return {"location": _build(**{name: fields.get(name, "") for name in ("connector", "config", "stream")})}
+
+    def draft(self, fields: Mapping[str, str], _: Secrets) -> Mapping[str, object]:
+        """Write a connector that a curl command or a description drafts, and lead to its manifest."""
+        draft = self._workspace.draft(openapi=fields["openapi"], curl=fields["curl"])
+        if draft is None:
+            raise ConfigError("found neither a curl command nor an OpenAPI description, expected one of them")
+        folder = self._workspace.path(fields["name"])
+        new_connector(fields["name"], "yaml", folder, draft)
+        config = str(folder / "config.json") if draft.config.example else ""
+        return {"location": _build(connector=str(folder / "manifest.yaml"), config=config)}
+
+
+def _build(**query: str) -> str:
+    return f"/build?{urlencode(query)}#answer"
+
+
+def _without_request(
+    answer: Callable[[Mapping[str, str], Secrets], Mapping[str, object]],
+    fields: Mapping[str, str],
+    _: Request,
+    secrets: Secrets,
+) -> Mapping[str, object]:
+    return answer(fields, secrets)
 
 
 def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[str, object], int]:

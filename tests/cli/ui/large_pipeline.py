@@ -104,6 +104,6 @@ VIEWS = {
     "pipeline": "/pipeline?file=pipeline.yaml",
     "stream": "/stream?file=pipeline.yaml&stream=orders",
     "timeline": "/stream?file=pipeline.yaml&stream=visits",
-    "test read": "/read?connector=shop.py&config=config.json&stream=orders",
+    "test read": "/build?connector=shop.py&config=config.json&stream=orders",
 }
 """The views of the pipeline, by their addresses."""

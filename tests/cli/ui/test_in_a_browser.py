@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(MISSING, reason=REASON)
 
 _FURTHER = {
     "older runs": f"{VIEWS['pipeline']}&runs=1.90.2&before=2100-01-01T00:00:00#runs",
-    "no such stream of a connector": "/read?connector=shop.py&config=config.json",
+    "no such stream of a connector": "/build?connector=shop.py&config=config.json",
     "other partitions": f"{VIEWS['stream']}&from={{%22shop%22:%22s0005#partitions",
 }
 _EACH = {**VIEWS, **_FURTHER}
@@ -57,9 +57,9 @@ def browser(opened: Chrome, address: str) -> Chrome:
 def test_each_view_is_played_without_an_error_of_the_console(browser: Chrome, person_of: type[Person]) -> None:
     person = person_of(browser)
     assert "token" not in browser.current_url
-    person.link("Test read")
-    person.link("Test read")
-    _see(browser, "Test read", "Reads the first records")
+    person.link("Build")
+    person.link("Build")
+    _see(browser, "Build", "Reads the first records")
     person.link("Pipelines")
     person.link("Pipelines")
     person.link("shop")
@@ -74,8 +74,9 @@ def test_each_view_is_played_without_an_error_of_the_console(browser: Chrome, pe
     person.link("orders")
     _see(browser, "Stream orders", "20,000 partitions")
     _play_stream(person)
-    person.link("Test read")
+    person.link("Build")
     _play_read(person)
+    _play_draft(person)
     person.look()
 
     reached_by_tab_only = {each for each in person.seen if each[1].startswith(("div", "pre", "a #main"))}
@@ -92,7 +93,7 @@ def _play_pipeline(person: Person) -> None:
     assert len(browser.find_elements(By.CSS_SELECTOR, "[aria-label='the runs'] tbody tr")) == 50
     person.link("newest runs")
     assert _first_run(browser) == newest
-    for link in ("Test read", "Pipelines"):
+    for link in ("Build", "Pipelines"):
         person.link(link)
         browser.back()
 
@@ -114,7 +115,7 @@ def _play_stream(person: Person) -> None:
     person.link("history", new=False)
     person.link("older commits")
     person.link("newest commits")
-    for link in ("All pipelines", "Test read"):
+    for link in ("All pipelines", "Build"):
         person.link(link)
         browser.back()
 
@@ -122,19 +123,33 @@ def _play_stream(person: Person) -> None:
 def _play_read(person: Person) -> None:
     browser = person.browser
     person.link("manifest.yaml")
-    _see(browser, "Test read", "Streams of manifest.yaml")
+    _see(browser, "Build", "Streams of manifest.yaml")
     person.fill(connector="shop.py", config="config.json", stream="")
     ActionChains(browser).send_keys(Keys.ESCAPE).perform()
     person.press("Read", new=True)
     person.link("orders")
-    _see(browser, "Test read", "2 records, the whole stream")
+    _see(browser, "Build", "2 records, the whole stream")
     person.press("GET https://api.test/orders")
     assert browser.find_element(By.CSS_SELECTOR, "section[aria-label=requests] pre").is_displayed()
     person.fill(stream="visits")
     person.press("Read", new=True)
-    _see(browser, "Test read", "5 records")
+    _see(browser, "Build", "5 records")
     person.link("Pipelines")
-    person.link("Test read")
+    person.link("Build")
+
+
+def _play_draft(person: Person) -> None:
+    browser, name = person.browser, type(person).__name__.lower()
+    person.fill(name=name, openapi="", curl="curl 'http://127.0.0.1:9/items'")
+    person.press("Draft", new=True)
+    _see(browser, "Build", f"Streams of {name}/manifest.yaml")
+    drafted = str(browser.find_element(By.NAME, "text").get_property("value"))
+    person.fill(text=drafted.replace("path: /items", "path: [/items]"))
+    person.press("Save", new=True)
+    assert "requester.path: " in browser.find_element(By.ID, "main").text
+    person.fill(text=drafted.replace("name: items", "name: goods").replace("[items]", "[goods]"))
+    person.press("Save", new=True)
+    assert browser.find_element(By.LINK_TEXT, "goods").is_displayed()
 
 
 @pytest.mark.parametrize("view", _EACH)
@@ -154,7 +169,7 @@ def test_tab_leads_through_a_view_in_order_and_past_what_all_views_have(browser:
     assert behind is not None
     assert behind.find_elements(By.XPATH, "ancestor::main")
     ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
-    assert browser.switch_to.active_element.text == "Test read"
+    assert browser.switch_to.active_element.text == "Build"
     assert problems(browser) == []
 
 
@@ -249,7 +264,7 @@ def test_a_view_is_as_large_as_what_it_shows_however_much_there_is(
         ("/pipeline?file=missing.yaml", "missing.yaml"),
         ("/pipeline", "the address lacks 'file'; start from the list of pipelines"),
         ("/stream?file=pipeline.yaml&stream=order", "did you mean 'orders'"),
-        ("/read?connector=shop.py&config=config.json&stream=visit", "visit"),
+        ("/build?connector=shop.py&config=config.json&stream=visit", "visit"),
     ],
 )
 def test_an_error_is_told_in_the_view_and_the_way_on_is_there(browser: Chrome, path: str, why: str) -> None:

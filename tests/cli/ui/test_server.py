@@ -1,5 +1,6 @@
 """`spark-cdk ui`: what its pages show, and to whom."""
 
+import html
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.server import application
 from cdk.cli.workspace import shown_error
 from tests.cli.ui.large_pipeline import put_many
-from tests.cli.ui.shop_folder import PIPELINE, SECRET, put_shop
+from tests.cli.ui.shop_folder import MANIFEST, PIPELINE, SECRET, put_shop
 from tests.spark.object_store import BUCKET, object_store
 from tests.spark.object_store import SECRET as STORE_SECRET
 
@@ -108,13 +109,13 @@ def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.
 
 
 def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: TestClient) -> None:
-    chosen = page.get("/read?connector=shop.py&config=config.json").text
+    chosen = page.get("/build?connector=shop.py&config=config.json").text
     assert re.findall(
-        r'<a href="/read\?connector=shop.py&amp;config=config.json&amp;stream=(\w+)#answer">', chosen
+        r'<a href="/build\?connector=shop.py&amp;config=config.json&amp;stream=(\w+)#answer">', chosen
     ) == [*("orders", "broken", "visits")]
 
-    shown = page.get("/read?connector=shop.py&config=config.json&stream=orders").text
-    failed = page.get("/read?connector=shop.py&config=config.json&stream=broken").text
+    shown = page.get("/build?connector=shop.py&config=config.json&stream=orders").text
+    failed = page.get("/build?connector=shop.py&config=config.json&stream=broken").text
 
     assert "GET https://api.test/orders" in shown
     assert "&lt;b&gt;for ****&lt;/b&gt;" in shown
@@ -123,6 +124,131 @@ def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: T
     assert '<p role="alert" class="error">' in failed
     assert "0 records, the read failed; nothing was written" in failed
     assert SECRET not in shown + failed
+
+
+_SAME = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def manifest(folder: Path) -> Path:
+    path = folder / "api" / "manifest.yaml"
+    path.parent.mkdir()
+    path.write_text(MANIFEST)
+    path.chmod(0o640)
+    return path
+
+
+def _opened(page: TestClient, **others: str) -> dict[str, str]:
+    """The fields of the form with the manifest, as a browser sends them."""
+    shown = page.get("/build", params={"connector": "api/manifest.yaml"}).text
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', shown))
+    text = re.search(r"<textarea name=\"text\".*?>\n(.*?)</textarea>", shown, re.DOTALL)
+    assert text is not None
+    return {**hidden, "text": html.unescape(text[1]).replace("\n", "\r\n"), **others}
+
+
+def test_a_manifest_is_saved_where_nothing_is_wrong_with_it(page: TestClient, manifest: Path) -> None:
+    form = _opened(page)
+
+    wrong = page.post(
+        "/save", data={**form, "text": form["text"].replace("path: items", "path: [items]")}, headers=_SAME
+    )
+
+    assert "It was not saved" in wrong.text
+    assert "line 11 streams[0].retriever.requester.path: " in wrong.text
+    assert "path: [items]}" in wrong.text
+    assert (manifest.read_text(), [*manifest.parent.iterdir()]) == (MANIFEST, [manifest])
+
+    right = page.post(
+        "/save",
+        data={**form, "text": form["text"].replace("name: items", "name: goods").replace("[items]", "[goods]")},
+        headers=_SAME,
+    )
+
+    assert right.url.path == "/build"
+    assert ">goods</a>" in right.text
+    assert manifest.read_text() == MANIFEST.replace("name: items", "name: goods").replace("[items]", "[goods]")
+    assert manifest.stat().st_mode & 0o777 == 0o640
+    assert [*manifest.parent.iterdir()] == [manifest]
+
+
+def test_a_manifest_that_others_have_changed_meanwhile_stays(page: TestClient, manifest: Path) -> None:
+    form = _opened(page)
+    manifest.write_text(MANIFEST + "# by hand\n")
+
+    refused = page.post("/save", data={**form, "text": form["text"] + "# mine"}, headers=_SAME)
+
+    assert "has changed since it was opened here" in refused.text
+    assert "# mine" in refused.text
+    assert manifest.read_text() == MANIFEST + "# by hand\n"
+
+
+def test_a_secret_of_a_manifest_is_not_replaced_by_its_mask(page: TestClient, manifest: Path) -> None:
+    secret = "a-planted-one-4711"
+    text = MANIFEST.replace("path: items", f"authenticator: {{type: BearerAuthenticator, api_token: {secret}}}")
+    manifest.write_text(text)
+    form = _opened(page)
+
+    refused = page.post("/save", data=form, headers=_SAME)
+
+    assert secret not in form["text"] + refused.text
+    assert "found **** in place of a secret of the file" in refused.text
+    assert manifest.read_text() == text
+
+
+def test_a_manifest_that_cannot_be_read_is_mended_on_the_page(page: TestClient, manifest: Path) -> None:
+    manifest.write_text(MANIFEST.replace("type: SimpleRetriever", "type: SimpelRetriever"))
+
+    form = _opened(page)
+
+    assert "did you mean &#39;SimpleRetriever&#39;?" in page.get("/build?connector=api/manifest.yaml").text
+    mended = form["text"].replace("Simpel", "Simple")
+    assert ">items</a>" in page.post("/save", data={**form, "text": mended}, headers=_SAME).text
+
+
+def test_a_connector_is_drafted_of_a_curl_command(page: TestClient, folder: Path) -> None:
+    form = {"name": "water", "openapi": "", "curl": "curl -H 'X-Api-Key: planted-4711' http://127.0.0.1:9/v1/items"}
+
+    drafted = page.post("/draft", data=form, headers=_SAME)
+    again = page.post("/draft", data={**form, "name": "."}, headers=_SAME)
+    neither = page.post("/draft", data={**form, "curl": ""}, headers=_SAME)
+
+    assert drafted.url.path == "/build"
+    assert "path: /v1/items" in drafted.text
+    assert (folder / "water" / "manifest.yaml").is_file()
+    assert "water/config.json: " in drafted.text
+    assert "planted-4711" not in drafted.text + again.text
+    assert again.status_code == 400
+    assert "found neither a curl command nor an OpenAPI description" in neither.text
+
+
+@pytest.mark.parametrize("site", [{}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "cross-site"}])
+def test_forms_of_other_sites_and_ports_change_nothing(page: TestClient, manifest: Path, site: dict[str, str]) -> None:
+    form = _opened(page)
+
+    assert page.post("/save", data={**form, "text": form["text"] + "# theirs"}, headers=site).status_code == 403
+    assert page.post("/draft", data={"name": "x"}, headers=site).status_code == 403
+    assert manifest.read_text() == MANIFEST
+
+
+def test_a_manifest_that_is_saved_shows_its_warnings(page: TestClient, manifest: Path) -> None:
+    form = _opened(page)
+
+    saved = page.post("/save", data={**form, "text": form["text"].replace("path: items", "pth: items")}, headers=_SAME)
+
+    assert "requester.pth: warning: unknown field" in saved.text
+    assert "pth: items" in manifest.read_text()
+
+
+def test_no_form_leads_out_of_the_folder(page: TestClient, folder: Path) -> None:
+    (folder.parent / "manifest.yaml").write_text(MANIFEST)
+    form = {"connector": "../manifest.yaml", "version": "", "text": MANIFEST}
+
+    outside = page.post("/save", data=form, headers=_SAME)
+    new = page.post("/draft", data={"name": "../x", "openapi": "", "curl": "curl http://a.test/b"}, headers=_SAME)
+
+    assert "is outside of the folder" in outside.text
+    assert "is outside of the folder" in new.text
 
 
 def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
@@ -137,7 +263,7 @@ def test_what_cannot_be_shown_says_why(page: TestClient, folder: Path) -> None:
     }.items():
         answer = page.get(path)
         assert (answer.status_code, why in answer.text) == (400, True), path
-    assert "--allow-custom-code" in strict.get("/read?connector=shop.py").text
+    assert "--allow-custom-code" in strict.get("/build?connector=shop.py").text
 
 
 def test_a_report_that_was_cut_takes_no_run_away(page: TestClient, folder: Path) -> None:
@@ -251,7 +377,7 @@ def test_an_error_names_the_stream_or_the_line_of_the_connectors_code(
     client = TestClient(application(tmp_path, TOKEN, trusted=True), base_url="http://127.0.0.1:1")
     client.get(f"/?token={TOKEN}")
 
-    answer = client.get("/read?connector=lacks_key.py")
+    answer = client.get("/build?connector=lacks_key.py")
 
     assert (answer.status_code, "KeyError: &#39;key&#39; (line 4 of " in answer.text) == (500, True)
     assert shown_error(ConfigError("is wrong", stream="orders")) == "orders: is wrong"
