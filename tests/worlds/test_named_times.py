@@ -81,6 +81,23 @@ def two_pipelines_bring_the_same_new_key(world: Times) -> None:
     world.sync_while_another_pipeline_syncs(5, ("tasks", 0), new=True)
 
 
+def another_pipeline_reads_what_a_cut_sync_has_read(world: Times) -> None:
+    begin(world, WHOLE, THREE, more="hard")
+    world.sync_that_is_cut(1, 1)
+    world.sync_under_another_name(1)
+    for _ in range(2):
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
+def a_renamed_pipeline_removes_what_is_gone(world: Times) -> None:
+    begin(world, WHOLE, THREE, more="hard")
+    for name in (SECOND, THIRD):
+        world.take_away(0)
+        world.sync_under_another_name(5, name)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 def a_history_is_restored_that_two_more_pipelines_fill(world: Times) -> None:
     begin(world, ("Whole", "append_dedup"), [(0, 0, 0, {})], more="history")
     world.sync(1)
@@ -346,6 +363,8 @@ WORLDS = [
     somebody_adds_the_column_of_a_field_that_rows_without_a_key_have,
     somebody_adds_a_column_of_objects_that_rows_without_a_key_have,
     two_pipelines_bring_the_same_new_key,
+    another_pipeline_reads_what_a_cut_sync_has_read,
+    a_renamed_pipeline_removes_what_is_gone,
     a_history_is_restored_that_two_more_pipelines_fill,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,

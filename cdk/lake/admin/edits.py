@@ -127,7 +127,8 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
-    change = _moved(what, new, state, stream)
+    # What the state skips is unread, not gone.
+    change = _moved(what, replace(new, known=None), state, stream)
     means = "The next sync goes on from there; what lies before is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
@@ -139,6 +140,7 @@ def rolled_back(saved: TableState | None, older: TableState, number: int, versio
         again = "The next sync goes on with the read that was interrupted then, the one after it reads all again."
     if version is None:
         means = _consequence(older, again)
+        older = _beside_later_rows(saved, older)
     else:
         what, means = (
             f"{what}, rows of version {version}",
@@ -146,6 +148,20 @@ def rolled_back(saved: TableState | None, older: TableState, number: int, versio
         )
     before = None if saved is None else saved.state
     return Change(what, replace(older, logged=None), tuple(moves(before, older.state)), (means,))
+
+
+def _beside_later_rows(saved: TableState | None, older: TableState) -> TableState:
+    """An earlier state in a table that has rows of later generations, whose numbers no read may have again.
+
+    The rest of an interrupted read cannot tell what is gone: of its rows, later reads have taken the number.
+    """
+    traits = traits_of(older.write_mode)
+    if saved is None or saved.generation <= older.generation or traits.hidden_until_complete:
+        return older
+    if older.complete or older.sync_mode == "incremental":
+        return replace(older, generation=saved.generation)
+    records = saved.records if traits.merges else 0
+    return replace(older, generation=saved.generation + 1, known=None, records=records)
 
 
 def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:

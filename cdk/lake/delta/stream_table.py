@@ -38,7 +38,7 @@ from cdk.lake.delta.restore_detection import (
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState, commit_properties
-from cdk.lake.parquet.table_files import TableFile, file_actions
+from cdk.lake.parquet.table_files import TableFile, commit_at, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.layers.layer_file import PackedLayer
@@ -129,6 +129,29 @@ class StreamTable(PinnedTable):
             path=str(self.root),
             stream=self.stream,
         )
+
+    @property
+    def others_generation(self) -> int:
+        """The greatest generation of the other pipelines that fill the table; 0: there are none."""
+        tables = (
+            StreamTable(self.root, name, self.stream, self.schema, clock=self._clock, lost=True)
+            for name in self.other_pipelines
+        )
+        return max((table.saved.generation for table in tables if table.saved is not None), default=0)
+
+    def others_since(self, version: int) -> str | None:
+        """Another pipeline that has changed rows after a version; empty: none has. None: the log no longer says."""
+        if not self.other_pipelines:
+            return ""
+        for at in range(version + 1, self.version + 1):
+            try:
+                commit = commit_at(self.root, at)
+            except FileNotFoundError:
+                return None
+            others = [app for app in commit.markers if app != self._app]
+            if commit.changes_rows and others:
+                return others[0].removeprefix("spark-cdk/").removesuffix(f"/{self.stream}")
+        return ""
 
     def check_moves(self) -> None:
         """Raise StateError: a commit after this pipeline's last one says that rows only move, and doubled some."""

@@ -59,6 +59,8 @@ class TableState:
 
     None: they were not counted.
     """
+    known_at: int | None = field(default=None, compare=False)
+    """The version of the table in which `known` rows were counted: rows of this generation came after it."""
     source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 

@@ -1,5 +1,6 @@
 """What a sync of a stream starts from: its state and its generation, by what an earlier sync has committed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -25,17 +26,21 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
     return refreshing and not saved.complete and saved.sync_mode == "incremental"
 
 
-def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple[TableState, bool]:
+def resume_point(
+    plan: StreamPlan, saved: TableState | None, sync: str, others_generation: Callable[[], int] = lambda: 0
+) -> tuple[TableState, bool]:
     """What this sync starts from, and whether that is the rest of an interrupted one.
 
-    Where no platform numbers the generations, each new full refresh is one more. A platform's next number begins a new
-    read, of incremental streams, too. And so does another window that a full refresh is for: one that was begun for
-    an earlier window would have a part of each.
+    Where no platform numbers the generations, each new full refresh is one more, also than others_generation, the
+    greatest of the pipelines that fill the same table: the rows of a read are known by its number. A platform's next
+    number begins a new read, of incremental streams, too. And so does another window that a full refresh is for: one
+    that was begun for an earlier window would have a part of each.
     Raises ConfigError: the table has rows of a later generation.
     """
     sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
     if saved is None:
-        return TableState(sync_mode, write_mode, sync, generation=1 if generation is None else generation), False
+        first = 1 + others_generation() if generation is None else generation
+        return TableState(sync_mode, write_mode, sync, generation=first), False
     if generation is not None and generation < saved.generation:
         raise ConfigError(
             f"found generation_id {generation}, and the table is at generation {saved.generation}; "
@@ -52,7 +57,7 @@ def resume_point(plan: StreamPlan, saved: TableState | None, sync: str) -> tuple
         return replace(saved, sync=sync), True
     # A table with one row per key goes on with the rows it has.
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
-    number = saved.generation + 1 if generation is None else generation
+    number = max(saved.generation, others_generation()) + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
 
 

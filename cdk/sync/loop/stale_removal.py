@@ -82,9 +82,10 @@ class StaleRemoval:
         self._skip_reason = request.skip_reason or ("removal is report" if request.options.removal == "report" else "")
         check_table(plan, self._table, request.options.removal)
 
-    def known(self, generation: int, spread: TaskMap) -> int:
-        """How many rows are shown before the read of a generation begins. Raises what a place raises."""
-        return repeat_if_changed(self._table, partial(self._known, generation, spread))
+    def begin(self, saved: TableState, spread: TaskMap) -> TableState:
+        """The state with what is shown before rows of its generation come. Raises what a place raises."""
+        known = repeat_if_changed(self._table, partial(self._known, saved.generation, spread))
+        return replace(saved, known=known, known_at=self._table.version)
 
     def _known(self, generation: int, spread: TaskMap) -> int:
         diff = self._generation_diff(generation)
@@ -158,14 +159,21 @@ class StaleRemoval:
     def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
         """What is to be done. plan: a name for what is gone."""
         count = StaleCount(self._options.removal, max(total.stale, saved.known or 0), total.current, total.stale)
-        reason = self._skip_reason
-        if saved.known is None and not reason:
-            reason = "the read was begun without remove_stale, so what it saw is not known for sure"
+        reason = self._skip_reason or self._doubt(saved)
         counted = EntityCounts(count.previous, count.current, count.missing)
         refused = "" if reason else refusal("", counted, self._options.guards(), lambda: f"{count.missing}-{plan()}")
         if reason or refused:
             return replace(count, kept_because=reason or refused, refused=bool(refused))
         return replace(count, removed=count.missing)
+
+    def _doubt(self, saved: TableState) -> str:
+        """Why rows of other generations may be of records that this read saw; empty: they are not."""
+        if saved.known is None or saved.known_at is None:
+            return "what it saw is not known for sure: it began without remove_stale, or where a person has set it"
+        other = self._table.others_since(saved.known_at)
+        if other is None:
+            return "the table's log no longer says whether other pipelines have written to it since the read began"
+        return other and f"the pipeline {other} has written to the table since the read began; the next one removes"
 
     def _generation_diff(self, generation: int) -> GenerationDiff:
         return GenerationDiff(self._table.layout(self._writing.bounded), generation, self._keys)

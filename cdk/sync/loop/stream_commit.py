@@ -166,7 +166,7 @@ class StreamCommit:
         self, removal: StaleRemoval, saved: TableState, rows: CommitRows, spread: TaskMap
     ) -> Iterator[CommitOutcome]:
         if self._begins and saved.known is None:
-            saved = replace(saved, known=removal.known(saved.generation, spread))
+            saved = removal.begin(saved, spread)
         added = self._add(saved, rows, spread, complete=False)
         yield added
         if not rows.finished:

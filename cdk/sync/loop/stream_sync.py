@@ -74,7 +74,7 @@ class StreamSync:
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
         warn_of_modes(plan, before)
-        saved, resumed = resume_point(plan, before, sync)
+        saved, resumed = resume_point(plan, before, sync, lambda: self.table.others_generation)
         self._beginning = partial(with_beginning, plan, started=started)
         self.saved = replace(with_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
         if self._writing.refreshes_keys:

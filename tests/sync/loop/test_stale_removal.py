@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 from cdk import ConfigError, Item, Json, JsonSchema, Page, PagedStream, Slice, Stream
 from cdk.base.errors import ServerError
 from cdk.base.task_map import run_inline
+from cdk.base.values import canonical, from_json
+from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.arrow.columns import DELETED_AT
@@ -63,6 +65,7 @@ class Lake:
     options: StreamOptions
     state: StateOptions = field(default_factory=StateOptions)
     workers: Workers | None = field(default_factory=lambda: Workers(run_inline, 1))
+    name: str = "shop"
 
     def asking(self, **options: Json) -> "Lake":
         """The same lake, with other options of `remove_stale`."""
@@ -70,7 +73,7 @@ class Lake:
 
     def runner(self, *streams: Stream) -> SyncRunner:
         pipeline = Pipeline(
-            name="shop",
+            name=self.name,
             source=SourceOptions(connector="given"),
             target=TargetOptions(path=str(self.folder)),
             streams={stream.name: self.options for stream in streams},
@@ -348,7 +351,7 @@ def test_a_read_that_was_begun_before_anybody_asked_removes_nothing(tmp_path: Pa
 
     assert (resumed.resumed, resumed.status, lake.flagged) == (True, Status.DONE, [])
     assert resumed.stale is not None
-    assert resumed.stale.kept_because.startswith("the read was begun without remove_stale")
+    assert resumed.stale.kept_because.startswith("what it saw is not known for sure")
     assert (lake.sync(Users(range(8))).stale, lake.flagged) == (count(10, 8, 2, 2), [8, 9])
 
 
@@ -513,3 +516,90 @@ def test_a_preview_says_what_would_become_of_rows(
 
     assert list(lake.runner(Users(range(3))).notes()) == [f"users: {expected}"]
     assert not (lake.folder / "users").exists()
+
+
+def _roll_back(lake: Lake, number: int) -> None:
+    Admin(LocalFolder(lake.folder), "shop").rollback(_location(lake), number)
+
+
+def _location(lake: Lake) -> StreamLocation:
+    return StreamLocation("users", LocalFolder(lake.folder / "users"))
+
+
+def _ids(lake: Lake) -> list[int]:
+    return sorted(lake.table.to_pyarrow_table()["id"].to_pylist())
+
+
+def _number(lake: Lake) -> int:
+    number = Admin(LocalFolder(lake.folder), "shop").standing(_location(lake)).number
+    assert number is not None
+    return number
+
+
+def test_after_a_rollback_of_the_state_rows_of_later_reads_are_no_rows_of_the_next_one(lake: Lake) -> None:
+    lake = lake.asking(removal="hard", fail_safe_threshold=100)
+    lake.sync(Users([1, 2, 3]))
+    number = _number(lake)
+    lake.sync(Users([1, 2, 3, 4]))
+
+    _roll_back(lake, number)
+    report = lake.sync(Users([1, 2]))
+
+    assert (_ids(lake), report.stale) == ([1, 2], count(4, 2, 2, 2, removal="hard"))
+
+
+def test_after_a_rollback_to_an_interrupted_read_what_later_reads_saw_stays(lake: Lake) -> None:
+    lake = lake.asking(removal="hard", fail_safe_threshold=100)
+    lake.sync(Users(range(10)))
+    assert lake.sync(Users(range(10), broken=1)).status == Status.FAILED
+    number = _number(lake)
+    lake.sync(Users(range(10)))
+    lake.sync(Users(range(10)))
+
+    _roll_back(lake, number)
+    resumed = lake.sync(Users(range(9)))
+    shown = _ids(lake)
+    whole = lake.sync(Users(range(9)))
+
+    assert (shown, resumed.stale and resumed.stale.removed) == ([*range(10)], 0)
+    assert (_ids(lake), whole.stale and whole.stale.removed) == ([*range(9)], 1)
+
+
+def test_what_a_state_that_was_set_by_hand_skips_is_not_gone(lake: Lake) -> None:
+    lake = lake.asking(removal="hard", fail_safe_threshold=100)
+    lake.sync(Users(range(12)))
+    assert lake.sync(Users(range(12), broken=1)).status == Status.FAILED
+    location, admin = _location(lake), Admin(LocalFolder(lake.folder), "shop")
+    saved = location.open("shop").saved
+    assert saved is not None
+    further = from_json(canonical(saved.state).replace('"page":1', '"page":2').encode())
+    assert further != saved.state
+    admin.change(location, lambda saved: import_state(saved, Users([]), further))
+
+    report = lake.sync(Users(range(12)))
+
+    assert (_ids(lake), report.read, report.stale and report.stale.removed) == ([*range(12)], 4, 0)
+
+
+def test_rows_that_another_pipeline_has_read_since_are_not_gone(lake: Lake) -> None:
+    lake = lake.asking(removal="hard", fail_safe_threshold=100)
+    other = replace(lake, name="other", options=StreamOptions(write_mode="append_dedup"))
+    lake.sync(Users(range(10)))
+    assert lake.sync(Users(range(10), broken=1)).status == Status.FAILED
+
+    other.sync(Users(range(10)))
+    resumed = lake.sync(Users(range(10)))
+
+    why = "the pipeline other has written to the table since the read began; the next one removes"
+    assert (_ids(lake), resumed.stale) == ([*range(10)], count(10, 6, 4, 0, removal="hard", kept=why))
+    assert (lake.sync(Users(range(9))).stale, _ids(lake)) == (count(10, 9, 1, 1, removal="hard"), [*range(9)])
+
+
+def test_each_read_of_several_pipelines_has_a_number_of_its_own(lake: Lake) -> None:
+    lake = lake.asking(removal="hard", fail_safe_threshold=100)
+    renamed = replace(lake, name="renamed")
+
+    lake.sync(Users(range(10)))
+    for sync, present in ((renamed, 9), (lake, 8), (renamed, 7), (lake, 6)):
+        assert sync.sync(Users(range(present))).stale == count(present + 1, present, 1, 1, removal="hard")
+        assert _ids(lake) == [*range(present)]
