@@ -9,6 +9,7 @@ from pathlib import Path
 from cdk import sources
 from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.merging import drafted_streams
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.base.documents import read_document
@@ -86,15 +87,15 @@ class Workspace:
             raise ConfigError(f"{text}: a connector in Python is code, which this server does not run: {how}")
         return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
 
-    def draft(self, *, openapi: str, curl: str) -> Draft | None:
+    def draft(self, folder: Path, *, openapi: str, curl: str) -> Draft | None:
         """What a description drafts, by its path or its address, or a command line; None: neither is named.
 
-        Raises ConfigError: it cannot be read, or both are named.
+        folder: where it is to be written. Raises ConfigError: it cannot be read, or both are named.
         """
         if openapi and curl:
             raise ConfigError("found a description and a curl command, expected one of them")
         if curl:
-            return draft_of_curl(curl)
+            return draft_of_curl(curl, beside=drafted_streams(folder))
         if not openapi:
             return None
         return draft_of(

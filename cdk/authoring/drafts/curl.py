@@ -8,8 +8,10 @@ import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from typing import NoReturn
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from uuid import UUID
@@ -25,10 +27,10 @@ from cdk.authoring.drafts.draft import (
     stream_component,
 )
 from cdk.authoring.drafts.names import snake
-from cdk.authoring.drafts.pagination import PageFacts, guess_paginator
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, from_json
+from cdk.base.values import JsonObject, JsonValue, as_object, from_json
 
 _DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
 _VALUES = {
@@ -62,13 +64,21 @@ _ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True)
 _PREVIEW = "`spark-cdk preview {}` shows the response"
 
 
-def draft_of_curl(command: str) -> Draft:
-    """The draft of a stream that requests what a command line does.
+def draft_of_curl(*commands: str, beside: Mapping[str, JsonValue] | None = None) -> Draft:
+    """The draft of streams that request what command lines do.
 
-    Raises ConfigError: it is none of curl, or does what no stream can; no value of it is in the error.
+    beside: the streams that there are, by name; one that requests something else than its namesake is called otherwise.
+
+    Raises ConfigError: a command is none of curl, or does what no stream can; no value of it is in the error.
     """
-    options = _options(command)
-    return _Request(options).draft()
+    known, config = dict(beside or {}), ConfigFields()
+    streams: dict[str, StreamDraft] = {}
+    for command in commands:
+        request = _Request(_options(command))
+        stream = request.stream(known)
+        known[stream.name], streams[stream.name] = stream.component, stream
+        config.include(request.config)
+    return Draft("a curl command", {}, list(streams.values()), config, adds=True)
 
 
 class _Parser(ArgumentParser):
@@ -143,12 +153,12 @@ class _Request:
     """A request as the component of a stream."""
 
     def __init__(self, options: Namespace) -> None:
-        self._options, self._config = options, ConfigFields()
+        self._options, self.config = options, ConfigFields()
         self._requester: JsonObject = {"type": "HttpRequester"}
         self._secrets: list[str] = []
 
-    def draft(self) -> Draft:
-        """The draft of the request. Raises ConfigError: it does what no stream can."""
+    def stream(self, beside: Mapping[str, JsonValue]) -> StreamDraft:
+        """The stream of the request. Raises ConfigError: it does what no stream can."""
         url, data = self._url(), self._data()
         self._login(url)
         texts = [url.query, *(data if self._options.get else [])]
@@ -156,11 +166,9 @@ class _Request:
         method = self._options.method or ("GET" if self._options.get or not data else "POST")
         path = [unquote(part) for part in url.path.split("/") if part]
         end = not path or url.path.endswith("/")
-        name = snake(
-            next((part for part in reversed(path) if not _random(part) and not part.isdigit()), url.hostname or "")
-        )
         known = {key: known_parameter(key, int(text) if text.isdecimal() else text) for key, text in query.items()}
-        pages = guess_paginator(PageFacts(name, known, {}, (), "", None))
+        facts = PageFacts("", known, {}, (), "", None)
+        pages = guess_paginator(facts)
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
@@ -176,11 +184,15 @@ class _Request:
             self._requester["request_headers"] = headers
         if data and not self._options.get:
             self._requester["request_body"] = self._body("&".join(data))
-        return self._drafted(name, pages.component, [] if pages.guess is None else [pages.guess], pages.probe)
+        name = next(each for each in _names(path, url.hostname or "") if self._is_free(each, beside))
+        return self._drafted(name, guess_paginator(replace(facts, stream=name)))
 
-    def _drafted(
-        self, name: str, paginator: JsonObject | None, guesses: Sequence[Guess], probe: tuple[str, JsonValue] | None
-    ) -> Draft:
+    def _is_free(self, name: str, beside: Mapping[str, JsonValue]) -> bool:
+        """Whether no other request has a stream of this name."""
+        retriever = as_object(as_object(beside.get(name)).get("retriever"))
+        return name not in beside or retriever.get("requester") == self._requester
+
+    def _drafted(self, name: str, pages: PaginatorGuess) -> StreamDraft:
         unknown = "a command line says nothing of the response"
         check = _PREVIEW.format(name)
         known = [
@@ -192,10 +204,9 @@ class _Request:
             why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
             known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
         path = re.sub(r"\{\{.*?\}\}", "*", str(self._requester["path"]))
-        examples = examples_of(path, (), {"id": "1"}, probe, str(self._requester["http_method"]))
-        component = stream_component(name, self._requester, paginator=paginator)
-        stream = StreamDraft(name, component, [*known, *guesses], examples)
-        return Draft("a curl command", {}, [stream], self._config, adds=True)
+        examples = examples_of(path, (), {"id": "1"}, pages.probe, str(self._requester["http_method"]))
+        component = stream_component(name, self._requester, paginator=pages.component)
+        return StreamDraft(name, component, [*known, *([] if pages.guess is None else [pages.guess])], examples)
 
     def _url(self) -> SplitResult:
         urls = [*self._options.urls, *([self._options.url] if self._options.url else [])]
@@ -222,12 +233,12 @@ class _Request:
         """The first of user, token and key that the command has."""
         authorization = dict(map(_header, self._options.headers)).get("authorization", "")
         if self._options.user or url.username:
-            self._requester["authenticator"] = basic(self._config)
+            self._requester["authenticator"] = basic(self.config)
         elif self._options.bearer:
-            self._requester["authenticator"] = bearer(self._config)
+            self._requester["authenticator"] = bearer(self.config)
         elif authorization:
-            self._requester["authenticator"] = authenticator_of_header(authorization, self._config)
-        self._secrets += self._config.properties
+            self._requester["authenticator"] = authenticator_of_header(authorization, self.config)
+        self._secrets += self.config.properties
 
     def _headers(self) -> JsonObject:
         headers: JsonObject = {}
@@ -277,18 +288,27 @@ class _Request:
         if looks_secret(name) or _random(value):
             return self._secret(name)
         if any(mark in value for mark in ("{{", "{%", "{#")):
-            return self._config.add(snake(name), {"type": "string", "title": name, "default": value})
+            return self.config.add(snake(name), {"type": "string", "title": name, "default": value})
         return value
 
     def _secret(self, name: str) -> str:
         """The expression of a secret in the config, one for each place that it stands in."""
         own, number = snake(name), 1
-        while own in self._config.properties:
+        while own in self.config.properties:
             number += 1
             own = f"{snake(name)}_{number}"
         self._secrets.append(own)
         schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
-        return self._config.add(own, schema)
+        return self.config.add(own, schema)
+
+
+def _names(path: Sequence[str], host: str) -> Iterator[str]:
+    """Names for a stream: its path's last segments that are no ids, ever more of them; then numbers."""
+    called = [part for part in path if not _random(part) and not part.isdigit()] or [host]
+    for number in range(1, len(called) + 1):
+        yield snake("_".join(called[-number:]))
+    for number in count(2):
+        yield f"{snake(called[-1])}_{number}"
 
 
 def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -145,6 +145,12 @@ class ConfigFields:
                 self.example[name] = example_of(schema, title) if example is None else example
         return expression(f"config['{name}']")
 
+    def include(self, other: "ConfigFields") -> None:
+        """Have the properties of another one, too; those of the same name are the same."""
+        self.required += [name for name in other.required if name not in self.properties]
+        self.properties = {**other.properties, **self.properties}
+        self.example = {**other.example, **self.example}
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:

@@ -14,8 +14,10 @@ import yaml
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_object, as_string, canonical, from_json, to_json
+from cdk.base.yaml_file import YamlFile
 
 LOCK = Path("drafted.lock.json")
+_MANIFEST = Path("manifest.yaml")
 _FORMAT = "spark-cdk-draft/1"
 _NOTHING = "{}"
 """A file without anything, in YAML and in JSON."""
@@ -77,6 +79,18 @@ def is_drafted(folder: Path) -> bool:
     return (folder / LOCK).is_file()
 
 
+def drafted_streams(folder: Path) -> Mapping[str, JsonValue]:
+    """The streams of a folder by name, as its last draft had them, and those that were added by hand.
+
+    Raises ConfigError: a file of the folder cannot be read.
+    """
+    streams: dict[str, JsonValue] = {}
+    for text in (_text(folder / _MANIFEST), _last(folder).get(_MANIFEST)):
+        manifest = YamlFile.parse(text or "", folder / _MANIFEST).value
+        streams |= as_object(as_object(as_object(manifest).get("definitions")).get("streams"))
+    return streams
+
+
 @dataclass(frozen=True, slots=True)
 class Redraft:
     """files: those to write. locked: the texts for the lock. notes: what there is to say."""
@@ -121,7 +135,7 @@ Join: TypeAlias = Callable[[str, str, str, list[str]], str]
 
 def _join(path: Path) -> Join | None:
     """What merges the texts of a file; None where only the whole of it is compared."""
-    if path.name == "manifest.yaml":
+    if path == _MANIFEST:
         return _manifest
     return _json if path.name in {"config.example.json", "responses.json"} else None
 
@@ -168,7 +182,7 @@ def _keyed(document: JsonValue) -> dict[str, JsonValue]:
 
 
 def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:
-    old, own, drafted = map(_parts, (base, mine, new))
+    old, own, drafted = (_parts(_in_block_style(text)) for text in (base, mine, new))
     merged = merge(old, own, drafted)
     order, homeless = list(own), []
     for key in merged.new:
@@ -178,7 +192,7 @@ def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:
         else:
             homeless.append(key)
     text = "".join(merged.values[key] for key in order if key in merged.values)
-    yaml.compose(text)
+    text = mine if merged.values == own else _with_empty_collections(text)
     for title, keys in (
         ("new", [key for key in merged.new if key not in homeless]),
         ("new, but what they belong to was removed by hand", homeless),
@@ -199,19 +213,50 @@ def _names(keys: Sequence[Key]) -> Iterator[str]:
             yield ".".join(key)
 
 
+def _collections(node: yaml.Node | None, path: Key = ()) -> Iterator[tuple[Key, yaml.Node, yaml.Node]]:
+    """What is merged part by part: its path, its name and its value; before what is inside of it."""
+    for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if (inner := (*path, str(name.value))) in _BRANCHES | _LISTS:
+            yield inner, name, value
+            yield from _collections(value, inner)
+
+
+def _in_block_style(text: str) -> str:
+    """A manifest with a line for each part: `- a` for `[a]`, and nothing for `{}` and `[]`."""
+    for path, name, value in _collections(yaml.compose(text)):
+        if isinstance(value, yaml.CollectionNode) and value.flow_style:
+            items = [(each, each) if path in _LISTS else each for each in value.value]
+            begin = f"\n{' ' * (name.start_mark.column + 2)}{'- ' if path in _LISTS else ''}"
+            lines = [begin + text[first.start_mark.index : last.end_mark.index] for first, last in items]
+            return _in_block_style(f"{text[: name.end_mark.index]}:{''.join(lines)}{text[value.end_mark.index :]}")
+    return text
+
+
+def _with_empty_collections(text: str) -> str:
+    """A manifest with `{}` and `[]` for nothing. Raises YAMLError: it is none."""
+    for path, name, value in _collections(yaml.compose(text)):
+        if value.start_mark.index == value.end_mark.index:
+            end = name.end_mark.index + 1
+            return _with_empty_collections(f"{text[:end]} {'[]' if path in _LISTS else '{}'}{text[end:]}")
+    return text
+
+
 def _parts(text: str) -> dict[Key, str]:
     """The text of each part of a manifest; blank lines and comments belong to what they stand before."""
     starts: dict[int, Key] = {}
 
     def visit(node: yaml.Node | None, path: Key) -> None:
-        if isinstance(node, yaml.MappingNode) and not node.flow_style:
-            for name, value in node.value:
-                starts.setdefault(name.start_mark.line, (*path, str(name.value)))
-                if (*path, name.value) in _BRANCHES | _LISTS:
-                    visit(value, (*path, name.value))
-        elif isinstance(node, yaml.SequenceNode) and not node.flow_style:
-            for item in node.value:
-                starts.setdefault(item.start_mark.line, (*path, str(item.value)))
+        match node:
+            case yaml.MappingNode(flow_style=False):
+                for name, value in node.value:
+                    starts.setdefault(name.start_mark.line, (*path, str(name.value)))
+                    if (*path, name.value) in _BRANCHES | _LISTS:
+                        visit(value, (*path, name.value))
+            case yaml.SequenceNode(flow_style=False):
+                for item in node.value:
+                    starts.setdefault(item.start_mark.line, (*path, str(item.value)))
+            case _:
+                pass
 
     visit(yaml.compose(text), ())
     lines = text.splitlines(keepends=True)

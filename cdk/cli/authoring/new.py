@@ -1,6 +1,7 @@
 """`spark-cdk new NAME` and `spark-cdk import`: a connector to begin with, which another tool's file may describe."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
 from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.imports.singer_catalog import draft_of_singer
+from cdk.authoring.drafts.merging import drafted_streams
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.drafts.report import report
@@ -35,20 +37,24 @@ _LISTED = 3
 @click.option(
     "--from-curl",
     metavar="COMMAND",
-    help="Draft a stream from a curl command line, or add it to an earlier draft; `-` reads standard input.",
+    multiple=True,
+    help="Draft a stream from a curl command line, or add it to an earlier draft; `-` reads stdin. Repeatable.",
 )
 @click.option("--folder", type=FOLDER, help="Where it is written. Default: NAME.")
-def new(name: str, *, language: Language, from_openapi: str | None, from_curl: str | None, folder: Path | None) -> int:
+def new(
+    name: str, *, language: Language, from_openapi: str | None, from_curl: Sequence[str], folder: Path | None
+) -> int:
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
-    if from_openapi is not None and from_curl is not None:
+    if from_openapi is not None and from_curl:
         raise click.UsageError("--from-openapi and --from-curl exclude each other; begin with one of them")
     target = Path(name) if folder is None else folder
     with plain_errors(Secrets()):
         draft = None
         if from_openapi is not None:
             draft = draft_of(read_description(from_openapi))
-        elif from_curl is not None:
-            draft = draft_of_curl(sys.stdin.read() if from_curl == "-" else from_curl)
+        elif from_curl:
+            commands = [sys.stdin.read() if each == "-" else each for each in from_curl]
+            draft = draft_of_curl(*commands, beside=drafted_streams(target))
         return write_new(name, language if draft is None else "yaml", target, draft)
 
 

@@ -80,7 +80,8 @@ class Tools:
         openapi, curl: draft the manifest from a description, or a command line.
         """
         with self._answering() as secrets:
-            draft, target = self._workspace.draft(openapi=openapi, curl=curl), self._workspace.path(folder or name)
+            target = self._workspace.path(folder or name)
+            draft = self._workspace.draft(target, openapi=openapi, curl=curl)
             written = new_connector(name, "yaml" if draft else language, target, draft)
             guesses = [] if draft is None else [line for line in report(draft, _LISTED) if line]
             following = f"{'check the guesses' if draft else 'replace the API'} in {target}, then `validate`"

@@ -239,10 +239,10 @@ class Views:
 
     def draft(self, fields: Mapping[str, str], _: Secrets) -> Mapping[str, object]:
         """Write a connector that a curl command or a description drafts, and lead to its manifest."""
-        draft = self._workspace.draft(openapi=fields["openapi"], curl=fields["curl"])
+        folder = self._workspace.path(fields["name"])
+        draft = self._workspace.draft(folder, openapi=fields["openapi"], curl=fields["curl"])
         if draft is None:
             raise ConfigError("found neither a curl command nor an OpenAPI description, expected one of them")
-        folder = self._workspace.path(fields["name"])
         new_connector(fields["name"], "yaml", folder, draft)
         config = str(folder / "config.json") if draft.config.example else ""
         return {"location": _build(connector=str(folder / "manifest.yaml"), config=config)}

@@ -8,9 +8,11 @@ import pytest
 
 from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.merging import drafted_streams
 from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
+from cdk.base.yaml_file import YamlFile
 from cdk.testing import MockApi, Route, read
 
 SECRET = "hunter2-of-the-tests"
@@ -138,6 +140,25 @@ def test_a_second_command_adds_its_stream(tmp_path: Path) -> None:
         "new: users, spec.connection_specification.properties.key",
         "changed by hand, stays as it is: orders",
     ]
+
+
+def test_another_request_gets_another_name_and_the_same_one_its_own(tmp_path: Path) -> None:
+    base = "https://api.example.com"
+    first, *others = (f"curl {base}/a/items", f"curl {base}/b/items", f"curl {base}/b/items?open=1 -H 'X-Key: k'")
+    new_connector("shop-api", "yaml", tmp_path, draft_of_curl(first))
+    for command in [*others, *others, first]:
+        new_connector("shop-api", "yaml", tmp_path, draft_of_curl(command, beside=drafted_streams(tmp_path)))
+
+    manifest: Json = YamlFile.load(tmp_path / "manifest.yaml").value
+    requests = {name: each["retriever"]["requester"] for name, each in manifest["definitions"]["streams"].items()}
+    assert {name: (each["path"], "request_parameters" in each) for name, each in requests.items()} == {
+        "items": ("/a/items", False),
+        "b_items": ("/b/items", False),
+        "items_2": ("/b/items", True),
+    }
+    at_once = draft_of_curl(first, *others, first)
+    assert [stream.name for stream in at_once.streams] == list(requests)
+    assert at_once.config.required == manifest["spec"]["connection_specification"]["required"] == ["x_key"]
 
 
 def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:

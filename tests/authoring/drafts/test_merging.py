@@ -92,6 +92,34 @@ def test_a_draft_of_the_same_changes_nothing(tmp_path: Path) -> None:
     assert notes == ["changed by hand, stays as it is: orders"]
 
 
+EMPTY = "    required: []\n    properties: {}\n"
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        EMPTY,
+        "    required: [own]  # ours\n    properties: {own: {type: string}}\n",
+        "    required:\n      - own\n    properties:\n      own: {type: string}\n",
+    ],
+)
+def test_a_config_in_one_line_is_merged_by_its_properties(tmp_path: Path, mine: str) -> None:
+    draft(tmp_path, "orders")
+    edit(tmp_path / "manifest.yaml", EMPTY, mine)
+
+    notes = draft(tmp_path, "orders", tenant=True)
+    manifest: Json = YamlFile.load(tmp_path / "manifest.yaml").value
+    spec = manifest["spec"]["connection_specification"]
+    own = ["own"] if "own" in mine else []
+    assert (spec["required"], list(spec["properties"])) == ([*own, "tenant"], [*own, "tenant"])
+    assert "new: spec.connection_specification.properties.tenant" in notes
+
+    draft(tmp_path, "orders", "users")
+    manifest = YamlFile.load(tmp_path / "manifest.yaml").value
+    spec = manifest["spec"]["connection_specification"]
+    assert (spec["required"], list(spec["properties"])) == (own, own)
+
+
 def test_what_was_removed_by_hand_stays_away(tmp_path: Path) -> None:
     draft(tmp_path, "orders", "users")
     manifest = tmp_path / "manifest.yaml"

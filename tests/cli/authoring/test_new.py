@@ -178,6 +178,16 @@ def test_a_curl_command_becomes_a_stream_and_a_second_one_another(cli: CommandLi
     assert "new: users" in second.lines
 
 
+def test_several_curl_commands_are_several_streams(cli: CommandLine, tmp_path: Path) -> None:
+    commands = ["curl https://api.example.com/a/items", "curl https://api.example.com/b/items"]
+    written = cli("new", "shop-api", "--from-curl", commands[0], "--from-curl", commands[1])
+    again = cli("new", "shop-api", "--from-curl", "curl https://api.example.com/c/items")
+
+    manifest = yaml.safe_load((tmp_path / "shop-api" / "manifest.yaml").read_text())
+    assert (written.code, again.code) == (0, 0)
+    assert list(manifest["definitions"]["streams"]) == ["items", "b_items", "c_items"]
+
+
 def test_two_sources_of_a_draft_exclude_each_other(cli: CommandLine) -> None:
     ran = cli("new", "shop-api", "--from-curl", "curl https://a", "--from-openapi", "x.yaml")
 
