@@ -55,7 +55,7 @@ class Detection:
 
 
 def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> Detection:
-    """What the first response of a stream shows, whatever paginator the manifest has; sends up to ten requests.
+    """What the first response of a stream shows, whatever paginator the manifest has; sends up to eleven requests.
 
     Raises ConfigError: the manifest has no such stream in its list, or its first page is no JSON with records.
     Whatever else the first request raises.
@@ -118,7 +118,7 @@ class _Trials:
         if fixed != sent:
             changes["requester"] = {**requester, "request_parameters": fixed}
         try:
-            works, why = _verdict(self.read(changes, where), where, records)
+            works, why = _verdict(self.read(changes, where), where, () if _token(guess) in sent else records)
         except CdkError as error:
             works, why = False, error_text(error)
         shown = {"paginator": guess.component}
@@ -130,19 +130,38 @@ class _Trials:
 def _verdict(
     pages: Sequence[PreviewPage], where: Sequence[str], records: Sequence[JsonValue]
 ) -> tuple[bool | None, str]:
-    """Whether the second page follows the first, and what tells so."""
+    """Whether the second page follows the first, which begins with `records` if there are any; and what tells so."""
     if (error := pages[-1].error) is not None:
         return False, error_text(error)
+    first = as_list(path(*where)(_body(pages[0])))
+    if not first or (records and not _ids(records, records) & _ids(first, records)):
+        what = "has other records than the request as it is: it would miss those" if first else "is empty"
+        return False, f"its first page {what}"
     if len(pages) == 1 or not pages[1].exchanges:
         note = pages[0].note
         return None, f"the first response has no next page{f': {note.why}' if note is not None and note.why else ''}"
-    known = set(map(canonical, records))
+    known = set(map(canonical, first))
     second = as_list(path(*where)(_body(pages[1])))
     if not second:
         return None, "the next page is empty"
     if again := sum(canonical(record) in known for record in second):
         return False, f"{again} of the {len(second)} records of the next page are those of the first"
     return True, f"the next page has {len(second)} other records"
+
+
+def _ids(records: Sequence[JsonValue], known: Sequence[JsonValue]) -> set[str]:
+    """Records by what may be their key, which others, `known`, show."""
+    key = _key(known)
+    return {canonical(record if key is None else as_object(record).get(key)) for record in records}
+
+
+def _key(records: Sequence[JsonValue]) -> str | None:
+    return next(iter(key_candidates([dict(as_object(record)) for record in records])), None)
+
+
+def _token(guess: PaginatorGuess) -> str:
+    """The parameter that says which page is meant."""
+    return as_string(as_object(as_object(guess.component).get("page_token_option")).get("field_name"))
 
 
 def _guesses(
@@ -157,9 +176,9 @@ def _guesses(
     shown = {key: known_parameter(key, value) for key, value in echoed.items()}
     usual = (
         {"page": known_parameter("page", 1)},
+        {"page": known_parameter("page", 0)},
         {"offset": known_parameter("offset", 0), "limit": known_parameter("limit", len(records))},
     )
-    key = next(iter(key_candidates([dict(as_object(record)) for record in records])), None)
     headers = tuple(response.headers) if isinstance(response, Response) else ()
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
     tried: set[str] = set()
@@ -168,7 +187,7 @@ def _guesses(
         ({**sent, **shown}, {}, ()),
         *(({**sent, **each}, {}, ()) for each in usual if request.method == "GET"),
     ):
-        guess = guess_paginator(PageFacts(name, parameters, fields, named, "", key))
+        guess = guess_paginator(PageFacts(name, parameters, fields, named, "", _key(records)))
         if guess.component is not None and (text := canonical(guess.component)) not in tried:
             tried.add(text)
             yield guess

@@ -52,6 +52,11 @@ def by_token(query: Mapping[str, str]) -> Any:
     return {"data": rows(begin), "paging": {"next_cursor": f"n{begin + 20}"}, "cursor": query.get("cursor")}
 
 
+def by_token_to_the_end(query: Mapping[str, str]) -> Any:
+    begin = int(query.get("cursor", "n0")[1:])
+    return {"data": rows(begin), "next_cursor": f"n{begin + 20}" if begin < 40 else None}
+
+
 def by_url(query: Mapping[str, str]) -> Any:
     begin = int(query.get("from_row", 0))
     return {"data": rows(begin), "links": {"next": f"/items?from_row={begin + 20}"}}
@@ -84,7 +89,7 @@ def test_records_and_pages_of_each_kind_are_found_and_tried(
     assert what in found.best.guess.what
     assert f"{{'type': '{strategy}" in str(found.best.retriever["paginator"])
     assert "other records" in found.best.why
-    assert len(found.exchanges) <= 10
+    assert len(found.exchanges) <= 11
 
 
 def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:
@@ -94,7 +99,32 @@ def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:
     assert [(each.works, each.why.partition(",")[0]) for each in found.trials] == [
         (False, "2 pages in a row are the same"),
         (False, "2 pages in a row are the same"),
+        (False, "2 pages in a row are the same"),
     ]
+
+
+@pytest.mark.parametrize(("size", "why"), [(20, "has other records than"), (50, "is empty")])
+def test_pages_that_count_from_0_are_read_from_their_first(size: int, why: str) -> None:
+    found = detect(lambda query: rows(int(query.get("page", 0)) * size, size))
+
+    assert found.best is not None
+    assert (found.best.works, "the first is 0" in found.best.guess.what) == (True if size < len(ROWS) else None, True)
+    assert (found.trials[0].works, f"its first page {why}" in found.trials[0].why) == (False, True)
+
+
+def test_a_page_number_from_which_no_page_has_records_is_no_paginator() -> None:
+    found = detect(lambda query: [] if query else rows(0))
+
+    assert (found.best, {each.why for each in found.trials}) == (None, {"its first page is empty"})
+
+
+@pytest.mark.parametrize("cursor", ["n20", "n40"])
+def test_the_cursor_of_a_later_page_is_found_from_the_first_one(cursor: str) -> None:
+    found = detect(by_token_to_the_end, requester={"request_parameters": {"cursor": cursor}})
+
+    assert found.best is not None
+    assert (found.best.works, found.best.guess.what) == (True, "pagination: `cursor`, with `next_cursor` of the body")
+    assert found.best.retriever["requester"] == {"request_parameters": {}}
 
 
 def test_a_way_of_which_this_response_has_no_next_page_may_work() -> None:

@@ -29,7 +29,7 @@ _WORKS = {True: "works", False: "does not work", None: "may work"}
 def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool) -> int:
     """Find where the records of a manifest's STREAM lie and how it pages, from a live response.
 
-    Each guess is tried with a second page; up to ten requests are sent, and nothing is written. The exit code is 1
+    Each guess is tried with a second page; up to eleven requests are sent, and nothing is written. The exit code is 1
     where no paginator is sure to work.
     """
     secrets = Secrets()
