@@ -128,12 +128,16 @@ def _facts(stream: Mapping[str, JsonValue]) -> Facts:
     is_filter = bool(option) and sync.get("type") == "DatetimeBasedCursor"
     parameters = as_object(extractor.get("$parameters"))
     path = [_rendered(part, parameters) for part in as_list(extractor.get("field_path"))]
+    # What transformations add are the keys of parents, which drafts always have.
+    changes = [as_object(each) for each in as_list(stream.get("transformations"))]
+    fields = [as_object(field) for each in changes for field in as_list(each.get("fields"))]
+    added = {as_string(next(iter(as_list(field.get("path"))), None)) for field in fields}
     return Facts(
         as_string(stream.get("name")) or as_string(as_object(stream.get("$parameters")).get("name")),
         as_string(requester.get("http_method") or "GET").upper(),
         _path(requester),
         tuple(part for part in path if part) if extractor.get("type") == "DpathExtractor" else None,
-        tuple(map(str, _flat(stream.get("primary_key")))) or None,
+        tuple(each for each in map(str, _flat(stream.get("primary_key"))) if each not in added) or None,
         as_string(sync.get("cursor_field")) or None if is_filter else None,
         _rendered(option.get("field_name"), parameters) or None if is_filter else None,
         _pages(strategy, as_object(paginator.get("page_token_option"))),

@@ -20,7 +20,7 @@ from cdk.authoring.drafts.draft import (
 from cdk.authoring.drafts.keys import common_key, primary_key
 from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
-from cdk.authoring.drafts.openapi.paths import Parent, Paths
+from cdk.authoring.drafts.openapi.paths import Parent, ParentKey, Paths
 from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
@@ -110,6 +110,26 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
     return named
 
 
+def _with_parents(schema: JsonObject, parents: Mapping[str, ParentKey | None]) -> JsonObject:
+    """The schema of records that have the parents' keys, too."""
+    added: JsonObject = {name: {"type": each.kind} if each.kind else {} for name, each in parents.items() if each}
+    return {**schema, "properties": {**added, **as_object(schema.get("properties"))}} if added else schema
+
+
+def _added(parents: Mapping[str, ParentKey | None]) -> JsonValue:
+    """What adds the parents' keys to records; None where they have them."""
+    fields: list[JsonValue] = [
+        {
+            "path": [name],
+            "value": each.value,
+            **({"value_type": each.kind} if each.kind in {"string", "integer"} else {}),
+        }
+        for name, each in parents.items()
+        if each is not None
+    ]
+    return [{"type": "AddFields", "fields": fields}] if fields else None
+
+
 class _Drafting:
     """The draft of one description."""
 
@@ -181,8 +201,9 @@ class _Drafting:
         query = operation.located("query")
         rest = {each: parameter for each, parameter in query.items() if each not in pages.handled}
         cursor = guess_cursor(rest, candidate.fields, self._config, name)
-        guesses = [*self._guesses(candidate, key), *bound.guesses]
-        guesses += self._shared(candidate, key[0]) if bound.router is not None and key is not None else []
+        parents = bound.keys(candidate.kinds)
+        keys = [] if key is None else list(dict.fromkeys([*parents, key[0]]))
+        guesses = [*self._guesses(candidate, keys, "" if key is None else key[1]), *bound.guesses]
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
         beside = {} if cursor is None else cursor.always
         used = {*pages.handled, *beside, *(() if cursor is None else cursor.parameters)}
@@ -202,11 +223,12 @@ class _Drafting:
             name,
             requester,
             candidate.collection.path,
-            schema=schema,
-            key=None if key is None else key[0],
+            schema=_with_parents(schema, parents),
+            key=keys[0] if len(keys) == 1 else keys or None,
             cursor=None if cursor is None else cursor.component,
             paginator=pages.component,
             router=bound.router,
+            transformations=_added(parents),
         )
         url_path = urlsplit(self._base(operation)[1]).path.rstrip("/") + bound.pattern
         examples = examples_of(url_path, candidate.collection.path, example_of(schema) or _ANY, pages.probe)
@@ -227,24 +249,14 @@ class _Drafting:
         query, key_field = operation.located("query"), None if key is None else key[0]
         return PageFacts(candidate.name, query, leaves, operation.headers, operation.text, key_field, not records)
 
-    def _guesses(self, candidate: _Candidate, key: tuple[str, str] | None) -> Sequence[Guess]:
+    def _guesses(self, candidate: _Candidate, keys: Sequence[str], why: str) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)
         preview = f"`spark-cdk preview {candidate.name}`"
         guesses = [Guess(f"records at `{where}`", candidate.collection.why, preview)] if where else []
-        if key is None:
+        if not keys:
             return [*guesses, Guess("no primary key", "no field is called like one", _DOCS)]
-        return [*guesses, Guess(f"primary key `{key[0]}`", key[1], _DOCS)]
-
-    def _shared(self, candidate: _Candidate, key: str) -> Sequence[Guess]:
-        """That a key may be too short, where records below of parents are also those of a stream without parents."""
-        reference = as_string(as_object(candidate.collection.items).get("$ref"))
-        others = [each for each in self._candidates if not path_parameters(each.operation.path)]
-        same = [each.name for each in others if as_string(as_object(each.collection.items).get("$ref")) == reference]
-        if not reference or not same:
-            return []
-        what = f"unsure: the primary key `{key}` may not be all of it"
-        why = f"`{same[0]}` reads such records, too, so one may be below several parents"
-        return [Guess(what, why, "if so, add the parent's key to records with `AddFields`, and to `primary_key`")]
+        why = why if len(keys) == 1 else f"{why}, and others may be below another parent"
+        return [*guesses, Guess(f"primary key `{'`, `'.join(keys)}`", why, _DOCS)]
 
     def _required(self, parameters: Mapping[str, Parameter], used: set[str]) -> JsonObject:
         """The parameters that must be sent: from the config, or the one value that there is."""

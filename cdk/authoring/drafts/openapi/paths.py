@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expression
 from cdk.authoring.drafts.keys import field_of
-from cdk.authoring.drafts.names import PARAMETER, path_parameters, plain, segments, shape, singular, snake
+from cdk.authoring.drafts.names import PARAMETER, first_of, path_parameters, plain, segments, shape, singular, snake
 from cdk.authoring.drafts.openapi.description import Operation
 from cdk.base.values import JsonObject, as_string
 
@@ -15,17 +15,49 @@ _LONGEST_TITLE = 100
 
 
 @dataclass(frozen=True, slots=True)
+class ParentKey:
+    """A parent's key in a path. names: what a field of the records with it may be called; kind: its type.
+
+    field: that of the partition, which is so many parents `up`.
+    """
+
+    field: str
+    names: Sequence[str]
+    kind: str
+    up: int = 0
+
+    @property
+    def value(self) -> str:
+        """The expression of its value."""
+        return expression("".join(["stream_partition", *["['parent_slice']"] * self.up, f"['{self.field}']"]))
+
+
+@dataclass(frozen=True, slots=True)
 class BoundPath:
     """A path with an expression for each parameter. router: None where there is no parent.
 
-    levels: for each expression the partition's field and how many parents up it is; None for one of the config.
+    levels: for each expression the parent's key that it is; None for one of the config.
     """
 
     template: str
     values: Sequence[str]
-    levels: Sequence[tuple[str, int] | None]
+    levels: Sequence[ParentKey | None]
     router: JsonObject | None = None
     guesses: Sequence[Guess] = ()
+
+    def keys(self, kinds: Mapping[str, str]) -> Mapping[str, ParentKey | None]:
+        """The fields that the parents' keys are in records, by name; None for one that the records have themselves.
+
+        kinds: the types of the fields that they have.
+        """
+        keys: dict[str, ParentKey | None] = {}
+        for level in filter(None, self.levels):
+            for name in level.names:
+                own = first_of(kinds, [plain(name)])
+                if own is None or kinds[own] == level.kind:
+                    keys[own or name] = level if own is None else None
+                    break
+        return keys
 
     @property
     def path(self) -> str:
@@ -102,10 +134,11 @@ class Paths:
     def _child(self, operation: Operation, index: int, parent: Parent, key: str, why: str) -> BoundPath:
         names = path_parameters(operation.path)
         above, field = self.bound(parent.operation), snake(names[index])
-        levels = [None if at is None else (at[0], at[1] + 1) for at in above.levels[:index]] + [(field, 0)]
-        values = [
-            above.values[number] if at is None else expression(_partition(*at)) for number, at in enumerate(levels)
-        ]
+        own = "_".join([*singular(parent.resource), snake(key)])
+        names_ = [own, f"parent_{own}"] if plain(names[index]) in _GENERAL else [field, own, f"parent_{own}"]
+        levels = [None if at is None else replace(at, up=at.up + 1) for at in above.levels[:index]]
+        levels.append(ParentKey(field, names_, parent.kinds.get(key, "")))
+        values = [above.values[number] if at is None else at.value for number, at in enumerate(levels)]
         rest = [self._value(operation, name) for name in names[index + 1 :]]
         config: JsonObject = {
             "type": "ParentStreamConfig",
@@ -130,11 +163,6 @@ class Paths:
 def _before(path: str, index: int) -> str:
     """What is before a parameter of a path."""
     return path[: [match.start() for match in PARAMETER.finditer(path)][index]]
-
-
-def _partition(field: str, parents: int) -> str:
-    """The expression of a partition's field, so many parents up."""
-    return "".join(["stream_partition", *["['parent_slice']"] * parents, f"['{field}']"])
 
 
 def _title(parameter: Parameter) -> str:

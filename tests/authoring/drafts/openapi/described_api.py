@@ -114,9 +114,19 @@ class Resource:
         ]
 
     def all_rows(self) -> Sequence[Json]:
+        """The records as they are read, with the keys of their parents."""
         if self.parent is None:
             return self.rows()
-        return [row for above in self.parent.all_rows() for row in self.rows(f"{above[self.parent.field]}.")]
+        rows: list[Json] = []
+        for above in self.parent.all_rows():
+            keys = {**{name: above[name] for name in self.parent.parents}, self.parents[-1]: above[self.parent.field]}
+            rows += [{**row, **keys} for row in self.rows(f"{above[self.parent.field]}.")]
+        return rows
+
+    @property
+    def parents(self) -> Sequence[str]:
+        """The fields of its records as they are read that are the keys of its parents."""
+        return [part.partition("}")[0] for part in self.path.split("{")[1:]]
 
 
 @dataclass(frozen=True)

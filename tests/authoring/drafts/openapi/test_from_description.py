@@ -14,7 +14,7 @@ from cdk.authoring.drafts.openapi.description import Description
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.base.errors import ConfigError
 from cdk.base.values import Json
-from cdk.testing import read
+from cdk.testing import MockApi, read
 from tests.authoring.drafts.openapi.described_api import DescribedApi, described_apis
 
 
@@ -41,13 +41,17 @@ def test_a_draft_reads_all_that_the_described_api_holds(api: DescribedApi) -> No
     }
     assert run.schema_errors == []
     components: dict[str, Json] = {stream.name: stream.component for stream in draft.streams}
-    assert {each.stream: (each.field, each.cursor) for each in api.resources} == {
-        name: (component["primary_key"], component.get("incremental_sync", {}).get("cursor_field"))
+    assert {each.stream: ([*each.parents, each.field], each.cursor) for each in api.resources} == {
+        name: (list(listed(component["primary_key"])), component.get("incremental_sync", {}).get("cursor_field"))
         for name, component in components.items()
     }
 
 
 TEXT = {"type": "string"}
+
+
+def listed(key: Json) -> list[str]:
+    return key if isinstance(key, list) else [key]
 
 
 def described(response: Json, *parameters: Json, path: str = "/orders", **more: Json) -> Description:
@@ -437,12 +441,37 @@ def test_a_parameter_that_may_be_one_of_two_is_the_identifier(parameter: str) ->
     assert router["parent_stream_configs"][0]["parent_key"] == "id"
 
 
-def test_a_key_that_several_parents_may_share_is_said_to_be_unsure() -> None:
-    users: Json = {"type": "array", "items": {"$ref": "#/components/schemas/User"}}
-    paths: Json = {"/users": get(users), "/groups": get(records(id=TEXT)), "/groups/{group_id}/users": get(users)}
-    schemas: Json = {"User": {"type": "object", "properties": {"id": TEXT}}}
+def test_records_below_parents_have_the_parents_keys_as_a_part_of_their_own() -> None:
+    number, thing = {"type": "integer"}, {"type": "object"}
+    draft = with_paths(
+        **{
+            "teams": get(records(id=TEXT)),
+            "teams/{teamId}/projects": get(records(id=number)),
+            "teams/{teamId}/projects/{id}/tasks": get(records(id=number, teamId=TEXT)),
+            "teams/{team}/members": get(records(id=TEXT, team=thing)),
+            "teams/{team}/logs": get(records(text=TEXT)),
+        }
+    )
+    api = MockApi()
+    api.get("/teams").returns(json=[{"id": "007"}, {"id": "8"}])
+    api.get("/teams/*/projects").returns(json=[{"id": 1}])
+    for team in ("007", "8"):
+        api.get(f"/teams/{team}/projects/1/tasks").returns(json=[{"id": 5, "teamId": team}])
+    api.get("/teams/*/members").returns(json=[{"id": "m", "team": {}}])
+    api.get("/teams/*/logs").returns(json=[{"text": "t"}])
 
-    draft = draft_of(Description({"openapi": "3.0.0", "paths": paths, "components": {"schemas": schemas}}))
+    with manifest_of(draft) as manifest:
+        run = read(manifest, config={"server": "https://api.example.com"}, transport=api)
 
-    unsure = {stream.name: [each.what for each in stream.guesses if "unsure" in each.what] for stream in draft.streams}
-    assert unsure == {"users": [], "groups": [], "groups_users": ["unsure: the primary key `id` may not be all of it"]}
+    keys = {stream.name: stream.component.get("primary_key") for stream in draft.streams}
+    assert (run.error, run.schema_errors) == (None, [])
+    assert [(name, keys[name], run.records_of(name)) for name in keys if name != "teams"] == [
+        ("teams_projects", ["team_id", "id"], [{"id": 1, "team_id": "007"}, {"id": 1, "team_id": "8"}]),
+        (
+            "teams_projects_tasks",
+            ["teamId", "project_id", "id"],
+            [{"id": 5, "teamId": team, "project_id": 1} for team in ("007", "8")],
+        ),
+        ("teams_members", ["team_id", "id"], [{"id": "m", "team": {}, "team_id": team} for team in ("007", "8")]),
+        ("teams_logs", None, [{"text": "t", "team": team} for team in ("007", "8")]),
+    ]
