@@ -155,7 +155,8 @@ class Stream(metaclass=_StreamType):
         """The JSON Schema of a record."""
         schema: object = self.schema
         if schema is None:
-            return _schema_file(type(self), self.name)
+            file = self._code_file()
+            return ANY_OBJECT if file is None else _schema_file(Path(file).parent / "schemas" / f"{self.name}.json")
         # A pydantic model; the kit's streams need not import it.
         if callable(model_schema := getattr(schema, "model_json_schema", None)):
             schema = model_schema()
@@ -164,6 +165,13 @@ class Stream(metaclass=_StreamType):
                 f"schema is a {type(schema).__name__}, expected a JSON Schema or a pydantic model", stream=self.name
             )
         return schema
+
+    def _code_file(self) -> str | None:
+        """The file with the stream's code, beside which schemas lie; None where it is in no file."""
+        try:
+            return inspect.getfile(type(self))
+        except (TypeError, OSError):
+            return None
 
     def slices(self, partition: Partition, position: Position, now: datetime) -> PartitionReader:
         """The reader of one partition that stands at `position`: the cursor's windows, or pages."""
@@ -366,11 +374,7 @@ def _location(cls: type, method: str) -> str:
     return f"{cls.__qualname__}.{method}{where}"
 
 
-def _schema_file(cls: type, name: str) -> JsonSchema:
-    try:
-        path = Path(inspect.getfile(cls)).parent / "schemas" / f"{name}.json"
-    except (TypeError, OSError):
-        return ANY_OBJECT
+def _schema_file(path: Path) -> JsonSchema:
     if not path.exists():
         return ANY_OBJECT
     schema: JsonSchema = orjson.loads(path.read_bytes())

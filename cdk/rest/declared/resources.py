@@ -23,14 +23,16 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
 
     name: of the stream. path: of its records behind the source's URL, or a whole URL.
     records_path: where the records lie in a body; one name, or several. primary_key: one field, or several.
+    paginator, error_handler: as the two above, those of the source where it says none.
     params, headers: of every page; a parameter that is null is left out. body_json: sent with a POST, instead of a GET.
-    paginator, error_handler: those of the source where there is none. cursor: one, or a function from the config to it.
+    cursor: one, or a function from the config to it.
     record_filter: the records whose fields have these values are read, a list stands for any of its values; a field
         that some records lack has null among them.
     add_fields: fields that are added to each record.
     follows_parent: read for those records alone that are new by the cursor of the resource above, where the others
         bring nothing new any more.
-    schema: a JSON Schema or a pydantic model; without one, tables and `discover --infer` take types from the records.
+    schema: a JSON Schema or a pydantic model, else the file `schemas/<name>.json` beside the module; without either,
+        tables and `discover --infer` take types from the records.
 
     Path, parameters, headers, body and added fields may have placeholders: `{config.NAME}`, `{window.start}` and
     `{window.end}` of the cursor's window, and `{RESOURCE.FIELD}` of another resource: this one is then read for each
@@ -41,8 +43,8 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     name: str
     path: str
     _: KW_ONLY
-    records_path: str | Sequence[str] = ()
-    primary_key: str | Sequence[str] = ()
+    records_path: str | Sequence[str] | None = None
+    primary_key: str | Sequence[str] | None = None
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body_json: JsonValue = None

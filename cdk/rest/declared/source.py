@@ -1,5 +1,6 @@
 """RestSource: a connector that is data."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,8 @@ class RestSource(Source):
     url: what paths are appended to; it may have `{config.NAME}` in it.
     auth: adds the credentials; its texts may have `{config.NAME}`, and what they name is secret, but for that
         of which an address is made, such as `token_url`, and whose name says nothing of a secret.
-    params, headers, paginator, error_handler: of all resources that say nothing else. budget: which they share.
+    records_path, primary_key, params, headers, paginator, error_handler: of all resources that say nothing else.
+    budget: which they share.
     config: the JSON Schemas of what the config has, where one is not a text that must be there, or is named by a
         function only; one with a default may be left out.
 
@@ -36,6 +38,8 @@ class RestSource(Source):
         url: str,
         *resources: resource,
         auth: Authenticator | None = None,
+        records_path: str | Sequence[str] = (),
+        primary_key: str | Sequence[str] = (),
         params: Mapping[str, JsonValue] | None = None,
         headers: Mapping[str, str] | None = None,
         paginator: Paginator | None = None,
@@ -49,6 +53,8 @@ class RestSource(Source):
             [
                 replace(
                     each,
+                    records_path=records_path if each.records_path is None else each.records_path,
+                    primary_key=primary_key if each.primary_key is None else each.primary_key,
                     params={**(params or {}), **each.params},
                     headers={**(headers or {}), **each.headers},
                     paginator=each.paginator or paginator,
@@ -57,7 +63,9 @@ class RestSource(Source):
                 for each in resources
             ]
         )
-        self._api = Api(url, auth, budget, family)
+        # As `namedtuple` finds its module: there the resources are written, beside which their schemas lie.
+        file = sys._getframe(1).f_globals.get("__file__")  # noqa: SLF001 - the one way to know it
+        self._api = Api(url, auth, budget, family, file)
         settings = [*settings_of(auth)]
         of_auth = {each.field for each in _only_config([each for _, each in settings], "auth")}
         secret = {each.field for name, each in settings if looks_secret(each.field) or not names_address(name)}

@@ -23,12 +23,13 @@ from cdk.streams.stream import Page, Token
 
 @dataclass(frozen=True)
 class Api:
-    """What resources share. url, auth: with placeholders of the config."""
+    """What resources share. url, auth: with placeholders of the config. file: the module that declares them, if any."""
 
     url: str
     auth: Authenticator | None
     budget: Budget | None
     family: Family
+    file: str | None
 
 
 class ResourceStream(HttpStream):
@@ -37,14 +38,15 @@ class ResourceStream(HttpStream):
     def __init__(self, declared: resource, api: Api, config: Config) -> None:
         super().__init__(config)
         self._declared, self._url, self._auth, self.budget = declared, api.url, api.auth, api.budget
+        self._file = api.file
         family = api.family
         parent, self._links = family.parent(declared), family.links(declared)
         self._parent = None if parent is None else ResourceStream(parent, api, config)
         # Its children read it, each for itself, and perhaps a user reads it for its own sake.
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())
-        self.name, self.primary_key, self.schema = declared.name, declared.primary_key, declared.schema
+        self.name, self.primary_key, self.schema = declared.name, declared.primary_key or (), declared.schema
         self.http_method = "GET" if declared.body_json is None else "POST"
-        self.records_path = as_path(declared.records_path, "records_path")
+        self.records_path = as_path(declared.records_path or (), "records_path")
         self.paginator = declared.paginator or self.paginator
         self.error_handler = declared.error_handler or self.error_handler
         cursor = declared.cursor
@@ -70,6 +72,9 @@ class ResourceStream(HttpStream):
 
     def authenticator(self) -> Authenticator | None:
         return None if self._auth is None else with_settings(self._auth, self._of_config)
+
+    def _code_file(self) -> str | None:
+        return self._file
 
     def partitions(self) -> Iterable[Partition]:
         return super().partitions() if self._parent is None else parent_partitions(self._parent, **self._links)

@@ -1,5 +1,6 @@
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
@@ -8,6 +9,7 @@ from cdk import CountCursor, FatalError, Json, Record
 from cdk.protocol import AirbyteStateMessage
 from cdk.rest import ApiKey, OAuth2, Offset, PageNumber, RestSource, resource
 from cdk.rest.tracing import tracing
+from cdk.sources.discovery import find_source
 from cdk.testing import MockApi, ReadResult, read
 
 CONFIG = {"url": "https://api.test/v1", "token": "s3cret", "kind": "big"}
@@ -176,6 +178,31 @@ def test_children_may_be_read_for_new_records_of_the_parent_alone() -> None:
 
     # The last one may have had more records of its number.
     assert (before, after) == (["1", "2"], ["2", "3"])
+
+
+def test_what_the_source_says_holds_for_resources_that_say_nothing_else() -> None:
+    own = resource("own", "/own", records_path=(), primary_key=["at", "id"])
+    source = RestSource("https://api.test", resource("all", "/all"), own, records_path="data", primary_key="id")
+    api = MockApi()
+    api.get("/all").returns(json={"data": [{"id": 1}]})
+    api.get("/own").returns(json=[{"id": 2, "at": 3}])
+
+    assert (records(source, api, "all"), records(source, api, "own")) == ([{"id": 1}], [{"id": 2, "at": 3}])
+    assert [stream.key_paths for stream in source.open({})] == [[["id"]], [["at"], ["id"]]]
+
+
+def test_a_schema_is_a_file_beside_the_module_that_declares_the_resource(tmp_path: Path) -> None:
+    (tmp_path / "forge.py").write_text(
+        "from cdk.rest import RestSource, resource\n"
+        "source = RestSource('https://a.test', resource('users', '/u'), resource('own', '/o', schema={'title': 'o'}))\n"
+    )
+    (tmp_path / "schemas").mkdir()
+    for name in ("users", "own"):
+        (tmp_path / "schemas" / f"{name}.json").write_text('{"title": "of the file"}')
+
+    streams = find_source(str(tmp_path / "forge.py")).open({})
+
+    assert [stream.json_schema() for stream in streams] == [{"title": "of the file"}, {"title": "o"}]
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps])
