@@ -52,10 +52,10 @@ def manifest_mistakes(path: Path, schema: JsonSchema) -> Iterator[tuple[str, boo
 def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> Iterator[tuple[Keys, str, bool]]:
     changed = "config_normalization_rules" in as_object(as_object(value).get("spec"))
     logged: set[str] = set()
-    for keys, text in _texts(value, ()):
+    for keys, text, parameters in _texts(value, (), None):
         line = manifest.where(keys).partition(" ")[0]
         try:
-            build(text, "" if f"{line}{text}" in logged else manifest.where(keys))
+            build(text, "" if f"{line}{text}" in logged else manifest.where(keys), parameters)
         except ExpressionError as error:
             # A stream that uses what the language had once fails alone, as it always did.
             yield keys, error.message, not error.why.startswith("`stream_state`")
@@ -67,21 +67,28 @@ def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> It
                 yield keys, f"reads config{shown}, which the spec does not have{did_you_mean(path[-1], known)}", False
 
 
-def _texts(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
-    """The texts with expressions in the fields of components."""
+def _texts(
+    value: JsonValue, keys: Keys, parameters: frozenset[str] | None
+) -> Iterator[tuple[Keys, str, frozenset[str] | None]]:
+    """The texts with expressions in the fields of components, and the names of the parameters there.
+
+    None: a template may get others.
+    """
     match value:
         case str() if _EXPRESSION.search(value):
-            yield keys, value
+            yield keys, value, parameters
         case Mapping():
             kind = value.get("type")
             model = Component.registry.get(kind) if isinstance(kind, str) else None
+            if model is not None and "stream_template" not in keys:
+                parameters = frozenset(as_object(value.get("$parameters")))
             known = None if model is None or open_to_more(model) else fields_of(model)
             for name, part in value.items():
                 if name not in _PLAIN and (known is None or name in known):
-                    yield from _texts(part, (*keys, name))
+                    yield from _texts(part, (*keys, name), parameters)
         case list():
             for number, part in enumerate(value):
-                yield from _texts(part, (*keys, number))
+                yield from _texts(part, (*keys, number), parameters)
         case _:
             pass
 

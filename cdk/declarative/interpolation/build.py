@@ -32,8 +32,8 @@ _NAMES = frozenset({
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
-def build(text: str, where: str) -> Evaluation:
-    """What evaluates `text`.
+def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Evaluation:
+    """What evaluates `text`. What nothing defines is a warning, if it has a place; parameters: their names, if known.
 
     Raises ExpressionError: its syntax is wrong or it reads `stream_state`.
     """
@@ -53,16 +53,33 @@ def build(text: str, where: str) -> Evaluation:
         why = "`stream_state` was removed from the language; use `stream_interval`, the slice being read"
         raise ExpressionError(where, text, why)
     if where:
-        _warn(evaluation.names - _NAMES, text, where)
+        _warn("variable", evaluation.names - _NAMES, _NAMES, text, where)
+        if parameters is not None and "parameters" in evaluation.names:
+            _warn("parameter", frozenset(_parameters_in(template)) - parameters, parameters, text, where)
     return replace(evaluation, paths=paths)
 
 
-def _warn(names: frozenset[str], text: str, where: str) -> None:
+def _warn(what: str, names: frozenset[str], known: frozenset[str], text: str, where: str) -> None:
     """Name what nothing defines: it is empty wherever it is used, and an address without it may still be one."""
     for name in sorted(names):
-        near = nearest(name, _NAMES)
-        instead = f"did you mean {near!r}?" if near else f"expressions know {', '.join(sorted(_NAMES))}"
-        logger.warning("%s: nothing defines the variable %r of %s, so it is empty; %s", where, name, text, instead)
+        near = nearest(name, known)
+        instead = f"did you mean {near!r}?" if near else f"expressions know {', '.join(sorted(known)) or 'none here'}"
+        logger.warning("%s: nothing defines the %s %r of %s, so it is empty; %s", where, what, name, text, instead)
+
+
+def _parameters_in(node: nodes.Node) -> Iterator[str]:
+    """The parameters that a parsed text reads where it does not ask whether they are there."""
+    match node:
+        case (
+            nodes.Getattr(node=nodes.Name(name="parameters"), attr=str(name))
+            | nodes.Getitem(node=nodes.Name(name="parameters"), arg=nodes.Const(value=str(name)))
+        ) if name not in dir(dict):
+            yield name
+        case nodes.Or() | nodes.Test() | nodes.CondExpr() | nodes.If() | nodes.Filter(name="default" | "d"):
+            pass
+        case _:
+            for part in node.iter_child_nodes():
+                yield from _parameters_in(part)
 
 
 def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Evaluation:

@@ -161,8 +161,8 @@ def broken(error: ExpressionError) -> Template:
 
 
 @lru_cache(maxsize=8192)
-def compile_template(text: str, where: str = "") -> Template:
-    """Compile a text. `where` names its place in the manifest, for errors.
+def compile_template(text: str, where: str = "", parameters: frozenset[str] | None = None) -> Template:
+    """Compile a text. `where` names its place in the manifest, for errors; parameters: the names that there are.
 
     Raises ExpressionError: its syntax is wrong, it names a filter that does not exist, or the removed `stream_state`.
     """
@@ -172,7 +172,7 @@ def compile_template(text: str, where: str = "") -> Template:
         return _template(text, where, _constant(lambda _: plain))
     from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
 
-    evaluation = build(text, where)
+    evaluation = build(text, where, parameters)
     fixed = not evaluation.names and not evaluation.varies
     return _template(text, where, _constant(evaluation.run, quotes=evaluation.quotes) if fixed else evaluation)
 
@@ -235,16 +235,18 @@ class MappingTemplate:
         return result
 
 
-def compile_mapping(source: Mapping[str, JsonValue] | str, where: str = "") -> MappingTemplate:
+def compile_mapping(
+    source: Mapping[str, JsonValue] | str, where: str = "", parameters: frozenset[str] | None = None
+) -> MappingTemplate:
     """Compile a map of texts, or a text that gives a map. Values that are no texts are passed through.
 
     Raises ExpressionError as `compile_template` does.
     """
     if isinstance(source, str):
-        return MappingTemplate((), compile_template(source, where))
+        return MappingTemplate((), compile_template(source, where, parameters))
     return MappingTemplate(
         tuple(
-            (_key(key, where), compile_template(value, where) if isinstance(value, str) else _Plain(value))
+            (_key(key, where), compile_template(value, where, parameters) if isinstance(value, str) else _Plain(value))
             for key, value in source.items()
         )
     )
@@ -266,17 +268,17 @@ class NestedTemplate:
         return self._run(scope)
 
 
-def compile_nested(source: JsonValue, where: str = "") -> NestedTemplate:
+def compile_nested(source: JsonValue, where: str = "", parameters: frozenset[str] | None = None) -> NestedTemplate:
     """Compile maps, lists and texts, one in the other. Raises ExpressionError as `compile_template`."""
-    return NestedTemplate(source, where, _nested(source, where))
+    return NestedTemplate(source, where, _nested(source, where, parameters))
 
 
-def _nested(source: JsonValue, where: str) -> Callable[[Scope], JsonValue]:
+def _nested(source: JsonValue, where: str, parameters: frozenset[str] | None) -> Callable[[Scope], JsonValue]:
     if isinstance(source, str):
-        template = compile_template(source, where)
+        template = compile_template(source, where, parameters)
         return lambda scope: template.value(scope, default=None)
     if isinstance(source, Mapping):
-        entries = [(_key(key, where), _nested(value, where)) for key, value in source.items()]
+        entries = [(_key(key, where), _nested(value, where, parameters)) for key, value in source.items()]
 
         def build(scope: Scope) -> JsonObject:
             pairs = [(key.render(scope), run(scope)) for key, run in entries]
@@ -284,7 +286,7 @@ def _nested(source: JsonValue, where: str) -> Callable[[Scope], JsonValue]:
 
         return build
     if isinstance(source, list):
-        runs = [_nested(item, where) for item in source]
+        runs = [_nested(item, where, parameters) for item in source]
         return lambda scope: [run(scope) for run in runs]
     return lambda _: source
 

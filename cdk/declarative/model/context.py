@@ -126,7 +126,7 @@ class BuildContext:
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         if not isinstance(value, str):
             return Expression(None, base, value)
-        template = _compiled(value, self.where(component, field))
+        template = _compiled(value, self.where(component, field), frozenset(component.parameters))
         return Expression(
             template, base, fixed=template.fixed or (template.names <= base.keys() and not template.varies)
         )
@@ -141,7 +141,7 @@ class BuildContext:
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         where = self.where(component, field)
         try:
-            return MappingExpression(compile_mapping(value or {}, where), base, where)
+            return MappingExpression(compile_mapping(value or {}, where, frozenset(component.parameters)), base, where)
         except ExpressionError as error:
             return MappingExpression(MappingTemplate((), broken(error)), base, where)
 
@@ -150,7 +150,7 @@ class BuildContext:
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         value, where = getattr(component, field), self.where(component, field)
         try:
-            return NestedExpression(compile_nested(value, where), base)
+            return NestedExpression(compile_nested(value, where, frozenset(component.parameters)), base)
         except ExpressionError as error:
             return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
 
@@ -224,9 +224,9 @@ def _integer(least: int | None, value: JsonValue) -> int | None:
     return number if type(number) is int and (least is None or number >= least) else None
 
 
-def _compiled(text: str, where: str) -> Template:
+def _compiled(text: str, where: str, parameters: frozenset[str]) -> Template:
     try:
-        return compile_template(text, where)
+        return compile_template(text, where, parameters)
     except ExpressionError as error:
         logger.warning("%s; what uses it will fail", error)
         return broken(error)

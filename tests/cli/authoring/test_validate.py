@@ -135,6 +135,18 @@ def test_keys_that_no_config_has_are_suspicious(cli: CommandLine, tmp_path: Path
     assert (ran.code, "warning: reads config" in "".join(ran.lines)) == (0, warned), ran.lines
 
 
+def test_parameters_that_nothing_defines_are_suspicious(cli: CommandLine, tmp_path: Path) -> None:
+    text = MANIFEST.replace("    name: users\n", "    name: users\n    $parameters: {kind: big}\n")
+    (tmp_path / "manifest.yaml").write_text(text.replace("config['key']", "parameters.kind ~ parameters['knd']"))
+
+    assert cli("validate", "manifest.yaml").lines == [
+        (
+            "manifest.yaml:16 streams[0].retriever.requester.request_headers.key: warning: nothing defines the "
+            "parameter 'knd' of {{ parameters.kind ~ parameters['knd'] }}, so it is empty; did you mean 'kind'?"
+        )
+    ]
+
+
 def test_a_pipeline_is_held_against_its_connector(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

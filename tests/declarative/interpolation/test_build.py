@@ -43,6 +43,21 @@ def test_a_variable_that_nothing_defines_is_named_with_the_nearest_spelling(capl
     assert "expressions know components_values, config, " in other
 
 
+def test_a_parameter_that_nothing_defines_is_named_unless_the_expression_asks_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    optional = "{{ parameters.get('a') }}{{ parameters.b or 1 }}{{ parameters.c | default(2) }}"
+    conditional = "{% if parameters.d %}{{ parameters.d }}{% endif %}{{ 1 if parameters['e'] else 2 }}"
+    known = frozenset({"name"})
+    build("{{ parameters.nam }}{% for a in parameters['xyz'] %}{{ a }}{% endfor %}", "m.yaml:7 url", known)
+    build(f"{optional}{conditional}{{{{ parameters.name }}}}", "m.yaml:8 url", known)
+
+    near, other = caplog.messages
+    assert near.startswith("m.yaml:7 url: nothing defines the parameter 'nam' of {{ parameters.nam }}")
+    assert near.endswith("so it is empty; did you mean 'name'?")
+    assert other.endswith("so it is empty; expressions know name")
+
+
 def test_variables_of_the_language_and_of_expressions_without_a_place_are_no_slips(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -63,3 +63,18 @@ def test_a_duration_is_read_and_has_a_length_from_now_on() -> None:
     assert CTX.duration_from_now(given("{{ config.month }}"), "value", None) == timedelta(days=29)
     with pytest.raises(ManifestError, match="found 'many', expected a duration such as P1D, PT1H or P1M"):
         CTX.duration(given("{{ config.text }}"), "value", None)
+
+
+def test_a_parameter_that_a_component_lacks_is_warned_of_in_each_kind_of_field(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    component = Given.model_construct(
+        value={"a": ["{{ parameters.nam }}"], "b": "{{ parameters.nme }}"}, parameters={"name": "x"}
+    )
+    CTX.nested(component, "value")
+    CTX.mapping(component.model_copy(update={"value": {"a": "{{ parameters.nae }}"}}), "value")
+    CTX.expression(component, "value", "{{ parameters.ame }}{{ parameters.name }}")
+
+    assert [message.partition(" of ")[0] for message in caplog.messages] == [
+        f"users: Given.value: nothing defines the parameter {name!r}" for name in ("nam", "nme", "nae", "ame")
+    ]
