@@ -4,16 +4,17 @@ Its author may have erred anywhere: what is not of the expected type counts as m
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urljoin
+from posixpath import dirname, join, normpath
+from urllib.parse import urldefrag, urljoin
 
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
 from cdk.authoring.drafts.draft import Parameter
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind
+from cdk.base.values import JsonValue, as_list, as_object, as_string, canonical, json_kind
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*@")
 _MOST_REFERENCES = 20
@@ -44,11 +45,15 @@ class Operation:
 class Description:
     """A parsed description. name: what errors call it. origin: the URL that it came from, if any.
 
+    beside: gives the document that a relative reference means, None where it is not to be read.
+
     Raises ConfigError: it is none.
     """
 
-    def __init__(self, document: JsonValue, name: str = "", origin: str = "") -> None:
-        self._document, self.name, self._origin = as_object(document), name, origin
+    def __init__(
+        self, document: JsonValue, name: str = "", origin: str = "", beside: Callable[[str], JsonValue] = lambda _: None
+    ) -> None:
+        self._document, self.name, self._origin, self._beside = as_object(document), name, origin, beside
         version = self._document.get("openapi") or self._document.get("swagger")
         if not str(version).startswith(("3.", "2.")) or not as_object(self._document.get("paths")):
             keys = f"the keys {', '.join(list(self._document)[:5])}" if self._document else json_kind(document)
@@ -56,28 +61,41 @@ class Description:
                 f"is no OpenAPI description: found {keys}, expected `openapi: 3.x` or `swagger: 2.0`, and `paths`",
                 path=name,
             )
-        contents = dict(self._document)
-        self._resolver = Registry[JsonObject]().with_resource("", Resource.opaque(contents)).resolver()
-        self.unresolved: set[str] = set()
+        self._files: Registry[JsonValue] = Registry().with_resource("", Resource.opaque(dict(self._document)))
+        self._unresolved: set[str] = set()
         info = as_object(self._document.get("info"))
         self.title, self.version = as_string(info.get("title")) or "the API", str(info.get("version") or "")
+
+    def not_read(self) -> Sequence[str]:
+        """The files and URLs that it refers to and that are not read, and references to what they and it lack."""
+        named = {each if (file := urldefrag(each).url) in self._files else file for each in self._unresolved}
+        return sorted(_CREDENTIALS.sub("", each) for each in named)
 
     def mentions(self, words: str) -> bool:
         """Whether these words are anywhere in it."""
         return words in canonical(self._document)
 
     def resolved(self, value: JsonValue) -> Mapping[str, JsonValue]:
-        """The object that a value is or refers to; an empty one where there is none in this document."""
+        """The object that a value is or refers to; an empty one where there is none in what is read.
+
+        Raises ConfigError: a file beside the description cannot be read.
+        """
         for _ in range(_MOST_REFERENCES):
             value = as_object(value)
             if not (reference := as_string(value.get("$ref"))):
                 return value
             try:
-                value = self._resolver.lookup(reference).contents
+                value = self._with(urldefrag(reference).url).resolver().lookup(reference).contents
             except (Unresolvable, ValueError, TypeError, AttributeError):
-                self.unresolved.add(reference)
+                self._unresolved.add(reference)
                 return {}
         return {}
+
+    def _with(self, file: str) -> Registry[JsonValue]:
+        """The documents, with that of a file if it is to be read; its references are as from the description."""
+        if file not in self._files and (document := self._beside(file)) is not None:
+            self._files = self._files.with_resource(file, Resource.opaque(_as_from_outside(document, file)))
+        return self._files
 
     def operations(self) -> Iterator[Operation]:
         """The operations that read: GETs, in the order of the paths."""
@@ -136,6 +154,26 @@ class Description:
             schema or own,
             as_string(value.get("description")),
         )
+
+
+def _as_from_outside(value: JsonValue, file: str) -> JsonValue:
+    """A part of a file with its references joined to where the file is."""
+    match value:
+        case list():
+            return [_as_from_outside(part, file) for part in value]
+        case dict():
+            parts = {name: _as_from_outside(part, file) for name, part in value.items()}
+            return {**parts, "$ref": _joined(file, ref)} if isinstance(ref := value.get("$ref"), str) else parts
+        case _:
+            return value
+
+
+def _joined(file: str, reference: str) -> str:
+    """A reference in a file as from the description; `..` is kept where it leads out of the folder."""
+    url, fragment = urldefrag(reference)
+    if "://" not in url:
+        url = normpath(join(dirname(file), url)) if url else file
+    return f"{url}#{fragment}"
 
 
 def _body(response: Mapping[str, JsonValue]) -> JsonValue:

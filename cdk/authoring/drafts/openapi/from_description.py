@@ -29,6 +29,7 @@ from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
 from cdk.testing.simulator.examples import example_of
 
 _DOCS = "look in the API's documentation"
+_NOT_READ = "only files of the description's folder are read, and it refers to"
 _SERVER = "https://api.example.com"
 _ANY: JsonObject = {"id": "1"}
 _NO_FIELDS = {"authorization", "accept", "content-type"}
@@ -72,7 +73,8 @@ def draft_of(description: Description) -> Draft:
     if not collections:
         reasons = Counter(each.reason for each in left_out).most_common(3)
         listed = "; ".join(f"{count} times: {reason}" for reason, count in reasons) or "there is no GET"
-        raise ConfigError(f"no GET in it reads a collection of records: {listed}", path=description.name)
+        unread = f"; {_NOT_READ} {', '.join(outside)}" if (outside := description.not_read()) else ""
+        raise ConfigError(f"no GET in it reads a collection of records: {listed}{unread}", path=description.name)
     candidates = [
         _Candidate(name, operations[path], collections[path], _fields(schemas, collections[path].items))
         for path, name in _names(list(collections)).items()
@@ -168,9 +170,11 @@ class _Drafting:
         guesses = [*login_.guesses]
         if "{{" in base:
             guesses.append(Guess(f"the server is {base}", f"variables of servers are config; {plain_base}", _DOCS))
-        if outside := sorted(self._description.unresolved):
-            why = f"nothing but the description is read, and it refers to {', '.join(outside[:3])}"
-            guesses.append(Guess("schemas without what other files say", why, "join them into one file first"))
+        if outside := self._description.not_read():
+            why = f"{_NOT_READ} {', '.join(outside)}"
+            guesses.append(
+                Guess("schemas without what others say", why, "save them there, and refer to them by a path")
+            )
         requester: JsonObject = {"type": "HttpRequester", "url_base": base, **login_.requester}
         title = f"{self._description.title} {self._description.version}".strip()
         return Draft(title, requester, streams, self._config, guesses, left_out, login_.examples)

@@ -1,12 +1,14 @@
-"""Reads a description from a file or a URL; nothing else is fetched."""
+"""Reads a description from a file and the files of its folder that it refers to, or from a URL; from nowhere else."""
 
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from cdk.authoring.drafts.openapi.description import Description
 from cdk.base.errors import ConfigError
-from cdk.base.values import from_json
+from cdk.base.values import JsonValue, from_json
 from cdk.base.yaml_file import YamlFile
+from cdk.declarative.reading.schema_file import is_file
 from cdk.rest import HttpClient, Request, RequestsTransport, Transport
 from cdk.rest.http.redact import safe_url
 
@@ -19,11 +21,27 @@ def read_description(location: str, transport: Transport | None = None) -> Descr
         text = _fetched(location, transport or RequestsTransport()) if is_url else Path(location).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=shown) from error
+    document = _parsed(text, shown)
+    if is_url:
+        return Description(document, shown, _origin(location))
+    return Description(document, shown, beside=partial(_beside, Path(location).parent))
+
+
+def _parsed(text: str, shown: str) -> JsonValue:
+    """A document. Raises ConfigError: it is none."""
     try:
-        document = from_json(text) if text.lstrip().startswith("{") else YamlFile.parse(text, Path(shown)).value
+        return from_json(text) if text.lstrip().startswith("{") else YamlFile.parse(text, Path(shown)).value
     except ValueError as error:
         raise ConfigError(f"is not JSON: {error}", path=shown) from error
-    return Description(document, shown, _origin(location) if is_url else "")
+
+
+def _beside(folder: Path, reference: str) -> JsonValue:
+    """The document in a file of a folder or below it; None: a reference means none. Raises ConfigError: it is none."""
+    file = folder / unquote(reference)
+    try:
+        return _parsed(file.read_text("utf-8"), str(file)) if is_file(file, within=folder) else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
 
 
 def _fetched(url: str, transport: Transport) -> str:
