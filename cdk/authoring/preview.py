@@ -40,7 +40,7 @@ def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:
     Raises nothing for what fails: the last page then has an error. Close it when not reading to the end.
     """
     warnings: list[str] = []
-    with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings):
+    with one_run(), tracing() as trace, looking_behind(), warnings_in(warnings, logged=False):
         where, planning, empty = str(Slice()), Trace(), True
         try:
             reader = stream.checkpoint_reader(state)

@@ -9,21 +9,26 @@ from cdk.base.run import setting
 
 logger = logging.getLogger("cdk")
 
-_TEXTS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+retries = logging.getLogger("cdk.retries")
+"""What is tried again, when and why: of no interest to a log, and to a person who waits for it."""
+
+_TEXTS: ContextVar[tuple[list[str], bool] | None] = ContextVar("warnings", default=None)
 
 
 def warn(text: str) -> None:
     """Log what a person should know of the data that is read, unless it is empty; and gather it, see `warnings_in`."""
     if not text:
         return
-    logger.warning(text)
-    if (texts := _TEXTS.get()) is not None and text not in texts:
+    texts, logged = _TEXTS.get() or ([], True)
+    if logged:
+        logger.warning(text)
+    if text not in texts:
         texts.append(text)
 
 
-def warnings_in(texts: list[str]) -> AbstractContextManager[list[str]]:
-    """Gather in `texts`, each once, what a block warns of with `warn` on its own thread."""
-    return setting(_TEXTS, texts)
+def warnings_in(texts: list[str], *, logged: bool = True) -> AbstractContextManager[object]:
+    """Gather in `texts`, each once, what a block warns of with `warn` on its own thread. logged: it is logged, too."""
+    return setting(_TEXTS, (texts, logged))
 
 
 @contextmanager

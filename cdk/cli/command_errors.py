@@ -7,11 +7,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 import click
 
 from cdk.base.errors import CdkError, StateConflict
-from cdk.base.logs import log_records
+from cdk.base.logs import log_records, retries
 from cdk.base.secret_masking import Secrets
 
 LIMIT_REACHED = 124
@@ -76,6 +77,12 @@ def taking_port(port: int) -> Iterator[None]:
 def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
     """Print the warnings of the log in this block, a line each, without secrets."""
     return log_records(lambda record: click.echo(secrets.mask(record.getMessage()), err=True), level=logging.WARNING)
+
+
+def retries_on_stderr(secrets: Secrets, say: Callable[[str], object] | None = None) -> AbstractContextManager[None]:
+    """Print what is tried again in this block, and how long that waits, a line each, without secrets; or `say` it."""
+    show = say or partial(click.echo, err=True)
+    return log_records(lambda record: show(secrets.mask(record.getMessage())), retries, lowest=logging.INFO)
 
 
 def _reader_is_gone() -> bool:

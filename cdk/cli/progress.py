@@ -57,6 +57,11 @@ class Progress(Watch):
         else:
             self._console.print(self._table())
 
+    def say(self, text: str) -> None:
+        """Print a line above the table, unless standard output has it on the same terminal."""
+        if self._moving:
+            self._console.print(Text(text))
+
     def started(self, stream: StreamDescriptor) -> None:
         self._rows[stream] = _Row(self._clock())
         self._draw()

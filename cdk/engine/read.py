@@ -69,5 +69,7 @@ def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> It
         try:
             yield from read_slice(stream, slice)
         except FatalError as error:
-            logger.error("%s %s: %s", stream.name, slice, error.message)
+            # Of a whole stream, what is raised says as much.
+            if slice.partition or slice.window is not None:
+                logger.error("%s %s: %s", stream.name, slice, error.message)
             failures.append(error)

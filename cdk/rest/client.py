@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
-from cdk.base.logs import logger
+from cdk.base.logs import logger, retries
 from cdk.base.process.concurrency import note_complaint
 from cdk.base.times.clock import Sleep, sleep
 from cdk.rest.errors.error_handler import Action, ErrorHandler, Verdict
@@ -138,7 +138,7 @@ class HttpClient:
 
     def _wait(self, why: str, verdict: Verdict, attempt: int) -> None:
         limited = ", rate limited" if verdict.action is Action.RATE_LIMITED else ""
-        logger.info("%s%s; waiting %.1f s after attempt %d", why, limited, verdict.wait, attempt)
+        retries.info("%s%s; waiting %.1f s to try again, after attempt %d", why, limited, verdict.wait, attempt)
         if limited and self._on_rate_limited is not None:
             self._on_rate_limited(verdict.wait)
         current_metrics().retry(verdict.wait, limited=bool(limited))

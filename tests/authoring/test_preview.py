@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from cdk import Item, Partition, Slice, Stream, StreamState, parent_partitions
+import pytest
+
+from cdk import Item, Page, Partition, Slice, Stream, StreamState, parent_partitions
 from cdk.authoring.preview import preview_pages
+from cdk.base.logs import warn
 from cdk.rest import HttpStream, PageNumber
 from cdk.testing import MockApi
 from tests.declarative.manifests import paginator, source
@@ -105,6 +108,17 @@ def test_what_was_sent_to_find_a_slice_stands_with_its_first_page() -> None:
     assert [str(exchange.request) for exchange in first.planning] == ["GET https://api.test/teams"]
     assert [str(exchange.request) for exchange in first.exchanges] == ["GET https://api.test/teams/1/members"]
     assert (list(second.planning), second.slice) == ([], '{"team":2}')
+
+
+def test_a_warning_is_shown_with_its_page_and_not_logged_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    class Doubtful(Stream):
+        def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002 - of all streams
+            warn("doubtful: look at this")
+            yield Page([{"id": 1}], None)
+
+    (page,) = preview_pages(Doubtful(), StreamState())
+
+    assert (page.warning, caplog.messages) == ("doubtful: look at this", [])
 
 
 def test_a_child_whose_parents_bring_nothing_says_so() -> None:

@@ -1,6 +1,9 @@
 """Running the command line in this process: what it wrote to file descriptor 1, and its exit code."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +49,25 @@ def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
         return Ran(code, told.out.splitlines(), told.err)
 
     return run_it
+
+
+def at_terminal(path: Path, *argv: str) -> tuple[bytes, str]:
+    """What a process of the command line prints, and what it shows at the terminal, which is standard error alone."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "cdk", *argv]
+    done = subprocess.run(command, cwd=path, stdout=subprocess.PIPE, stderr=theirs, check=False)
+    os.close(theirs)
+    # It gives what it has in parts, and its end as an error.
+    shown = b"".join(iter(lambda: _part(ours), b"")).decode()
+    os.close(ours)
+    return done.stdout, shown
+
+
+def _part(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
 
 
 USERS = dedent("""

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, at_terminal
 
 SECRET = "s3cr3t/of the shop"
 CONNECTOR = dedent("""
@@ -131,3 +131,50 @@ def test_who_reads_the_output_may_have_enough(tmp_path: Path, command: str) -> N
         said = process.stderr.read()
 
     assert (process.returncode, said) == (0, "")
+
+
+DOWN = dedent("""
+    from datetime import timedelta
+    from cdk.rest import Backoff, HttpErrorHandler, RestSource, RetryPolicy, resource
+
+    at_once = HttpErrorHandler(retry_policy=RetryPolicy(retries=2, backoff=Backoff(first=timedelta())))
+    source = RestSource("http://127.0.0.1:1", resource("users", "/users"), error_handler=at_once)
+""")
+
+
+def test_a_person_is_told_of_each_wait_for_a_server_that_is_down(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "down.py").write_text(DOWN)
+
+    ran = cli("preview", "users", "--connector", "down.py")
+
+    told = [line for line in ran.stderr.splitlines() if "to try again" in line]
+    assert [line.rpartition(";")[2] for line in told] == [
+        f" waiting 0.0 s to try again, after attempt {attempt}" for attempt in (1, 2)
+    ]
+    assert all(line.startswith("GET http://127.0.0.1:1/users: the connection failed") for line in told)
+
+
+@pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("command", ["check", "read", "discover --infer"])
+def test_who_writes_the_log_to_a_file_is_told_of_waits_at_the_terminal(tmp_path: Path, command: str) -> None:
+    (tmp_path / "down.py").write_text(DOWN)
+    (tmp_path / "config.json").write_text("{}")
+
+    _, shown = at_terminal(tmp_path, *command.split(), "--connector", "down.py", "--config", "config.json")
+
+    assert shown.count("to try again") == 2
+
+
+def test_an_error_of_a_stream_without_slices_is_logged_once(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "refused.py").write_text(
+        "from cdk import FatalError, PagedStream\n"
+        "class Users(PagedStream):\n"
+        "    def read_page(self, slice, token):\n"
+        "        raise FatalError('no such page')\n"
+    )
+
+    logged = cli("discover", "--connector", "refused.py", "--infer").of_type("LOG")
+
+    assert [line["log"]["message"] for line in logged] == [
+        "users: its records cannot be read, so its schema is as declared: no such page"
+    ]

@@ -1,7 +1,6 @@
 """Whole processes: what only the operating system can show."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import USERS
+from tests.cli.conftest import USERS, at_terminal
 
 PROTOCOL = ("spec", "check", "discover", "read")
 EGRESS = {"cdk.rest", "cdk.rest.http", "cdk.rest.http.egress"}
@@ -86,30 +85,11 @@ def test_commands_of_the_protocol_load_nothing_they_do_not_need(tmp_path: Path, 
     assert {name for name in loaded if name.startswith(layers)} <= EGRESS
 
 
-def _part(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        return b""
-
-
 @pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="needs a pseudo-terminal")
 def test_a_person_at_a_terminal_sees_how_the_read_goes(tmp_path: Path) -> None:
     (tmp_path / "users.py").write_text(USERS)
-    ours, theirs = os.openpty()
+    printed, shown = at_terminal(tmp_path, "read", "--connector", "users.py")
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cdk", "read", "--connector", "users.py"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=True,
-    )
-
-    os.close(theirs)
-    # It gives what it has in parts, and its end as an error.
-    shown = b"".join(iter(lambda: _part(ours), b"")).decode()
-    os.close(ours)
     assert "users" in shown
     assert "complete" in shown
-    assert all(json.loads(line) for line in done.stdout.splitlines())
+    assert all(json.loads(line) for line in printed.splitlines())

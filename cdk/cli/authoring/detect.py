@@ -11,7 +11,7 @@ from cdk.authoring.exchanges import learn_secrets
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue, to_json
-from cdk.cli.command_errors import plain_errors, warnings_on_stderr
+from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
 from cdk.cli.protocol.source_events import SyncEvents
@@ -33,7 +33,7 @@ def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool)
     where no paginator is sure to work.
     """
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets):
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         source = find()
         if not isinstance(source, ManifestSource):
             raise ConfigError("`detect` tries paginators of manifests: name one by --manifest-path")

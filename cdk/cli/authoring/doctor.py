@@ -10,7 +10,7 @@ from cdk.authoring.doctor import Finding, machine_findings, pipeline_findings, s
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import to_json
-from cdk.cli.command_errors import plain_errors, warnings_on_stderr
+from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
     FindSource,
@@ -75,7 +75,7 @@ def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
 def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = False) -> int:
     """Print findings as they come, or all as JSON, without secrets; 1: something is missing."""
     masked: list[Finding] = []
-    with plain_errors(secrets), warnings_on_stderr(secrets):
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         for finding in findings:
             masked.append(Finding(finding.name, finding.status, secrets.mask(finding.text), finding.fix))
             if not as_json:

@@ -17,7 +17,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
-from cdk.cli.command_errors import plain_errors, warnings_on_stderr
+from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
     FindSource,
@@ -69,7 +69,7 @@ def preview(
     if step and as_json:
         raise click.UsageError("'--step' is for people and '--json' for programs: give one")
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets):
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         if as_json:
             answer = preview_json(find, stream, secrets, config=config, state=state, most=most, body=body)
             click.echo(to_json(answer, str, indent=True).decode())

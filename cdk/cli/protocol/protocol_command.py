@@ -1,11 +1,12 @@
 """Running a command that speaks the protocol: nothing else reaches standard output, and every end has its exit code."""
 
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from types import FrameType
 
 from cdk.base.errors import ConnectorExit
@@ -13,8 +14,8 @@ from cdk.base.logs import log_records, logger
 from cdk.base.process.interruption import Interrupted
 from cdk.base.run import one_run
 from cdk.base.times.clock import system_clock
-from cdk.cli.command_errors import LIMIT_REACHED
-from cdk.cli.output import Output, ReaderGone
+from cdk.cli.command_errors import LIMIT_REACHED, retries_on_stderr
+from cdk.cli.output import STDOUT, Output, ReaderGone
 from cdk.protocol import Level, error_line, error_text, log_line
 
 FAILED = 1
@@ -70,6 +71,12 @@ def _fail(output: Output, error: Exception) -> int:
     if sys.stderr.isatty():
         print(f"Error: {mask(error_text(error))}", file=sys.stderr)
     return FAILED
+
+
+def retries_shown(output: Output) -> AbstractContextManager[None]:
+    """Show on standard error what is tried again, for a person at the terminal whom the log does not reach."""
+    alone = sys.stderr.isatty() and not os.isatty(STDOUT)
+    return retries_on_stderr(output.secrets) if alone else nullcontext()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, leasing
 from cdk.base.process.tuning import rare_collections
 from cdk.base.secret_masking import secret_values
+from cdk.cli.command_errors import retries_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.crash_reports import CrashReports, crash_report_option
 from cdk.cli.options import (
@@ -142,10 +143,13 @@ def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
     }
 
 
-def _watch(output: Output) -> AbstractContextManager[Watch]:
+@contextmanager
+def _watch(output: Output) -> Iterator[Watch]:
     """A display for the person at the terminal, if there is one."""
     if not sys.stderr.isatty():
-        return nullcontext(Watch())
+        yield Watch()
+        return
     from cdk.cli.progress import Progress  # noqa: PLC0415 - rich is only worth its import on a terminal
 
-    return Progress(output.secrets.mask)
+    with Progress(output.secrets.mask) as progress, retries_on_stderr(output.secrets, progress.say):
+        yield progress

@@ -15,7 +15,7 @@ from cdk.cli.config_file import load_config
 from cdk.cli.options import FOLDER, FindSource, config_option, debug_option, with_egress, with_source
 from cdk.cli.output import Output
 from cdk.cli.protocol.catalog_file import offered
-from cdk.cli.protocol.protocol_command import run_protocol_command
+from cdk.cli.protocol.protocol_command import retries_shown, run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.engine.first_pages import first_records, shown_schema
 from cdk.protocol import AirbyteConnectionStatus, AirbyteMessage, CheckStatus, ConnectorSpecification, Type, error_text
@@ -52,7 +52,8 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
         source = find()
         source.events = ProtocolEvents(output, config)
         try:
-            source.check(load_config(config, source, output.secrets))
+            with retries_shown(output):
+                source.check(load_config(config, source, output.secrets))
         except (CdkError, OSError) as error:
             # A wrong config or a source that does not answer is what `check` is there to find, and no failure of it.
             status = AirbyteConnectionStatus(status=CheckStatus.FAILED, message=output.secrets.mask(error_text(error)))
@@ -93,7 +94,7 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Pat
         source.events = ProtocolEvents(output, config)
         settings = load_config(config, source, output.secrets)
         streams = source.open(settings) if infer else source.streams(settings)
-        with one_run():
+        with one_run(), retries_shown(output):
             catalog = offered(streams, partial(_shown, schemas)) if infer else offered(streams)
         output.say(AirbyteMessage(type=Type.CATALOG, catalog=catalog))
 

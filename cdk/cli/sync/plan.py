@@ -9,7 +9,7 @@ import click
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
-from cdk.cli.command_errors import plain_errors, warnings_on_stderr
+from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
@@ -41,7 +41,7 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
     Planning a substream asks the API for its parents. The exit code is 1 where a stream cannot be planned.
     """
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets):
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         if as_json:
             answer = plan_json(pipeline, secrets, most=most, trusted=allow_custom_code)
             click.echo(to_json(answer, str, indent=True).decode())
