@@ -1094,7 +1094,12 @@ BUGS = [
         "            pass",
         "tests/sync/loop/test_stream_sync.py",
     ),
-    Bug("an id of another type is noticed", "streams/checkpoint/partitioned", "yield other\n", "yield value\n"),
+    Bug(
+        "an id of another type is noticed",
+        "streams/checkpoint/partitioned",
+        "yield from _forms(other)\n",
+        "yield value\n",
+    ),
     Bug("what comes after a gone slice is read", "sync/loop/stream_sync", "failure.final and self.active:", "False:"),
     Bug(
         "a stream of which a slice is gone has failed",
@@ -2373,6 +2378,33 @@ BUGS = [
         "change = _moved(what, replace(new, known=None), state, stream)",
         "change = _moved(what, new, state, stream)",
         "tests/sync/loop/test_stale_removal.py",
+    ),
+    Bug(
+        "a mark that is empty or false deletes nothing",
+        "lake/parquet/dedup",
+        "_deleted(part[DELETED_AT]) if deletable",
+        "pc.is_valid(part[DELETED_AT]) if deletable",
+        "tests/lake/parquet/test_merge.py",
+    ),
+    Bug(
+        "a mark of the order of bytes is no part of a name",
+        "rest/records/decoders/text_formats",
+        '"utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding',
+        "encoding",
+    ),
+    Bug(
+        "a connector that has changed is read again",
+        "sync/loop/conditional_state",
+        "followed.config, followed.code])",
+        "followed.config])",
+        "tests/spark/test_follow_source.py",
+    ),
+    Bug(
+        "a part of a body is not taken for all of it",
+        "rest/http/requests_adapter",
+        'int(part["last"]) + 1 < int(part["size"])',
+        "False",
+        "tests/rest/http/test_transport.py",
     ),
     Bug(
         "rows that may leave are counted in the files that there are",

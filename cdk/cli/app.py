@@ -103,7 +103,8 @@ LAZY_COMMANDS = (
     ),
     LazyCommand(
         "ui",
-        help="Show the pipelines of this folder, their runs and states, and test reads, as a page; changes nothing.",
+        help="Show the pipelines of this folder, their runs and states, as a page; draft, edit and try manifests on "
+        "it.",
     ),
     LazyCommand(
         "mcp",

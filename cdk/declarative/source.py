@@ -59,6 +59,10 @@ class ManifestSource(Source):
         return source
 
     @property
+    def definition(self) -> str:
+        return canonical(self.resolved)
+
+    @property
     def resolved(self) -> JsonObject:
         """The manifest without references, types implied and parameters applied."""
         return self._manifest.resolved()

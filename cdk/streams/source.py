@@ -43,6 +43,11 @@ class Source:
     documentation_url: ClassVar[str | None] = None
     events: Events = Events()
 
+    @property
+    def definition(self) -> str:
+        """What makes records of answers, as a text that is another one once that changes; empty: it is unknown."""
+        return ""
+
     def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         """A config that was written for an older version, in today's form."""
         return config

@@ -155,7 +155,7 @@ class Stream(metaclass=_StreamType):
         """The JSON Schema of a record."""
         schema: object = self.schema
         if schema is None:
-            file = self._code_file()
+            file = self.code_file()
             return ANY_OBJECT if file is None else _schema_file(Path(file).parent / "schemas" / f"{self.name}.json")
         # A pydantic model; the kit's streams need not import it.
         if callable(model_schema := getattr(schema, "model_json_schema", None)):
@@ -166,8 +166,8 @@ class Stream(metaclass=_StreamType):
             )
         return schema
 
-    def _code_file(self) -> str | None:
-        """The file with the stream's code, beside which schemas lie; None where it is in no file."""
+    def code_file(self) -> str | None:
+        """The file with the stream's code, beside which its schemas lie; None where it is in no file."""
         try:
             return inspect.getfile(type(self))
         except (TypeError, OSError):

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from cdk import ConfigError, Json, Record, Slice, Stream, list_partitions
 from cdk.base.task_map import run_inline
+from cdk.cli.app import run
 from cdk.lake.admin.formats import message
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
@@ -479,6 +480,61 @@ def test_another_config_makes_a_read_and_another_secret_does_not(lake: Lake) -> 
     assert lake.sync(key="two", region="us").outcome == "done"
     said = orjson.dumps(lake.saved().source).decode()
     assert ("two" in said, "127.0.0.1" in said) == (False, False)
+
+
+_PRICES_FILE = """
+from cdk.rest import RestSource, resource
+
+source = RestSource("URL", resource("prices", "/prices", primary_key="id"))
+"""
+_FILTERED = """
+from cdk.rest import RestSource, resource
+
+source = RestSource("URL", resource("prices", "/prices", primary_key="id", record_filter={"id": 1}))
+"""
+_PRICES_MANIFEST = """
+version: 6.48.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [prices]}
+streams:
+  - type: DeclarativeStream
+    name: prices
+    primary_key: id
+    schema_loader: {type: InlineSchemaLoader, schema: {}}
+    retriever:
+      type: SimpleRetriever
+      requester: {type: HttpRequester, url_base: "URL", path: prices}
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+"""
+_FILTERING = "FILTER, extractor".replace(
+    "FILTER", "record_filter: {type: RecordFilter, condition: '{{ record.id == 1 }}'}"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("followed_prices.py", _PRICES_FILE, _FILTERED),
+        ("followed_prices.yaml", _PRICES_MANIFEST, _PRICES_MANIFEST.replace("extractor", _FILTERING, 1)),
+    ],
+)
+def test_a_connector_that_has_changed_makes_a_read(
+    tmp_path: Path, api: Api, file: str, before: str, after: str
+) -> None:
+    key = "manifest" if file.endswith(".yaml") else "connector"
+    pipeline = tmp_path / "pipeline.yaml"
+    stream = "{write_mode: overwrite, follow_source: true}"
+    pipeline.write_text(
+        f"name: shop\nsource: {{{key}: {file}, config: {{}}}}\ntarget: {{path: lake}}\n"
+        f"streams: {{prices: {stream}}}\nspark: {{start: never}}\n"
+    )
+
+    for text, rows in ((before, [1, 2]), (before, [1, 2]), (after, [1])):
+        (tmp_path / file).write_text(text.replace("URL", api.url))
+        assert run(["sync", str(pipeline)]) == 0
+        assert sorted(DeltaTable(str(tmp_path / "lake" / "prices")).to_pyarrow_table()["id"].to_pylist()) == rows
+
+    assert api.statuses == [200, 304, 200]
 
 
 def test_rows_that_were_written_without_following_are_not_taken_for_known(lake: Lake, api: Api) -> None:

@@ -798,9 +798,8 @@ class Times(RuleBasedStateMachine):
 
     def _has_states_of(self, version: int) -> bool:
         """Whether the states are retained that a version of the table names."""
-        table = DeltaTable(str(self.table), version=version)
         for name in PIPELINES:
-            marker = table.transaction_version(f"spark-cdk/{name}/things")
+            marker = self._marker_of_rows(name, version)
             states = [int(path.stem) for path in (self.table / "_cdk_state" / name).glob("*.json")]
             if marker is None or marker in states:
                 continue
@@ -809,6 +808,22 @@ class Times(RuleBasedStateMachine):
             assert restored or number(max(states)) - number(marker) >= RETAINED
             return False
         return True
+
+    def _marker_of_rows(self, name: str, version: int) -> int | None:
+        """The pipeline's state of the rows of a version: a RESTORE leaves the marker, and brings older rows."""
+        commits = {commit["version"]: commit for commit in DeltaTable(str(self.table)).history()}
+
+        def marker(at: int) -> int | None:
+            return DeltaTable(str(self.table), version=at).transaction_version(f"spark-cdk/{name}/things")
+
+        while version > 0:
+            if commits[version]["operation"] == "RESTORE":
+                version = int(commits[version]["operationParameters"]["version"])
+            elif marker(version) != marker(version - 1):
+                break
+            else:
+                version -= 1
+        return marker(version)
 
     @contextmanager
     def _without_states(self) -> Iterator[None]:

@@ -74,6 +74,10 @@ class Identity:
         )
 
 
+_NOT_DELETED = pa.array(["", "false", "null", "none", "no", "0", "0.0"])
+"""Texts of the mark, in lower case, of rows that are there: a column that nobody declared is one of texts."""
+
+
 def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     """The rows of a file as merging compares them, in order.
 
@@ -95,9 +99,23 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
     deletable = identity.hard and DELETED_AT in part.column_names
-    columns[DELETED] = pc.is_valid(part[DELETED_AT]) if deletable else pa.repeat(False, part.num_rows)
+    columns[DELETED] = _deleted(part[DELETED_AT]) if deletable else pa.repeat(False, part.num_rows)
     columns[RAW_ID] = part[RAW_ID]
     return pa.table(columns).combine_chunks()
+
+
+def _deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which rows say that they are deleted: not by a text that is empty, as in CSV, nor by `false`, `null` or 0."""
+    kind = marks.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=_NOT_DELETED))
+    elif pa.types.is_boolean(kind):
+        marked = marks
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        marked = pc.not_equal(pc.cast(marks, pa.float64()), 0.0)
+    else:
+        return pc.is_valid(marks)
+    return pc.and_(pc.is_valid(marks), pc.fill_null(marked, fill_value=False))
 
 
 def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:

@@ -73,7 +73,7 @@ class ResourceStream(HttpStream):
     def authenticator(self) -> Authenticator | None:
         return None if self._auth is None else with_settings(self._auth, self._of_config)
 
-    def _code_file(self) -> str | None:
+    def code_file(self) -> str | None:
         return self._file
 
     def partitions(self) -> Iterable[Partition]:

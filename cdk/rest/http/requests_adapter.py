@@ -39,7 +39,8 @@ _PIECE = 2**18
 _ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
 """The longest bodies, by their encoding, that are asked for whole: packed, 64 KiB unfold to 64 MiB at most."""
 
-_OK, _REDIRECT = 200, 300
+_OK, _PARTIAL, _REDIRECT = 200, 206, 300
+_BYTES = re.compile(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
 _CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
@@ -223,10 +224,20 @@ def _headers(raw: requests.Response) -> Headers:
 
 
 def _check_end(request: Request, raw: requests.Response) -> None:
-    """Raise Timeout: the body is packed, and its end is missing; urllib3 says nothing of that."""
+    """Raise Timeout: the body is packed, and its end is missing; urllib3 says nothing of that.
+
+    Raises DecodeError: it is a part of the body, as its status says, and no part was asked for.
+    """
     packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
     if packed is not None and not getattr(packed, "eof", True) and raw.raw.tell():
         raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
+    # Other units than bytes are pages: PostgREST counts rows.
+    part = _BYTES.fullmatch(raw.headers.get("content-range", "")) if raw.status_code == _PARTIAL else None
+    if part is not None and int(part["last"]) + 1 < int(part["size"]) and "range" not in Headers(request.headers):
+        raise DecodeError(
+            f"{request} answered {_PARTIAL} with bytes up to {part['last']} of {part['size']}, and was asked for all: "
+            "a server or a proxy cuts long responses; ask for smaller pages"
+        )
 
 
 def _host(url: str) -> str:

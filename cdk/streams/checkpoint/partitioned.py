@@ -21,6 +21,8 @@ from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 
 _MOST_ALIKE = 64
 """Partitions of other types that are looked for in the state."""
+_EXACT = 2**53
+"""Integers below it are floats, too."""
 
 
 class PartitionCheckpointReader(CheckpointReader):
@@ -266,7 +268,7 @@ def _names(fields: FieldValue, path: str = "") -> frozenset[str]:
 
 
 def _alike(partition: Partition) -> Iterator[Partition]:
-    """The partitions whose numbers are strings, or the other way round."""
+    """The partitions whose numbers are strings or of another kind, or the other way round."""
     forms = _forms(partition.fields)
     return (Partition(fields) for fields in islice(forms, 1, _MOST_ALIKE))
 
@@ -282,7 +284,11 @@ def _forms(value: FieldValue) -> Iterator[FieldValue]:
             with suppress(orjson.JSONDecodeError):
                 other = from_json(value)
                 if not isinstance(other, str | dict | list) and canonical(other) == value:
-                    yield other
+                    yield from _forms(other)
+        case float() if value.is_integer():
+            yield from (value, int(value), canonical(value), canonical(int(value)))
+        case int() if not isinstance(value, bool) and abs(value) < _EXACT:
+            yield from (value, float(value), canonical(value), canonical(float(value)))
         case _:
             yield value
             yield canonical(value)

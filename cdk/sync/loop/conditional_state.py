@@ -35,12 +35,13 @@ _SHOWN = len("sha256:") + 8
 class FollowSettings:
     """How one stream is followed in one sync.
 
-    config: the connector's config as text, secrets masked. now: when the sync began. most: bytes that the table may
-    remember of the source.
+    config: the connector's config as text, secrets masked. code: a digest of what makes records of answers. now: when
+    the sync began. most: bytes that the table may remember of the source.
     """
 
     options: FollowSourceOptions
     config: str
+    code: str
     now: datetime
     most: int
 
@@ -96,7 +97,7 @@ class ConditionalState(ReadCondition):
         self._stream, self._most, self._resumed = plan.stream.name, followed.most, resumed
         self.single_slice = removal is not None or plan.traits.hidden_until_complete
         self._changed, self._ended = False, 0
-        self._selection = _selection(plan, followed.config, removal)
+        self._selection = _selection(plan, followed, removal)
         self._asked: dict[str, Validators | None] = {}
         self._earlier: Mapping[str, Validators] = {}
         if before is not None and before.source is not None:
@@ -191,10 +192,10 @@ def _parts(source: JsonValue, stream: str) -> StateValue:
             raise BadState(f"source of {stream}", source, "an object with kind, version and value", stream=stream)
 
 
-def _selection(plan: StreamPlan, config: str, removal: RemovalRequest | None) -> str:
+def _selection(plan: StreamPlan, followed: FollowSettings, removal: RemovalRequest | None) -> str:
     """A digest of what decides, besides the answers, which rows the table gets of them."""
     stream = plan.stream
     modes = [plan.sync_mode, plan.write_mode, plan.policy.value, plan.hard_deletes]
     leaves = None if removal is None else removal.options.model_dump(mode="json")
-    text = canonical([modes, leaves, stream.key_paths, stream.json_schema(), config])
+    text = canonical([modes, leaves, stream.key_paths, stream.json_schema(), followed.config, followed.code])
     return f"sha256:{sha256(text.encode()).hexdigest()}"

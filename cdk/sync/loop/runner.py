@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
 
 from cdk.base.errors import CdkError
@@ -391,9 +392,11 @@ class SyncRunner:
         if plan.follow_source is None:
             return None
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
-        return FollowSettings(
-            plan.follow_source, config, self._facts.started, self._pipeline.state.max_checkpoint_state_size
-        )
+        code = self._source.definition.encode()
+        if not code and (file := plan.stream.code_file()) is not None:
+            code = Path(file).read_bytes()
+        most = self._pipeline.state.max_checkpoint_state_size
+        return FollowSettings(plan.follow_source, config, sha256(code).hexdigest(), self._facts.started, most)
 
     def _removal(self, plan: StreamPlan) -> RemovalRequest | None:
         """What is to become of the stream's rows that a complete read does not see."""

@@ -137,6 +137,33 @@ def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
     assert [r["id"] for r in hard.contents()] == [2]
 
 
+@pytest.mark.parametrize(
+    ("kind", "live", "deleted"),
+    [
+        (
+            pa.string(),
+            [None, "", " ", "false", "False", "0", "0.0", "null", "none"],
+            ["true", "2024-01-01", "yes", "1"],
+        ),
+        (pa.bool_(), [None, False], [True]),
+        (pa.int64(), [None, 0], [1704067200]),
+        (pa.float64(), [None, 0.0], [1704067200.5]),
+    ],
+    ids=str,
+)
+def test_a_mark_that_is_empty_or_false_deletes_nothing(
+    tmp_path: Path, kind: pa.DataType, live: Sequence[Any], deleted: Sequence[Any]
+) -> None:
+    table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: kind})
+    table.place.make()
+    marks = [*live, *deleted]
+    table.take([row(number, 1) for number in range(len(marks))])
+
+    table.take([{**row(number, 2), DELETED_AT: mark} for number, mark in enumerate(marks)])
+
+    assert [each["id"] for each in table.contents()] == [*range(len(live))]
+
+
 def test_a_delete_that_is_older_than_the_row_deletes_nothing(tmp_path: Path) -> None:
     table = Table(tmp_path, Identity(("id",), V, True), {**COLUMNS, DELETED_AT: MOMENT})
     table.take([row(1, 5)])

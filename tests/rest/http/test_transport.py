@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import timedelta
 from http.server import ThreadingHTTPServer
 from typing import Any
@@ -30,6 +31,9 @@ SIMPLE: dict[str, tuple[int, bytes, dict[str, str]]] = {
     "/deflate": (200, zlib.compress(b"squeezed"), {"Content-Encoding": "deflate"}),
     "/cut-gzip": (200, gzip.compress(b"squeezed" * 9)[:-9], {"Content-Encoding": "gzip"}),
     "/cut-deflate": (200, zlib.compress(b"squeezed" * 9)[:-5], {"Content-Encoding": "deflate"}),
+    "/part": (206, b"half", {"Content-Range": "bytes 0-3/8"}),
+    "/whole": (206, b"whole", {"Content-Range": "bytes 0-4/5"}),
+    "/rows": (206, b"rows", {"Content-Range": "0-3/8"}),
     "/broken": (200, b"not gzip", {"Content-Encoding": "gzip"}),
     "/empty": (204, b"", {}),
     "/here": (302, b"moved", {"Location": "/echo?moved=1"}),
@@ -363,6 +367,19 @@ def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, ki
         response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
 
     assert response is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_part_of_a_body_that_nobody_asked_for_is_an_error(server: Server, stream: bool) -> None:  # noqa: FBT001
+    response: bytes | None = None
+    with pytest.raises(DecodeError, match="answered 206 with bytes up to 3 of 8, and was asked for all"):
+        response = RequestsTransport().send(get(server, "/part", stream=stream)).body
+
+    assert response is None
+    asked = replace(get(server, "/part", stream=stream), headers={"Range": "bytes=0-3"})
+    assert RequestsTransport().send(asked).body == b"half"
+    for path, body in {"/whole": b"whole", "/rows": b"rows"}.items():
+        assert RequestsTransport().send(get(server, path, stream=stream)).body == body
 
 
 @pytest.mark.parametrize("path", ENDLESS)

@@ -1,5 +1,6 @@
 """Formats of lines: text, JSON values, or rows of CSV; read as they arrive, in C, and never more than one at once."""
 
+import codecs
 import csv
 import io
 import re
@@ -78,8 +79,9 @@ def text_lines(response: Response, encoding: str) -> Generator[str, None, None]:
 
 
 def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.TextIOWrapper:
-    """Pieces of a body as a text file."""
+    """Pieces of a body as a text file. A byte order mark of UTF-8 is no part of it: Excel writes one before CSV."""
     try:
+        encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
         return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
     except LookupError:
         raise ConfigError(f"{response.request}: there is no encoding {encoding!r}; use one such as utf-8") from None

@@ -121,6 +121,8 @@ def test_bytes_of_another_encoding_are_an_error(decoder: Decoder) -> None:
             {"a": None, "b": None}, {"a": "1", "b": "2"},
         ]),
         (CsvRows(encoding="latin-1"), b"a\n\xe9", [{"a": "é"}]),
+        (CsvRows(), b"\xef\xbb\xbfa,b\n1,\xef\xbb\xbf\n", [{"a": "1", "b": "\ufeff"}]),
+        (CsvRows(encoding="UTF8"), b"\xef\xbb\xbfa\n1\n", [{"a": "1"}]),
         (CsvRows(), b"", []),
         (CsvRows(), b"a,b\n", []),
         (CsvRows(), b"a,a\n1,2", [{"a": "2"}]),
