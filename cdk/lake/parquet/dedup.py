@@ -74,7 +74,7 @@ class Identity:
         )
 
 
-_NOT_DELETED = pa.array(["", "false", "null", "none", "no", "0", "0.0"])
+_NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
 """Texts of the mark, in lower case, of rows that are there: a column that nobody declared is one of texts."""
 
 
@@ -108,7 +108,7 @@ def _deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which rows say that they are deleted: not by a text that is empty, as in CSV, nor by `false`, `null` or 0."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=_NOT_DELETED))
+        marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=pa.array(_NOT_DELETED)))
     elif pa.types.is_boolean(kind):
         marked = marks
     elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
