@@ -537,6 +537,16 @@ def test_a_connector_that_has_changed_makes_a_read(
     assert api.statuses == [200, 304, 200]
 
 
+def test_code_that_is_in_no_file_is_followed(lake: Lake) -> None:
+    class Typed(Prices):
+        name = "prices"
+
+        def code_file(self) -> str:
+            return "kit.zip/prices.py"
+
+    assert [lake.sync(lake.prices(Typed)).outcome for _ in range(2)] == ["done", "unchanged"]
+
+
 def test_rows_that_were_written_without_following_are_not_taken_for_known(lake: Lake, api: Api) -> None:
     lake.sync()
     api.put(TUESDAY, '"tuesday"')

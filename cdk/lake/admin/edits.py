@@ -126,7 +126,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
             return _from_start(what, saved, why)
     new = saved
     if saved.complete:
-        new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=(), known=None)
+        new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # What the state skips is unread, not gone.
     change = _moved(what, replace(new, known=None), state, stream)
     means = "The next sync goes on from there; what lies before is not part of the new generation."

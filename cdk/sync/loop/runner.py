@@ -393,7 +393,8 @@ class SyncRunner:
             return None
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
         code = self._source.definition.encode()
-        if not code and (file := plan.stream.code_file()) is not None:
+        # Code of a notebook or of a zip has the name of a file that is none.
+        if not code and (file := plan.stream.code_file()) is not None and Path(file).is_file():
             code = Path(file).read_bytes()
         most = self._pipeline.state.max_checkpoint_state_size
         return FollowSettings(plan.follow_source, config, sha256(code).hexdigest(), self._facts.started, most)
