@@ -98,6 +98,36 @@ def a_renamed_pipeline_removes_what_is_gone(world: Times) -> None:
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def a_person_goes_back_to_a_cut_read_after_a_later_one(world: Times, verb: str = "rollback") -> None:
+    """The rest of that read does not see the rows that it had read before it was cut, and the later one after it."""
+    begin(world, WHOLE, THREE, more="hard")
+    world.sync_that_is_cut(1, 1)
+    for _ in range(2):
+        world.sync(1)
+    # A state of its first page and the one after it.
+    world.edit_state(FIRST, verb, 6)
+    assert world.model.readings[FIRST].edited
+    for _ in range(2):
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
+def a_person_sets_the_state_of_a_cut_read_after_a_later_one(world: Times) -> None:
+    a_person_goes_back_to_a_cut_read_after_a_later_one(world, "set")
+
+
+def a_person_goes_back_to_a_cut_read_of_windows(world: Times) -> None:
+    begin(world, ("DatedParts", "append_dedup"), [(id, 24, 0, {}) for id in range(5)], more="history")
+    world.put([(id, 24, 0, {}) for id in range(5)])
+    world.sync_that_is_cut(1, 3)
+    world.sync(1)
+    world.put([(id, 24, 0, {}) for id in range(3)])
+    for which in (4, 1):
+        world.edit_state(FIRST, "rollback", which)
+        world.sync(1)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 def a_history_is_restored_that_two_more_pipelines_fill(world: Times) -> None:
     begin(world, ("Whole", "append_dedup"), [(0, 0, 0, {})], more="history")
     world.sync(1)
@@ -365,6 +395,9 @@ WORLDS = [
     two_pipelines_bring_the_same_new_key,
     another_pipeline_reads_what_a_cut_sync_has_read,
     a_renamed_pipeline_removes_what_is_gone,
+    a_person_goes_back_to_a_cut_read_after_a_later_one,
+    a_person_sets_the_state_of_a_cut_read_after_a_later_one,
+    a_person_goes_back_to_a_cut_read_of_windows,
     a_history_is_restored_that_two_more_pipelines_fill,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,

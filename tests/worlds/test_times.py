@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,11 +22,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cdk import Json, Record
-from cdk.base.errors import TransientError
+from cdk import Json, Record, Stream
+from cdk.base.errors import StateError, TransientError
 from cdk.base.task_map import Item, Result, run_inline
+from cdk.lake.admin.edits import import_state
+from cdk.lake.admin.locate import StreamLocation
+from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.delta.state_blobs import number
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
+from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
@@ -37,6 +40,7 @@ from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
 from tests.worlds.server import INCREMENTAL, LATE, MISSING, WHOLE, Late, Server, Unfiltered, Whole
 from tests.worlds.table import key_of, problems, rows
+from tests.worlds.times_model import PIPELINES, Model, Moment, Reading
 
 MODES = [
     *(
@@ -91,76 +95,8 @@ RETAINED = 20
 """States of a table that are retained before the newest."""
 ALWAYS = [(kind, n) for kind in ("request", "tasks") for n in range(40)]
 """At each request, and whenever tasks have returned."""
-FIRST, SECOND, THIRD = PIPELINES = ("world", "market", "tide")
+FIRST, SECOND, THIRD = PIPELINES
 OTHERS = st.sampled_from([(SECOND,), (SECOND, THIRD)])
-
-
-@dataclass
-class Reading:
-    """How far a pipeline has read. read: records, as of its last sync that got to its end. busy: it syncs now.
-
-    cut: its last sync did not get to its end. since: the first record that came after its cut sync, to which the table
-    was restored; the rest of that sync leaves such records to the one after it. unsure: serial numbers of these, of
-    rows that were deleted while it was cut or busy, and of those that others added while it was busy with several
-    streams: its commit may have come before or after that.
-    """
-
-    read: int = 0
-    cut: bool = False
-    since: int | None = None
-    busy: bool = False
-    unsure: set[int] = field(default_factory=set)
-
-
-@dataclass
-class Model:
-    """What the table must hold after a sync that got to its end.
-
-    there: serial numbers by what tells rows apart; those of rows that others have added are below 0. logged: how often
-    the history must have each.
-    """
-
-    there: dict[Json, int] = field(default_factory=dict)
-    logged: Counter[int] = field(default_factory=Counter)
-    readings: dict[str, Reading] = field(default_factory=lambda: {name: Reading() for name in PIPELINES})
-
-    def delete(self, key: Json, n: int) -> None:
-        self.there.pop(key, None)
-        for reading in self.readings.values():
-            if reading.cut or reading.busy:
-                reading.unsure.add(n)
-
-    def came_meanwhile(self, n: int) -> None:
-        for reading in self.readings.values():
-            if reading.busy:
-                reading.unsure.add(n)
-
-    def complete(
-        self, name: str, records: Sequence[tuple[Json, int]], *, mode: str, whole: bool, removes: bool
-    ) -> None:
-        """Bring it to where a sync that got to its end brings the table. records: the key and number of each."""
-        if mode == "overwrite":
-            self.there = {}
-        for key, n in records:
-            self.there[key] = n if whole else max(n, self.there.get(key, n))
-        if removes:
-            seen = {key for key, _ in records}
-            self.there = {key: n for key, n in self.there.items() if key in seen or n < 0}
-        self.logged += Counter(n for _, n in records)
-        self.readings[name].cut = False
-
-    @property
-    def unsure(self) -> set[int]:
-        return set().union(*(reading.unsure for reading in self.readings.values()))
-
-    def seen(self, there: Mapping[Json, int]) -> None:
-        """Take over what the table has of the rows that one could not be sure of."""
-        unsure = self.unsure
-        self.there = {key: n for key, n in self.there.items() if n not in unsure}
-        self.there |= {key: n for key, n in there.items() if n in unsure}
-        for reading in self.readings.values():
-            if not reading.cut:
-                reading.unsure = set()
 
 
 class Times(RuleBasedStateMachine):
@@ -403,12 +339,17 @@ class Times(RuleBasedStateMachine):
         if not versions:
             return
         version = versions[which % len(versions)]
-        # The table is what it was; the columns that it has gained since are gone with the rest.
         DeltaTable(str(self.table)).restore(version)
+        self._was_restored(version)
+
+    def _was_restored(self, version: int) -> None:
+        """The table is what it was; the columns that it has gained since are gone with the rest."""
         # Nor does it lack a constraint any more that somebody has dropped.
         self.constrained = self.constrained or self._limit is not None
         busy = [name for name, reading in self.model.readings.items() if reading.busy]
         self.model.there, self.model.readings, count = deepcopy(self.past[version])
+        for name, reading in self.model.readings.items():
+            reading.known_to = number(self._marker(name) or 0)  # those between are of rows that are gone
         if self.stream in ONCE:
             # The rest of a cut sync asks for nothing again that was read to its end, whatever has come there or left
             # since; the sync after it does.
@@ -422,6 +363,89 @@ class Times(RuleBasedStateMachine):
         self.settled, self.again = False, True
         # The next commit prunes the states of the versions between; going back to these is refused, and says so.
         self.past = {known: model for known, model in self.past.items() if known <= version}
+
+    @precondition(lambda self: self._exists())
+    @rule(
+        name=st.sampled_from([FIRST, FIRST, SECOND]),
+        verb=st.sampled_from(["rollback", "rollback", "set", "reset", "rollback with rows"]),
+        which=st.integers(0, RETAINED),
+    )
+    def edit_state(self, name: str, verb: str, which: int) -> None:
+        """A person moves a pipeline's state, by what `spark-cdk state` has for that."""
+        if self._marker(name) is None or self._refusal(name) is not None:
+            return
+        admin = Admin(LocalFolder(self.folder), name)
+        history = LocalFolder(self.history_table) if self.history else None
+        location = StreamLocation("things", LocalFolder(self.table), history=history)
+        moments = self.model.readings[name].moments
+        numbers = [number for number in admin.standing(location).retained if number in moments]
+        if verb == "reset" and self.mode != "append" and numbers:
+            self._edited(name, admin.reset(location), Moment(), cut=False)
+            return
+        if not numbers:
+            return
+        chosen = numbers[which % len(numbers)]
+        older, moment = admin.at(location, chosen), moments[chosen]
+        if self.mode == "append" or verb == "rollback with rows":
+            self._roll_back_with_rows(name, admin, location, chosen)
+        # Its pages are others since.
+        elif older.complete or not self.whole or moment.gone == self.server.gone:
+            self._set_back(name, admin, location, verb, chosen)
+
+    def _roll_back_with_rows(self, name: str, admin: Admin, location: StreamLocation, chosen: int) -> None:
+        log = (commit for commit, _ in admin.log(location) if commit.state is not None)
+        version = next((commit.version for commit in log if number(commit.state or 0) == chosen), -1)
+        # delta-rs restores files without their vectors.
+        if version not in self.past or self.vectors is not None or not self._has_states_of(version):
+            return
+        moment = self.model.readings[name].moments[chosen]
+        if admin.rollback(location, chosen, tables=True).version is None:
+            return
+        self._note_history(name)
+        self._was_restored(version)
+        self.model.readings[name].moments[number(self._marker(name) or 0)] = moment
+
+    def _set_back(self, name: str, admin: Admin, location: StreamLocation, verb: str, chosen: int) -> None:
+        older, moment = admin.at(location, chosen), self.model.readings[name].moments[chosen]
+        if verb == "set":
+            if older.state is None:
+                return
+            result = admin.change(location, lambda saved: import_state(saved, self._stream(), older.state))
+        else:
+            try:
+                result = admin.rollback(location, chosen)
+            except StateError:
+                # Rows that were waiting then are visible now, or were given up.
+                if older.pending:
+                    return
+                raise
+        if result.change.saved.state is None:
+            self._edited(name, result, Moment(), cut=False)
+        else:
+            self._edited(name, result, moment, cut=not older.complete)
+
+    def _edited(self, name: str, result: EditResult, moment: Moment, *, cut: bool) -> None:
+        """Bring the model to what a person has made of a state; the rows stay. cut: it is one of an unfinished read."""
+        if result.version is None:
+            return
+        self._note_history(name)
+        reading = self.model.readings[name]
+        reading.read, reading.cut, reading.edited, reading.since = moment.read, cut, cut, None
+        reading.moved(number(self._marker(name) or 0), moment, None)
+        if cut:
+            last = {self._key(record): record["n"] for record in self.server.present}
+            sure = {n for key, n in self.model.there.items() if not self.whole or last.get(key, n) == n}
+            reading.unsure |= {*range(len(self.server.records))} - sure
+            if self.stream in ONCE:
+                reading.since = moment.count
+                reading.unsure |= {*range(moment.count, len(self.server.records))}
+
+    def _note_history(self, name: str) -> None:
+        """The history has all rows before a state is moved, also those of a sync that was cut."""
+        if self.history:
+            self.again = True
+            self._follows(name)
+            self.model.logged |= Counter(row["n"] for row in rows(self.history_table))
 
     def _restore_history(self, which: int) -> None:
         if not DeltaTable.is_deltatable(str(self.history_table)):
@@ -499,13 +523,17 @@ class Times(RuleBasedStateMachine):
         if (why := self._refusal(name)) is not None:
             self._refused(name, why)
             return
+        self._follows(name)
+        report = self._run(name)
+        self._check_ended(report, [])
+        self._ended(name, report)
+
+    def _follows(self, name: str) -> None:
+        """The history gets a pipeline's rows that it lacks."""
         if name in self.behind:
             self.behind.discard(name)
             # The states between say which rows it lacks. Without them it is filled from the table's log.
             self.lost |= number(self._marker(name) or 0) - self.followed.get(name, 0) >= RETAINED
-        report = self._run(name)
-        self._check_ended(report, [])
-        self._ended(name, report)
 
     def _sync_while(self, size: int, moments: Sequence[tuple[str, int]], work: Callable[[], None]) -> None:
         """Sync, and do some work at each of these moments. It may fail then; the next sync makes it right."""
@@ -554,8 +582,7 @@ class Times(RuleBasedStateMachine):
         reading.busy, self.spreads, self.columns_changed = True, 0, False
         # Somebody may drop the constraint while the stream beside goes on, after this one has ended with its error.
         self.constrained = self._limit is not None
-        stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
-        stream.primary_key = self.key
+        stream = self._stream()
         streams = {stream.name: StreamOptions.model_validate(self.options)}
         beside = Whole(self.server, {"type": "object", "properties": OWN})
         beside.name = "besides"
@@ -578,6 +605,11 @@ class Times(RuleBasedStateMachine):
                 assert found == Counter(record["n"] for record in self.server.present)
         return report
 
+    def _stream(self) -> Stream:
+        stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
+        stream.primary_key = self.key
+        return stream
+
     def _spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         self.spreads += 1
         assert self.spreads < 500, "the sync does not end"
@@ -590,22 +622,27 @@ class Times(RuleBasedStateMachine):
     def _ended(self, name: str, report: StreamReport) -> None:
         """Bring the model to where the sync has brought the table."""
         reading = self.model.readings[name]
+        count, gone = len(self.server.records), frozenset(self.server.gone)
+        before, marker = Moment(reading.read, count, gone), number(self._marker(name) or 0) if self._exists() else 0
         if report.status is not Status.DONE:
             # Restored, and nothing committed since: it is what it was then, perhaps before its first sync.
             reading.cut, self.settled = reading.cut or self.undone != (self._marker(FIRST),), False
+            reading.moved(marker, before, None)
             return
         if self.undone == (self._marker(FIRST),):
             return  # it had nothing left to commit, and the table is what it was restored to
         why = "" if report.stale is None or self.removal == "report" else report.stale.kept_because
         # Of rows that another pipeline has read meanwhile, only the next read can tell what is gone.
         stays = any(why.startswith(f"the pipeline {other} has written") for other in PIPELINES if other != name)
+        stays |= reading.edited and why.startswith("what it saw is not known for sure")
         assert stays or not why, report.stale
         known = self.server.records if self.whole else self.server.records[reading.read :]
         records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]
         removes = self.removal in {"soft", "hard"} and not stays
         self.model.complete(name, records, mode=self.mode, whole=self.whole, removes=removes)
-        since, reading.since = reading.since, None
-        reading.read, self.settled = len(self.server.records) if since is None else since, True
+        since, reading.since, reading.edited = reading.since, None, False
+        reading.read, self.settled = count if since is None else since, True
+        reading.moved(marker, before, Moment(reading.read, count, gone))
 
     def _refused(self, name: str, why: str) -> None:
         """A sync that is refused before the first request, with the reason, and changes nothing."""
