@@ -794,8 +794,8 @@ BUGS = [
     Bug(
         "a merge reads what delta-rs has written",
         "lake/parquet/table_rows",
-        "restored(without_encoding(batch), ",
-        "restored(batch, ",
+        "restored(without_encoding(own), ",
+        "restored(own, ",
     ),
     Bug(
         "files that leave say how large they were", "lake/parquet/table_files", "removed, file.size,", "removed, None,"
@@ -2382,9 +2382,44 @@ BUGS = [
     Bug(
         "a mark that is empty or false deletes nothing",
         "lake/parquet/dedup",
-        "_deleted(part[DELETED_AT]) if deletable",
-        "pc.is_valid(part[DELETED_AT]) if deletable",
+        "    deleted = _says_so(marks)",
+        "    deleted = pc.is_valid(marks)",
         "tests/lake/parquet/test_merge.py",
+    ),
+    Bug(
+        "a mark that its column does not hold deletes",
+        "lake/parquet/dedup",
+        "if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():",
+        "if not pa.types.is_string(marks.type):",
+        "tests/lake/parquet/test_merge.py",
+    ),
+    Bug(
+        "a column is not taken for a field of another",
+        "lake/parquet/table_rows",
+        "batch if columns is None else batch.select(columns)",
+        "batch",
+    ),
+    Bug(
+        "bounds of a column are not those of a field of another",
+        "lake/parquet/writer",
+        "if nested or path not in names",
+        "if path not in names",
+        "tests/spark/test_merge_keys.py",
+    ),
+    Bug("bounds that have one name are none", "lake/parquet/table_files", "if times[name] == 1", "if times[name]"),
+    Bug(
+        "a field that is called as the column of traces has none",
+        "lake/arrow/columns",
+        "if column is None or column.lower() in RESERVED",
+        "if column is None or column.lower() in OWN_COLUMNS",
+        "tests/sync/test_row_sources.py",
+    ),
+    Bug(
+        "an undeclared field that is called as the column of traces has none",
+        "lake/arrow/record_batches",
+        "{*RESERVED, *(",
+        "{*(",
+        "tests/sync/test_row_sources.py",
     ),
     Bug(
         "a mark of the order of bytes is no part of a name",

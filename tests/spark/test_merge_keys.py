@@ -92,17 +92,33 @@ class Model:
         return sorted(record["mark"] for _, record in self.rows.values())
 
 
+@dataclass(frozen=True)
+class World:
+    """Columns of a key by their names, a cursor, and batches of pages of records, some of which come again.
+
+    nested: where in the table there is a column of objects whose fields have the paths of the key's columns, if any.
+    """
+
+    keys: dict[str, pa.DataType]
+    cursor: Dated
+    nested: str | None
+    batches: Sequence[Sequence[Sequence[Any]]]
+
+
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[list[pa.DataType], Dated, list[list[list[Any]]]]:
-    """Types of a key, a cursor, and batches of pages of records, some of which come again."""
+def worlds(draw: st.DrawFn) -> World:
     kinds = draw(st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=2))
+    nested = draw(st.sampled_from([None, None, "before", "after"]))
+    names = [f"k{i}" if nested is None else f"o.k{i}" for i in range(len(kinds))]
     cursor = draw(st.sampled_from(CURSORS))
     known: list[Any] = []
 
     def fresh() -> Any:
         keys = [draw(st.sampled_from(KEYS[kind] * 2 + UNKNOWN)) for kind in kinds]
         value, rank = draw(st.sampled_from([*cursor.values, (None, None), (MISSING, None)]))
-        record = {f"k{i}": key for i, (key, _) in enumerate(keys)} | {"at": value, "mark": len(known)}
+        record = {name: key for name, (key, _) in zip(names, keys, strict=True)} | {"at": value, "mark": len(known)}
+        if nested:
+            record["o"] = {"k0": 1000 + len(known), "k1": None}
         known.append(
             ({name: one for name, one in record.items() if one is not MISSING}, [key for _, key in keys], rank)
         )
@@ -112,32 +128,32 @@ def worlds(draw: st.DrawFn) -> tuple[list[pa.DataType], Dated, list[list[list[An
         return draw(st.sampled_from(known)) if known and draw(st.integers(0, 2)) == 0 else fresh()
 
     sizes = draw(st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=2), min_size=1, max_size=3))
-    return kinds, cursor, [[[any_one() for _ in range(size)] for size in pages] for pages in sizes]
+    batches = [[[any_one() for _ in range(size)] for size in pages] for pages in sizes]
+    return World(dict(zip(names, kinds, strict=True)), cursor, nested, batches)
 
 
 @settings(max_examples=25, deadline=None)
 @given(worlds())
-def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(
-    world: tuple[list[pa.DataType], Dated, list[list[list[Any]]]],
-) -> None:
-    kinds, cursor, batches = world
-    names = [f"k{i}" for i in range(len(kinds))]
-    columns = dict(zip(names, kinds, strict=True)) | {"mark": pa.int64()}
+def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(world: World) -> None:
+    cursor = world.cursor
+    objects = {"o": pa.struct([("k0", pa.int64()), ("k1", pa.string())])}
+    before, after = ({"before": (objects, {}), "after": ({}, objects)}).get(world.nested or "", ({}, {}))
+    columns = {**before, **world.keys, **after, "mark": pa.int64()}
     if cursor.kind is not None:
         columns["at"] = cursor.kind
-    identity = Identity(tuple(names), CursorColumn("at", "at", cursor.order, cursor.kind is JSON_TEXT))
-    model = Model(kinds)
+    identity = Identity(tuple(world.keys), CursorColumn("at", "at", cursor.order, cursor.kind is JSON_TEXT))
+    model = Model(list(world.keys.values()))
     with TemporaryDirectory() as folder:
         table = Table(Path(folder), identity, columns)
-        for pages in batches:
-            before = len(marks(table))
+        for pages in world.batches:
+            present = len(marks(table))
             merged = table.take(*([record for record, _, _ in page] for page in pages))
             for page in pages:
                 for record, keys, rank in page:
                     model.take(record, keys, rank)
 
             assert marks(table) == model.marks()
-            assert len(model.rows) == before + merged.added - merged.replaced
+            assert len(model.rows) == present + merged.added - merged.replaced
             assert merged.apart == sum(
                 any(key is None or isinstance(key, list) for key in keys) for page in pages for _, keys, _ in page
             )

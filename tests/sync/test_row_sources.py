@@ -7,7 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qs, urlsplit
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,14 +163,35 @@ def test_rows_of_a_stream_that_sends_no_requests_name_slice_and_page(tmp_path: P
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_field_of_the_source_that_is_called_like_it_is_kept(tmp_path: Path, *, traced: bool) -> None:
+@pytest.mark.parametrize("declared", [{}, {ROW_SOURCE: {"type": "string"}}], ids=["undeclared", "declared"])
+def test_a_field_that_is_called_like_the_column_is_among_the_additional_ones(
+    tmp_path: Path, declared: Json, *, traced: bool
+) -> None:
     class Named(Stream):
         name = "named"
+
+        def json_schema(self) -> JsonSchema:
+            return {"type": "object", "properties": {"id": {"type": "integer"}, **declared}}
 
         def read_records(self, slice: Slice) -> Iterable[Record]:  # type: ignore[override] # noqa: ARG002
             yield {"id": 1, ROW_SOURCE: "theirs"}
 
-    sync(tmp_path, Named(), trace_rows=traced)
+    for _ in range(2):
+        sync(tmp_path, Named(), trace_rows=traced)
 
-    (row,) = rows(tmp_path / "named")
-    assert "theirs" in (str(row["_airbyte_additional"]) if traced else row[ROW_SOURCE])
+        (row,) = rows(tmp_path / "named")
+        assert row["_airbyte_additional"] == '{"_cdk_source":"theirs"}'
+        assert (ROW_SOURCE in row) == traced
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()], ids=str)
+def test_a_column_of_its_name_that_others_have_made_is_written_as_what_it_is(
+    tmp_path: Path, kind: pa.DataType, *, traced: bool
+) -> None:
+    write_deltalake(str(tmp_path / "orders"), pa.table({ROW_SOURCE: pa.array([None], kind)}))
+
+    sync(tmp_path, Orders(), trace_rows=traced)
+
+    sources = {row[ROW_SOURCE] for row in rows(tmp_path / "orders") if row["id"] is not None}
+    assert all('"slice"' in source for source in sources) if traced else sources == {None}

@@ -56,6 +56,8 @@ OWN_COLUMNS: Mapping[str, pa.DataType] = {
     META: pa.struct([("changes", pa.list_(CHANGE))]),
     GENERATION: pa.int64(),
 }
+RESERVED = frozenset({*OWN_COLUMNS, ROW_SOURCE})
+"""Names of columns that no field has: a table may be traced later."""
 
 # Delta's log holds a schema of 40 levels and fails at 60 (delta-rs 1.6).
 _DEEPEST = 30
@@ -92,7 +94,7 @@ def columns(schema: JsonSchema) -> dict[str, ColumnType]:
     owners: dict[str, str] = {}
     for name in properties:
         column = column_name(name)
-        if column is None or column.lower() in OWN_COLUMNS:
+        if column is None or column.lower() in RESERVED:
             continue
         owner = owners.setdefault(column.lower(), name)
         if column == name and column_name(owner) != owner:
@@ -107,7 +109,7 @@ def column_owner(field: str, declared: Iterable[str]) -> str | None:
     if column is None:
         return None
     owners = {(column_name(name) or name).lower(): name for name in declared}
-    return column.lower() if column.lower() in OWN_COLUMNS else owners.get(column.lower())
+    return column.lower() if column.lower() in RESERVED else owners.get(column.lower())
 
 
 def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str | None]:

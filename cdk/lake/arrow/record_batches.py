@@ -21,6 +21,7 @@ from cdk.base.records.plain_values import ALREADY, json_of, plain
 from cdk.base.records.typed_json_lines import RecordType
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue, NotJson, Record
+from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.coerce import Change, change, coerce_value
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
@@ -31,6 +32,7 @@ from cdk.lake.arrow.columns import (
     META,
     MOMENT,
     RAW_ID,
+    RESERVED,
     ROW_SOURCE,
     ROW_SOURCE_TYPE,
     ColumnType,
@@ -83,7 +85,7 @@ class RecordBatchBuilder:
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._taken = {name.lower() for name in self.schema.names}
+        self._taken = {*RESERVED, *(name.lower() for name in self.schema.names)}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
         self._follows, self._undeclared, self._infers = set(follows), set(undeclared), infers
@@ -137,7 +139,9 @@ class RecordBatchBuilder:
         }
         arrays[ADDITIONAL] = self._additional(records, odd, changes)
         if self._traced:
-            arrays[ROW_SOURCE] = _spread(sources or [None] * len(runs), runs)
+            arrays[ROW_SOURCE] = _as_column(
+                _spread(sources or [None] * len(runs), runs), self.schema.field(ROW_SOURCE).type
+            )
         arrays[RAW_ID] = self._ids.next_ids(runs)
         arrays[EXTRACTED_AT] = pa.repeat(pa.scalar(self._clock(), MOMENT), size)
         arrays[META] = self._meta(changes, size)
@@ -283,6 +287,13 @@ def _spread(sources: Sequence[Record | None], runs: Runs) -> pa.Array:
     """What brought each row. It is made once for a page: of many rows it is the same."""
     places = pa.concat_arrays([pa.repeat(number, count) for number, (_, count) in enumerate(runs)])
     return pa.array(sources, ROW_SOURCE_TYPE).take(places)
+
+
+def _as_column(sources: pa.Array, kind: pa.DataType) -> pa.Array:
+    """What brought rows, as a column holds it that another program has made: as JSON text, or not at all."""
+    if kind == ROW_SOURCE_TYPE:
+        return sources
+    return as_texts(sources) if pa.types.is_string(kind) else pa.nulls(len(sources), kind)
 
 
 def _check(records: Sequence[Record]) -> None:

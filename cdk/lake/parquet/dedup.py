@@ -99,13 +99,27 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
     deletable = identity.hard and DELETED_AT in part.column_names
-    columns[DELETED] = _deleted(part[DELETED_AT]) if deletable else pa.repeat(False, part.num_rows)
+    columns[DELETED] = _deleted(part[DELETED_AT], rest) if deletable else pa.repeat(False, part.num_rows)
     columns[RAW_ID] = part[RAW_ID]
     return pa.table(columns).combine_chunks()
 
 
-def _deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which rows say that they are deleted: not by a text that is empty, as in CSV, nor by `false`, `null` or 0."""
+def _deleted(marks: pa.ChunkedArray, rest: Rest) -> pa.ChunkedArray:
+    """Which rows say that they are deleted, also by a mark that their column does not hold."""
+    deleted = _says_so(marks)
+    if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
+        return deleted
+    changes = pc.struct_field(rest([META], pa.repeat(True, len(marks)))[META], "changes")
+    noting = pc.and_(pc.is_null(marks), pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
+    if not pc.any(noting).as_py():
+        return deleted
+    notes = rest([META], noting.combine_chunks())[META].to_pylist()
+    originals = pa.chunked_array([pa.array([noted(note, {DELETED_AT}) for note in notes], pa.string())])
+    return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), _says_so(originals).combine_chunks())
+
+
+def _says_so(marks: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which marks say that a row is deleted: no text that is empty, as in CSV, nor `false`, `null` or 0."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=pa.array(_NOT_DELETED)))

@@ -1,5 +1,6 @@
 """The files of a table: those that a version names, and the actions of a commit that adds or removes some."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -99,8 +100,7 @@ def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
     Their nulls are those of all these columns.
     """
     key = keys[0] if keys else None
-    # `pa.table` would import pandas, to see whether it was given a frame.
-    rows = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all().to_pylist()
+    rows = _statistics(handle).to_pylist()
     partition_by = handle.metadata().partition_columns
     low, high = (f"partition.{key}",) * 2 if key in partition_by else (f"min.{key}", f"max.{key}")
     return [
@@ -115,6 +115,17 @@ def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
         )
         for row in rows
     ]
+
+
+def _statistics(handle: DeltaTable) -> pa.Table:
+    """What the log says of each file, a column for each figure of a column.
+
+    Those of a column `a.b` and of a field `b` in a column `a` have one name, so neither is there.
+    """
+    # `pa.table` would import pandas, to see whether it was given a frame.
+    actions = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
+    times = Counter(actions.column_names)
+    return actions.select([n for n, name in enumerate(actions.column_names) if times[name] == 1])
 
 
 def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
@@ -225,7 +236,7 @@ def missing_files(root: Folder, paths: Sequence[str]) -> list[str]:
 
 def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
     """The columns whose bounds the log has, of some file at least."""
-    actions = pa.table(handle.get_add_actions(flatten=True))
+    actions = _statistics(handle)
     lows = ((name, f"min.{name}") for name in pa.schema(handle.schema().to_arrow()).names)
     return tuple(
         name for name, low in lows if low in actions.column_names and actions[low].null_count < actions.num_rows

@@ -25,7 +25,9 @@ def rows_of(
         file = pq.ParquetFile(source)
         columns = None if names is None else [name for name in names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-            yield restored(without_encoding(batch), texts, schema)
+            # For pyarrow, `a.b` is also the field `b` of a column `a`.
+            own = batch if columns is None else batch.select(columns)
+            yield restored(without_encoding(own), texts, schema)
 
 
 def schema_of(folder: Folder, path: str, stream: str = "") -> pa.Schema:

@@ -276,8 +276,11 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     high: dict[str, object] = {}
     nulls: dict[str, int] = {}
     for column in range(metadata.num_columns):
-        path = metadata.schema.column(column).path
-        if path not in names or not metadata.num_row_groups:
+        leaf = metadata.schema.column(column)
+        path = leaf.path
+        # A field `b` in a column `a` has the path of a column `a.b`. Every column is nullable, and so are fields in it.
+        nested = leaf.max_definition_level > 1 or leaf.max_repetition_level > 0
+        if nested or path not in names or not metadata.num_row_groups:
             continue
         groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
         if any(group is None or not group.has_null_count for group in groups):

@@ -15,6 +15,7 @@ from cdk.lake.arrow.columns import (
     JSON_TEXT,
     OWN_COLUMNS,
     RAW_ID,
+    RESERVED,
     ROW_SOURCE,
     ROW_SOURCE_TYPE,
     ColumnType,
@@ -148,7 +149,7 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
     if not fields:
         return
     listed = [
-        repr(field) if owner is None else f"{field!r} ({'the kit' if owner in OWN_COLUMNS else repr(owner)} has it)"
+        repr(field) if owner is None else f"{field!r} ({'the kit' if owner in RESERVED else repr(owner)} has it)"
         for field, owner in list(fields.items())[:_LISTED]
     ]
     more = [f"and {len(fields) - _LISTED} more"] if len(fields) > _LISTED else []

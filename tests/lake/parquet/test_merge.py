@@ -145,9 +145,10 @@ def test_deletes_are_soft_unless_asked_for(tmp_path: Path) -> None:
             [None, "", " ", "false", "False", "0", "0.0", "null", "none"],
             ["true", "2024-01-01", "yes", "1"],
         ),
-        (pa.bool_(), [None, False], [True]),
-        (pa.int64(), [None, 0], [1704067200]),
-        (pa.float64(), [None, 0.0], [1704067200.5]),
+        (pa.bool_(), [None, False, 0, "", "no"], [True, 1, "yes", "2024-01-01"]),
+        (pa.int64(), [None, 0, False, "", "null"], [1704067200, True, "2024-01-01"]),
+        (pa.float64(), [None, 0.0, False, ""], [1704067200.5, "yesterday"]),
+        (MOMENT, [None, "", "0", 0, False], ["2024-01-01T00:00:00Z", "yesterday", 1704067200, True]),
     ],
     ids=str,
 )
@@ -159,7 +160,9 @@ def test_a_mark_that_is_empty_or_false_deletes_nothing(
     marks = [*live, *deleted]
     table.take([row(number, 1) for number in range(len(marks))])
 
-    table.take([{**row(number, 2), DELETED_AT: mark} for number, mark in enumerate(marks)])
+    changed = [{**row(number, 2), DELETED_AT: mark} for number, mark in enumerate(marks)]
+    # What is noted of another field says nothing of this one.
+    table.take([{**changed[0], "name": None, "v": "no number"}, *changed[1:]])
 
     assert [each["id"] for each in table.contents()] == [*range(len(live))]
 

@@ -45,6 +45,17 @@ def test_a_file_has_the_bounds_of_the_key_unless_they_are_rounded_or_not_known(
     assert file.size == (tmp_path / file.path).stat().st_size
 
 
+@pytest.mark.parametrize("names", [["a", "a.b"], ["a.b", "a"]])
+def test_bounds_of_a_column_are_not_those_of_a_field_of_another_column(tmp_path: Path, names: list[str]) -> None:
+    columns = pa.table({"a": [{"b": 1001}], "a.b": [1], "id": [3]})
+    write_deltalake(str(tmp_path), columns.select([*names, "id"]))
+
+    (file,) = files_of(DeltaTable(str(tmp_path)), "a.b")
+
+    assert (file.rows, file.low, file.high, file.nulls) == (1, None, None, None)
+    assert bounded_columns(DeltaTable(str(tmp_path))) == ("id",)
+
+
 def test_a_partition_is_a_text_and_both_bounds_of_its_column(tmp_path: Path) -> None:
     days = pa.table({"id": [1, 2], "day": [date(2024, 1, 2), None]})
     write_deltalake(str(tmp_path), days, partition_by=["day"])

@@ -82,3 +82,12 @@ def test_columns_of_the_partition_are_there_whether_the_file_has_them_or_not(tmp
 
     assert whole.to_pylist() == [{"id": 1, "day": date(2024, 1, 2)}]
     assert some.to_pylist() == [{"id": 1}]
+
+
+def test_a_column_is_not_taken_for_a_field_of_another_column(tmp_path: Path) -> None:
+    rows = pa.table({"a": [{"b": 1001}], "a.b": [1]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+
+    batches = rows_of(LocalFolder(tmp_path), "rows.parquet", {}, rows.schema, ["a.b"])
+
+    assert [batch.to_pylist() for batch in batches] == [[{"a.b": 1}]]
