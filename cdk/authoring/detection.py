@@ -26,14 +26,22 @@ _OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pages
 _DEEPEST = 4
 
 
+class NoRecords(ConfigError):
+    """A response has no list of objects."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has."""
+    """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has.
+
+    probe: see `PaginatorGuess`.
+    """
 
     guess: Guess
     retriever: Mapping[str, JsonValue]
     works: bool | None
     why: str
+    probe: tuple[str, JsonValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +65,8 @@ class Detection:
 def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> Detection:
     """What the first response of a stream shows, whatever paginator the manifest has; sends up to eleven requests.
 
-    Raises ConfigError: the manifest has no such stream in its list, or its first page is no JSON with records.
-    Whatever else the first request raises.
+    Raises NoRecords, ConfigError: the manifest has no such stream in its list, or its first page is no JSON. Whatever
+    else the first request raises.
     """
     trials = _Trials(source, config, name)
     first = trials.read({}, ())[0]
@@ -67,7 +75,7 @@ def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: 
     body = _body(first)
     where = _records_path(body)
     if where is None:
-        raise ConfigError(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
+        raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
     records = as_list(path(*where)(body))
     tried: list[Trial] = []
     for guess in _guesses(name, first.exchanges[-1], body, where, records):
@@ -124,7 +132,7 @@ class _Trials:
         shown = {"paginator": guess.component}
         if fixed != sent:
             shown["requester"] = {"request_parameters": fixed}
-        return Trial(guess.guess, shown, works, why)
+        return Trial(guess.guess, shown, works, why, guess.probe)
 
 
 def _verdict(

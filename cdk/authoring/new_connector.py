@@ -21,6 +21,7 @@ Language: TypeAlias = Literal["python", "yaml"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".txt"
+_CONFIG, _EXAMPLE = Path("config.json"), Path("config.example.json")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _DOT = re.compile(r"(?<![^/])dot_")
 _HOLE = re.compile(r"@([a-zA-Z]+)@")
@@ -52,6 +53,8 @@ def new_connector(name: str, language: Language, folder: Path, draft: Draft | No
         redraft = redrafted(folder, files, adds=draft.adds) if again else Redraft(files, files, [])
         files, notes = {**redraft.files, LOCK: lock(redraft.locked)}, redraft.notes
     files |= _schemas(language)
+    if draft is not None and not draft.config.required and not (folder / _CONFIG).exists():
+        files[_CONFIG] = files[_EXAMPLE]
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from cdk import sources
+from cdk.authoring.answered_drafts import draft_of_answers
 from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.merging import drafted_streams
@@ -87,13 +88,17 @@ class Workspace:
             raise ConfigError(f"{text}: a connector in Python is code, which this server does not run: {how}")
         return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
 
-    def draft(self, folder: Path, *, openapi: str, curl: str) -> Draft | None:
+    def draft(self, folder: Path, *, openapi: str, curl: str, send: bool, secrets: Secrets) -> Draft | None:
         """What a description drafts, by its path or its address, or a command line; None: neither is named.
 
-        folder: where it is to be written. Raises ConfigError: it cannot be read, or both are named.
+        folder: where it is to be written. send: send what the command line does, and have the responses say the rest;
+        `secrets` gets what may be one in it. Raises ConfigError: it cannot be read, or both are named. What a request
+        raises.
         """
         if openapi and curl:
             raise ConfigError("found a description and a curl command, expected one of them")
+        if curl and send:
+            return draft_of_answers(curl, beside=drafted_streams(folder), learn=secrets.add)
         if curl:
             return draft_of_curl(curl, beside=drafted_streams(folder))
         if not openapi:

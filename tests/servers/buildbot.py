@@ -58,18 +58,22 @@ class Buildbot:
     def release(self) -> None:
         (self._folder / "go").touch()
 
-    def wait_for(self, builds: int) -> None:
-        """Return once so many builds have ended."""
+    def wait_for(self, builds: int, *, begun: bool = False) -> None:
+        """Return once so many builds have ended, or have begun."""
         for _ in range(10_000):
-            if len(self.ended("builds")) == builds:
+            if len(self.shown("builds") if begun else self.ended("builds")) == builds:
                 return
-        raise AssertionError(f"there are never {builds} builds that have ended")
+        raise AssertionError(f"there are never {builds} builds that have {'begun' if begun else 'ended'}")
 
     def ended(self, path: str) -> list[Record]:
         """What the server shows in one go, without what has not ended."""
+        return [each for each in self.shown(path) if each["complete"]]
+
+    def shown(self, path: str) -> list[Record]:
+        """What the server shows in one go."""
         page = requests.get(f"{self.url}/api/v2/{path}", timeout=30)
         page.raise_for_status()
-        return [each for each in page.json()[path.rpartition("/")[2]] if each["complete"]]
+        return list(page.json()[path.rpartition("/")[2]])
 
 
 @contextmanager

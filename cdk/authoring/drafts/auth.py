@@ -87,24 +87,26 @@ def authenticator(
             return bearer(config), "a token in the header `Authorization`, as `Bearer`", ()
 
 
-def bearer(config: ConfigFields) -> JsonObject:
+def bearer(config: ConfigFields, token: str | None = None) -> JsonObject:
     """An authenticator with a token of the config."""
-    return {"type": "BearerAuthenticator", "api_token": config.add("access_token", _secret("access token"))}
+    expression = config.add("access_token", _secret("access token"), value=token)
+    return {"type": "BearerAuthenticator", "api_token": expression}
 
 
-def basic(config: ConfigFields) -> JsonObject:
-    """An authenticator with a user and a password of the config."""
-    user = config.add("username", {"type": "string", "title": "user"})
-    password = config.add("password", _secret("password"))
+def basic(config: ConfigFields, login: str | None = None) -> JsonObject:
+    """An authenticator with a user and a password of the config. login: both, with a colon between them."""
+    known = (None, None) if login is None else login.partition(":")[::2]
+    user = config.add("username", {"type": "string", "title": "user"}, value=known[0])
+    password = config.add("password", _secret("password"), value=known[1])
     return {"type": "BasicHttpAuthenticator", "username": user, "password": password}
 
 
-def api_key(config: ConfigFields, header: str, part: str, prefix: str = "") -> JsonObject:
+def api_key(config: ConfigFields, header: str, part: str, prefix: str = "", key: str | None = None) -> JsonObject:
     """An authenticator with a key of the config in a header or a parameter."""
-    key = config.add("api_key", _secret(f"key ({header})"))
+    expression = config.add("api_key", _secret(f"key ({header})"), value=key)
     return {
         "type": "ApiKeyAuthenticator",
-        "api_token": f"{prefix}{key}",
+        "api_token": f"{prefix}{expression}",
         "inject_into": {"type": "RequestOption", "inject_into": part, "field_name": header},
     }
 
@@ -113,19 +115,20 @@ def authenticator_of_header(authorization: str, config: ConfigFields) -> JsonObj
     """An authenticator that sends a header Authorization of the same form as this one, which is not empty."""
     scheme, _, credentials = authorization.partition(" ")
     if scheme.lower() == "bearer" and credentials:
-        return bearer(config)
-    if scheme.lower() == "basic" and _is_login(credentials):
-        return basic(config)
+        return bearer(config, credentials)
+    if scheme.lower() == "basic" and (login := _login_of(credentials)) is not None:
+        return basic(config, login)
     prefix = f"{scheme} " if credentials and _SCHEME.fullmatch(scheme) else ""
-    return api_key(config, "Authorization", "header", prefix)
+    return api_key(config, "Authorization", "header", prefix, authorization.removeprefix(prefix))
 
 
-def _is_login(text: str) -> bool:
-    """Whether it is a user and a password in base64."""
+def _login_of(text: str) -> str | None:
+    """A user and a password, with a colon between them, of their base64; None: it is none."""
     try:
-        return ":" in b64decode(text, validate=True).decode()
+        login = b64decode(text, validate=True).decode()
     except ValueError:
-        return False
+        return None
+    return login if ":" in login else None
 
 
 def _key(name: str, scheme: Mapping[str, JsonValue], config: ConfigFields) -> tuple[JsonObject, str, Sequence[Example]]:

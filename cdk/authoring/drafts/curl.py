@@ -8,7 +8,7 @@ import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -30,7 +30,7 @@ from cdk.authoring.drafts.names import snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonObject, JsonValue, as_object, from_json
+from cdk.base.values import JsonObject, JsonValue, as_object, as_string, from_json
 
 _DATA = ("-d", "--data", "--data-raw", "--data-binary", "--data-ascii", "--data-urlencode", "--json")
 _VALUES = {
@@ -55,6 +55,7 @@ _OF_THE_BROWSER = re.compile(
     re.IGNORECASE,
 )
 _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:]{16,}")
+_FORMAT = re.compile(r"(?<=.)\.(?:json|xml|csv)$")
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
 """What APIs have versions by, where browsers have pages."""
 
@@ -64,17 +65,21 @@ _ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True)
 _PREVIEW = "`spark-cdk preview {}` shows the response"
 
 
-def draft_of_curl(*commands: str, beside: Mapping[str, JsonValue] | None = None) -> Draft:
+def draft_of_curl(
+    *commands: str, beside: Mapping[str, JsonValue] | None = None, guesses_response: bool = True
+) -> Draft:
     """The draft of streams that request what command lines do.
 
     beside: the streams that there are, by name; one that requests something else than its namesake is called otherwise.
+    guesses_response: without it nothing is guessed of pages and records, and all parameters are sent, as it suits who
+    looks at responses (`cdk.authoring.answered_drafts`).
 
     Raises ConfigError: a command is none of curl, or does what no stream can; no value of it is in the error.
     """
     known, config = dict(beside or {}), ConfigFields()
     streams: dict[str, StreamDraft] = {}
     for command in commands:
-        request = _Request(_options(command))
+        request = _Request(_options(command), guesses_response=guesses_response)
         stream = request.stream(known)
         known[stream.name], streams[stream.name] = stream.component, stream
         config.include(request.config)
@@ -152,8 +157,8 @@ def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
 class _Request:
     """A request as the component of a stream."""
 
-    def __init__(self, options: Namespace) -> None:
-        self._options, self.config = options, ConfigFields()
+    def __init__(self, options: Namespace, *, guesses_response: bool) -> None:
+        self._options, self.config, self._guesses_response = options, ConfigFields(), guesses_response
         self._requester: JsonObject = {"type": "HttpRequester"}
         self._secrets: list[str] = []
 
@@ -168,7 +173,7 @@ class _Request:
         end = not path or url.path.endswith("/")
         known = {key: known_parameter(key, int(text) if text.isdecimal() else text) for key, text in query.items()}
         facts = PageFacts("", known, {}, (), "", None)
-        pages = guess_paginator(facts)
+        pages = self._paginator(facts)
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
             "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
@@ -185,20 +190,30 @@ class _Request:
         if data and not self._options.get:
             self._requester["request_body"] = self._body("&".join(data))
         name = next(each for each in _names(path, url.hostname or "") if self._is_free(each, beside))
-        return self._drafted(name, guess_paginator(replace(facts, stream=name)))
+        return self._drafted(name, self._paginator(replace(facts, stream=name)))
+
+    def _paginator(self, facts: PageFacts) -> PaginatorGuess:
+        return guess_paginator(facts) if self._guesses_response else PaginatorGuess(None, None)
 
     def _is_free(self, name: str, beside: Mapping[str, JsonValue]) -> bool:
         """Whether no other request has a stream of this name."""
         retriever = as_object(as_object(beside.get(name)).get("retriever"))
-        return name not in beside or retriever.get("requester") == self._requester
+        paginator = as_object(retriever.get("paginator"))
+        options = (as_object(paginator.get(key)) for key in ("page_token_option", "page_size_option"))
+        # What a paginator sends, the command line may have, too.
+        paged = {as_string(option.get("field_name")) for option in options}
+        own, other = (_without(requester, paged) for requester in (self._requester, retriever.get("requester")))
+        return name not in beside or own == other
 
     def _drafted(self, name: str, pages: PaginatorGuess) -> StreamDraft:
         unknown = "a command line says nothing of the response"
         check = _PREVIEW.format(name)
-        known = [
-            Guess("records: the body, or its elements", unknown, check),
-            Guess("no schema and no key", unknown, check),
-        ]
+        known = []
+        if self._guesses_response:
+            known += [
+                Guess("records: the body, or its elements", unknown, check),
+                Guess("no schema and no key", unknown, check),
+            ]
         if self._secrets:
             names = ", ".join(f"`{each}`" for each in self._secrets)
             why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
@@ -233,9 +248,10 @@ class _Request:
         """The first of user, token and key that the command has."""
         authorization = dict(map(_header, self._options.headers)).get("authorization", "")
         if self._options.user or url.username:
-            self._requester["authenticator"] = basic(self.config)
+            of_url = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
+            self._requester["authenticator"] = basic(self.config, self._options.user or of_url)
         elif self._options.bearer:
-            self._requester["authenticator"] = bearer(self.config)
+            self._requester["authenticator"] = bearer(self.config, self._options.bearer)
         elif authorization:
             self._requester["authenticator"] = authenticator_of_header(authorization, self.config)
         self._secrets += self.config.properties
@@ -247,11 +263,11 @@ class _Request:
             if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
                 continue
             if name.lower() != "accept":
-                headers[name] = self._secret(name)
+                headers[name] = self._secret(name, value)
             elif _ACCEPTED.fullmatch(value):
                 headers[name] = value
         if self._options.cookie and "=" in self._options.cookie:
-            headers["Cookie"] = self._secret("cookie")
+            headers["Cookie"] = self._secret("cookie", self._options.cookie)
         return headers
 
     def _body(self, text: str) -> JsonObject:
@@ -279,19 +295,19 @@ class _Request:
             case str():
                 return self._value(name, value)
             case _ if looks_secret(name):
-                return self._secret(name)
+                return self._secret(name, value)
             case _:
                 return value
 
     def _value(self, name: str, value: str) -> str:
         """A value, or the expression of a secret; what an expression begins with is no expression here."""
         if looks_secret(name) or _random(value):
-            return self._secret(name)
+            return self._secret(name, value)
         if any(mark in value for mark in ("{{", "{%", "{#")):
             return self.config.add(snake(name), {"type": "string", "title": name, "default": value})
         return value
 
-    def _secret(self, name: str) -> str:
+    def _secret(self, name: str, value: JsonValue) -> str:
         """The expression of a secret in the config, one for each place that it stands in."""
         own, number = snake(name), 1
         while own in self.config.properties:
@@ -299,12 +315,19 @@ class _Request:
             own = f"{snake(name)}_{number}"
         self._secrets.append(own)
         schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
-        return self.config.add(own, schema)
+        return self.config.add(own, schema, value=value)
+
+
+def _without(requester: JsonValue, parameters: Collection[str]) -> JsonObject:
+    """A requester without some parameters of the query."""
+    whole = as_object(requester)
+    sent = {name: value for name, value in as_object(whole.get("request_parameters")).items() if name not in parameters}
+    return {**whole, "request_parameters": sent}
 
 
 def _names(path: Sequence[str], host: str) -> Iterator[str]:
     """Names for a stream: its path's last segments that are no ids, ever more of them; then numbers."""
-    called = [part for part in path if not _random(part) and not part.isdigit()] or [host]
+    called = [_FORMAT.sub("", part) for part in path if not _random(part) and not part.isdigit()] or [host]
     for number in range(1, len(called) + 1):
         yield snake("_".join(called[-number:]))
     for number in count(2):

@@ -129,11 +129,16 @@ class ConfigFields:
         self.properties: JsonObject = {}
         self.required: list[str] = []
         self.example: JsonObject = {}
+        self.values: JsonObject = {}
+        """Those that are known, secrets too: for requests that are sent while drafting, and written nowhere."""
 
-    def add(self, name: str, schema: Mapping[str, JsonValue], example: JsonValue = None) -> str:
+    def add(
+        self, name: str, schema: Mapping[str, JsonValue], example: JsonValue = None, value: JsonValue = None
+    ) -> str:
         """Have a property, required where it has no default; the expression of its value.
 
         Of the same name it is the same property, but where one is a secret or a timestamp and the other is not.
+        value: None: it is not known.
         """
         while name in self.properties and _kind(self.properties[name]) != _kind(schema):
             name = f"{name}_parameter"
@@ -143,6 +148,9 @@ class ConfigFields:
                 self.required.append(name)
                 title = f"the {schema.get('title') or 'value'}"
                 self.example[name] = example_of(schema, title) if example is None else example
+        known = schema.get("default") if value is None else value
+        if known is not None:
+            self.values.setdefault(name, known)
         return expression(f"config['{name}']")
 
     def include(self, other: "ConfigFields") -> None:
@@ -150,6 +158,7 @@ class ConfigFields:
         self.required += [name for name in other.required if name not in self.properties]
         self.properties = {**other.properties, **self.properties}
         self.example = {**other.example, **self.example}
+        self.values = {**other.values, **self.values}
 
 
 @dataclass(frozen=True, slots=True)

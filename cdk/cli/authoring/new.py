@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
+from cdk.authoring.answered_drafts import draft_of_answers
 from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
@@ -18,8 +20,8 @@ from cdk.authoring.drafts.report import report
 from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.documents import read_document
 from cdk.base.secret_masking import Secrets
-from cdk.cli.command_errors import plain_errors
-from cdk.cli.options import FILE, FOLDER
+from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
+from cdk.cli.options import FILE, FOLDER, with_egress
 
 _LISTED = 3
 """Names and paths of a list that are shown; README.md has all."""
@@ -40,21 +42,38 @@ _LISTED = 3
     multiple=True,
     help="Draft a stream from a curl command line, or add it to an earlier draft; `-` reads stdin. Repeatable.",
 )
+@click.option(
+    "--send",
+    is_flag=True,
+    help="With --from-curl: send what the command does, and take records, pages, schema and key from the responses.",
+)
 @click.option("--folder", type=FOLDER, help="Where it is written. Default: NAME.")
+@with_egress
 def new(
-    name: str, *, language: Language, from_openapi: str | None, from_curl: Sequence[str], folder: Path | None
+    name: str,
+    *,
+    language: Language,
+    from_openapi: str | None,
+    from_curl: Sequence[str],
+    send: bool,
+    folder: Path | None,
 ) -> int:
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
     if from_openapi is not None and from_curl:
         raise click.UsageError("--from-openapi and --from-curl exclude each other; begin with one of them")
+    if send and not from_curl:
+        raise click.UsageError("--send sends what --from-curl says; give both")
     target = Path(name) if folder is None else folder
-    with plain_errors(Secrets()):
+    secrets = Secrets()
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         draft = None
         if from_openapi is not None:
             draft = draft_of(read_description(from_openapi))
         elif from_curl:
             commands = [sys.stdin.read() if each == "-" else each for each in from_curl]
-            draft = draft_of_curl(*commands, beside=drafted_streams(target))
+            beside = drafted_streams(target)
+            answered = partial(draft_of_answers, learn=secrets.add)
+            draft = (answered if send else draft_of_curl)(*commands, beside=beside)
         return write_new(name, language if draft is None else "yaml", target, draft)
 
 

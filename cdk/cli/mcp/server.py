@@ -73,15 +73,22 @@ class Tools:
         self._workspace, self._one = workspace, Lock()
 
     def new(
-        self, name: str, language: Language = "yaml", folder: str = "", openapi: Description = "", curl: str = ""
+        self,
+        name: str,
+        language: Language = "yaml",
+        folder: str = "",
+        openapi: Description = "",
+        curl: str = "",
+        *,
+        send: bool = False,
     ) -> answers.NewConnector:
-        """Write a connector to begin with into a folder (default: its name): manifest or Python, tests, pipeline.
+        """Write a connector into a folder (default: its name): manifest or Python, tests, pipeline.
 
-        openapi, curl: draft the manifest from a description, or a command line.
+        openapi, curl: draft it from a description or a command line; send: its responses say more.
         """
         with self._answering() as secrets:
             target = self._workspace.path(folder or name)
-            draft = self._workspace.draft(target, openapi=openapi, curl=curl)
+            draft = self._workspace.draft(target, openapi=openapi, curl=curl, send=send, secrets=secrets)
             written = new_connector(name, "yaml" if draft else language, target, draft)
             guesses = [] if draft is None else [line for line in report(draft, _LISTED) if line]
             following = f"{'check the guesses' if draft else 'replace the API'} in {target}, then `validate`"

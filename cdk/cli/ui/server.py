@@ -237,10 +237,11 @@ class Views:
             return {"manifest": edited, "problems": checked.problems, "refused": True}
         return {"location": _build(**{name: fields.get(name, "") for name in ("connector", "config", "stream")})}
 
-    def draft(self, fields: Mapping[str, str], _: Secrets) -> Mapping[str, object]:
+    def draft(self, fields: Mapping[str, str], secrets: Secrets) -> Mapping[str, object]:
         """Write a connector that a curl command or a description drafts, and lead to its manifest."""
         folder = self._workspace.path(fields["name"])
-        draft = self._workspace.draft(folder, openapi=fields["openapi"], curl=fields["curl"])
+        openapi, curl, send = fields["openapi"], fields["curl"], "send" in fields
+        draft = self._workspace.draft(folder, openapi=openapi, curl=curl, send=send, secrets=secrets)
         if draft is None:
             raise ConfigError("found neither a curl command nor an OpenAPI description, expected one of them")
         new_connector(fields["name"], "yaml", folder, draft)

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import responses
 import yaml
 
 from cdk.sources.discovery import find_source
 from tests.cli.conftest import CommandLine
+
+SECRET = "hunter2-4711"
 
 PROJECT = Path(__file__).parents[3]
 
@@ -186,6 +189,37 @@ def test_several_curl_commands_are_several_streams(cli: CommandLine, tmp_path: P
     manifest = yaml.safe_load((tmp_path / "shop-api" / "manifest.yaml").read_text())
     assert (written.code, again.code) == (0, 0)
     assert list(manifest["definitions"]["streams"]) == ["items", "b_items", "c_items"]
+
+
+@responses.activate
+def test_a_curl_command_that_is_sent_becomes_a_connector_that_is_complete(cli: CommandLine, tmp_path: Path) -> None:
+    responses.get("https://api.test/users", json={"users": [{"id": n, "name": f"n{n}"} for n in range(3)]})
+
+    ran = cli("new", "shop-api", "--from-curl", f"curl -H 'X-Key: {SECRET}' https://api.test/users", "--send")
+
+    stream = yaml.safe_load((tmp_path / "shop-api" / "manifest.yaml").read_text())["definitions"]["streams"]["users"]
+    assert ran.code == 0, ran.stderr
+    assert stream["primary_key"] == "id"
+    assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["users"]
+    assert {call.request.headers["X-Key"] for call in responses.calls} == {SECRET}
+    assert SECRET not in "".join([*ran.lines, ran.stderr])
+
+
+@responses.activate
+def test_a_curl_command_whose_request_fails_writes_nothing(cli: CommandLine, tmp_path: Path) -> None:
+    responses.get("https://api.test/users", status=401, json={"message": f"{SECRET} has expired"})
+
+    ran = cli("new", "shop-api", "--from-curl", f"curl -H 'X-Key: {SECRET}' https://api.test/users", "--send")
+
+    assert (ran.code, (tmp_path / "shop-api").exists()) == (1, False)
+    assert "401" in ran.stderr
+    assert SECRET not in "".join([*ran.lines, ran.stderr])
+
+
+def test_there_is_nothing_to_send_without_a_curl_command(cli: CommandLine) -> None:
+    ran = cli("new", "shop-api", "--yaml", "--send")
+
+    assert (ran.code, "--send sends what --from-curl says; give both" in ran.stderr) == (2, True)
 
 
 def test_two_sources_of_a_draft_exclude_each_other(cli: CommandLine) -> None:

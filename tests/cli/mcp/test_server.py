@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import responses
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import TextContent
@@ -148,7 +149,12 @@ def test_a_description_of_an_api_becomes_a_draft_whose_guesses_are_listed(folder
         again = await session.call(
             "new", name="calls", curl=f"curl -H 'Authorization: Bearer {TOKEN}' https://api.test/x"
         )
-        for made in (drafted, again):
+        with responses.RequestsMock() as api:
+            api.get("https://api.test/y", json=[{"id": 1}, {"id": 2}], headers={"X-Echo": TOKEN})
+            curl = f"curl -H 'Authorization: Bearer {TOKEN}' https://api.test/y"
+            sent = await session.call("new", name="sent", curl=curl, send=True)
+        assert any(note.startswith("- primary key `id`") for note in sent["notes"])
+        for made in (drafted, again, sent):
             files = [f"{made['folder']}/manifest.yaml"]
             assert (await session.call("validate", files=files))["valid"]
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import responses
 from starlette.testclient import TestClient
 
 from cdk.base.errors import ConfigError
@@ -221,6 +222,29 @@ def test_a_connector_is_drafted_of_a_curl_command(page: TestClient, folder: Path
     assert "planted-4711" not in drafted.text + again.text
     assert again.status_code == 400
     assert "found neither a curl command nor an OpenAPI description" in neither.text
+
+
+@responses.activate
+def test_a_curl_command_that_is_sent_drafts_a_connector_that_is_complete(page: TestClient) -> None:
+    responses.get("https://api.test/v1/items", json={"items": [{"id": 1}, {"id": 2}]})
+    form = {"name": "water", "openapi": "", "curl": "curl https://api.test/v1/items", "send": "on"}
+
+    drafted = page.post("/draft", data=form, headers=_SAME)
+
+    assert "field_path: [items]" in drafted.text
+    assert "primary_key: id" in drafted.text
+
+
+@responses.activate
+def test_a_curl_command_whose_request_fails_is_there_again(page: TestClient, folder: Path) -> None:
+    responses.get("https://api.test/v1/items", status=403)
+    form = {"name": "water", "openapi": "", "curl": "curl https://api.test/v1/items", "send": "on"}
+
+    failed = page.post("/draft", data=form, headers=_SAME)
+
+    assert "403" in failed.text
+    assert 'name="send" checked' in failed.text
+    assert not (folder / "water").exists()
 
 
 @pytest.mark.parametrize("site", [{}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "cross-site"}])

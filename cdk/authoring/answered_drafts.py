@@ -1,0 +1,142 @@
+"""Answered drafts: streams of curl commands with what the API's own responses say, in the place of guesses."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from cdk.authoring.candidates import cursor_candidates, key_candidates
+from cdk.authoring.detection import Detection, NoRecords, detect_pages
+from cdk.authoring.drafts.curl import draft_of_curl
+from cdk.authoring.drafts.draft import Draft, Guess, StreamDraft, examples_of, present, record_selector
+from cdk.authoring.drafts.keys import IDS, primary_key
+from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.drafts.names import plain
+from cdk.base.errors import ConfigError
+from cdk.base.records.inferred import inferred_schema
+from cdk.base.run import one_run
+from cdk.base.secret_masking import Secrets, secret_values
+from cdk.base.values import JsonObject, JsonValue, Record, as_object, canonical, kinds_of
+from cdk.base.yaml_file import YamlFile
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
+from cdk.declarative.source import ManifestSource
+from cdk.engine.first_pages import first_records
+from cdk.rest import Transport
+from cdk.rest.http.authenticator import ignore
+from cdk.testing.simulator.examples import example_of
+
+_SHOWN = 3
+"""Fields that are named."""
+_SHORTEST = 8
+"""Shorter secrets of a command would be found in other names."""
+_PREVIEW = "`spark-cdk preview {}` shows the responses"
+
+
+def draft_of_answers(
+    *commands: str,
+    beside: Mapping[str, JsonValue] | None = None,
+    learn: Callable[[str], None] = ignore,
+    transport: Transport | None = None,
+) -> Draft:
+    """The draft of command lines, with the records, pages, fields and keys that the first responses to them show.
+
+    Sends up to fourteen requests for each command. Of a stream whose response has no list of objects, the whole body is
+    the record. beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
+    before it is sent. transport: sends the requests; default: as streams do.
+    Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, or has a secret of the
+    command where a name is.
+    """
+    draft = draft_of_curl(*commands, beside=beside, guesses_response=False)
+    values = [*secret_values({"properties": draft.config.properties}, draft.config.values)]
+    for value in values:
+        learn(value)
+    runtime, secrets = Runtime() if transport is None else Runtime(transport), Secrets(values, shortest=_SHORTEST)
+    return replace(draft, streams=[_answered(draft, stream, runtime, secrets) for stream in draft.streams])
+
+
+def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secrets) -> StreamDraft:
+    """A stream of a draft, which is sent by itself. secrets: what is to stand nowhere in it."""
+    draft = replace(draft, streams=[stream])
+    try:
+        detection = detect_pages(_source(draft, runtime), draft.config.values, stream.name)
+    except NoRecords:
+        detection = Detection((), 1, (), ())
+    retriever = {**as_object(stream.component["retriever"]), **_changes(stream, detection)}
+    component: JsonObject = {**stream.component, "retriever": retriever}
+    paged = replace(draft, streams=[replace(stream, component=component)])
+    with one_run():
+        (reading,) = _source(paged, runtime).open(draft.config.values)
+        records = first_records(reading)
+    properties = inferred_schema(records)
+    key = _key(stream.name, properties, records)
+    schema: JsonObject = {"type": "object", "properties": properties}
+    loader: JsonObject = {"type": "InlineSchemaLoader", "schema": schema}
+    first, probe = stream.examples[0], None if detection.best is None else detection.best.probe
+    component = present({**component, "primary_key": key, "schema_loader": loader})
+    if secrets.holds(canonical(component)):
+        raise ConfigError(
+            f"{stream.name}: found a secret of the command in the response where a field or a parameter is named, "
+            "expected it nowhere in the manifest; draft it without sending the request"
+        )
+    guesses = [*_page_guesses(stream.name, detection), *_field_guesses(records, key)]
+    return replace(
+        stream,
+        component=component,
+        guesses=[*stream.guesses, *(replace(each, why=secrets.mask(each.why)) for each in guesses)],
+        examples=examples_of(first.path, detection.path, example_of(schema), probe, first.method),
+    )
+
+
+def _changes(stream: StreamDraft, detection: Detection) -> JsonObject:
+    """What the stream's retriever has instead."""
+    changes: JsonObject = {"record_selector": record_selector(detection.path)}
+    if (best := detection.best) is None:
+        return changes
+    parameters = as_object(best.retriever.get("requester")).get("request_parameters")
+    requester = as_object(as_object(stream.component["retriever"])["requester"])
+    sent = {"request_parameters": parameters} if parameters else {}
+    if "requester" in best.retriever:
+        requester = {name: part for name, part in requester.items() if name != "request_parameters"}
+    return {**changes, "paginator": best.retriever["paginator"], "requester": {**requester, **sent}}
+
+
+def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
+    return ManifestSource(Manifest(YamlFile.parse(manifest_text(draft), Path("manifest.yaml")).value), runtime)
+
+
+def _key(name: str, properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
+    """A field that is called like a key, and has another value in each record; None: there is none."""
+    candidates = key_candidates(records)
+    likely = primary_key({each: kinds_of(properties[each])[0] for each in candidates}, name, None)
+    if likely is not None:
+        return likely[0]
+    return next((each for each in candidates if plain(each) in IDS), None)
+
+
+def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
+    where, check, best = " > ".join(detection.path), _PREVIEW.format(name), detection.best
+    if detection.exchanges:
+        what = f"at `{where}`" if where else "the elements of the body"
+        yield Guess(f"records: {what}", f"the response has {detection.records:,} there", check)
+    else:
+        yield Guess("records: the whole body is one", "the response has no list of objects", check)
+    if best is not None:
+        yield Guess(best.guess.what, best.why, check)
+        return
+    tried = "; ".join(f"{trial.guess.what} does not work, {trial.why}" for trial in detection.trials)
+    yield Guess(
+        "no pagination: one page is read", tried or "the response has nothing that leads to the next page", check
+    )
+
+
+def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:
+    count, check = f"of the first {len(records):,} records", "more records, or the API's documentation"
+    yield Guess(f"schema: the types {count}", "no more were read", check)
+    if key is None:
+        yield Guess("no key", f"no field that is called like one has another value in each {count}", check)
+    else:
+        yield Guess(f"primary key `{key}`", f"each {count} has another", check)
+    if dates := ", ".join(f"`{name}`" for name in islice(cursor_candidates(records), _SHOWN)):
+        why = f"the responses do not say whether the API filters by {dates}"
+        yield Guess("no cursor: each sync reads all", why, "its documentation, then add an `incremental_sync`")

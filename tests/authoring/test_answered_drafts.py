@@ -1,0 +1,221 @@
+"""Drafts of curl commands whose requests are sent, against mock APIs: what the responses show, and how that reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import orjson
+import pytest
+import yaml
+
+from cdk import CdkError, ConfigError
+from cdk.authoring.answered_drafts import draft_of_answers
+from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.manifest_text import manifest_text
+from cdk.authoring.new_connector import new_connector
+from cdk.rest import Headers, Request, Response
+from cdk.testing import MockApi, read
+
+ROWS = [
+    {
+        "uuid": f"u{n}",
+        "shop_id": n,
+        "name": f"row {n}",
+        "price": 1.5,
+        "changed_at": f"2026-01-{n % 28 + 1:02}",
+        "no": None,
+    }
+    for n in range(45)
+]
+BOTH = {"curl 'https://api.test/v1/orders.json?per_page=20'": "orders", "curl https://api.test/v1/orders": "orders"}
+
+
+class Shop(MockApi):
+    """Answers pages of orders to who has the token, and counts them."""
+
+    def __init__(self, records: list[dict[str, Any]] | None = None, *, token: str = "", most: int = 20) -> None:
+        super().__init__()
+        self.rows, self.token, self.most = ROWS if records is None else records, token, most
+        self.seen: list[Mapping[str, str]] = []
+        for path in ("/v1/orders", "/v1/orders.json"):
+            self.get(path).answers(self.page)
+
+    def page(self, request: Request) -> Response:
+        query = dict(parse_qsl(urlsplit(request.full_url).query))
+        self.seen.append(query)
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return self.response(request, {"message": "no token"}, 401)
+        size = min(int(query.get("per_page", 10)), self.most)
+        begin = (int(query.get("page", 1)) - 1) * size
+        return self.response(request, {"ok": True, "data": {"orders": self.rows[begin : begin + size]}})
+
+    def response(self, request: Request, body: object, status: int = 200) -> Response:
+        return Response(status, Headers({}), orjson.dumps(body), request.full_url, request)
+
+
+def stream_of(draft: Draft) -> dict[str, Any]:
+    (stream,) = yaml.safe_load(manifest_text(draft))["definitions"]["streams"].values()
+    return dict(stream)
+
+
+@pytest.mark.parametrize("command", BOTH)
+def test_records_pages_fields_and_key_are_those_of_the_responses(command: str) -> None:
+    draft = draft_of_answers(command, transport=Shop())
+
+    stream = stream_of(draft)
+    assert stream["name"] == BOTH[command]
+    assert stream["primary_key"] == "uuid"
+    assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["data", "orders"]
+    assert stream["retriever"]["paginator"]["pagination_strategy"]["type"] == "PageIncrement"
+    properties = stream["schema_loader"]["schema"]["properties"]
+    assert list(properties) == ["uuid", "shop_id", "name", "price", "changed_at"]
+    assert properties["price"] == {"type": ["null", "number"]}
+
+
+@pytest.mark.parametrize("command", BOTH)
+def test_the_connector_reads_all_and_its_tests_pass_offline(tmp_path: Path, command: str) -> None:
+    written = new_connector("shop", "yaml", tmp_path / "shop", draft_of_answers(command, transport=Shop()))
+
+    assert written.notes == []
+    run = read(tmp_path / "shop" / "manifest.yaml", transport=Shop())
+    assert (run.error, run.schema_errors) == (None, [])
+    assert sorted(record["shop_id"] for record in run.records) == list(range(45))
+    mock = MockApi()
+    for each in orjson.loads((tmp_path / "shop" / "tests" / "responses.json").read_bytes()):
+        mock.get(each["path"], params=each["params"]).returns(json=each["json"])
+    offline = read(tmp_path / "shop" / "manifest.yaml", transport=mock)
+    assert (offline.error, offline.schema_errors, len(offline.records)) == (None, [], 1)
+    assert orjson.loads((tmp_path / "shop" / "config.json").read_bytes()) == {}
+
+
+@pytest.mark.parametrize(
+    "login", ["-H 'Authorization: Bearer s3cret-4711'", "--oauth2-bearer s3cret-4711"], ids=["header", "option"]
+)
+def test_a_secret_is_sent_and_learned_and_stands_nowhere(tmp_path: Path, login: str) -> None:
+    learned: list[str] = []
+
+    draft = draft_of_answers(
+        f"curl {login} https://api.test/v1/orders", learn=learned.append, transport=Shop(token="s3cret-4711")
+    )
+    new_connector("shop", "yaml", tmp_path / "shop", draft)
+
+    assert learned == ["s3cret-4711"]
+    files = [path for path in (tmp_path / "shop").rglob("*") if path.is_file()]
+    assert [path for path in files if "s3cret" in path.read_text()] == []
+    assert not (tmp_path / "shop" / "config.json").exists()
+
+
+def test_a_secret_that_the_api_echoes_as_a_name_is_written_nowhere() -> None:
+    api = MockApi()
+    api.get("/things").returns(json={"s3cret-4711": [{"id": 1}, {"id": 2}]})
+
+    with pytest.raises(ConfigError, match="things: found a secret of the command in the response") as caught:
+        draft_of_answers("curl -H 'X-Key: s3cret-4711' https://api.test/things", transport=api)
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_secret_that_an_error_echoes_is_not_among_the_guesses() -> None:
+    api = MockApi()
+    api.get("/things", params={"page": "1"}).returns(status=400, json={"message": "s3cret-4711 knows no pages"})
+    api.get("/things").returns(json=[{"id": 1}, {"id": 2}])
+
+    (stream,) = draft_of_answers("curl -H 'X-Key: s3cret-4711' https://api.test/things", transport=api).streams
+
+    assert any("knows no pages" in guess.why for guess in stream.guesses)
+    assert "s3cret" not in str(stream)
+
+
+@pytest.mark.parametrize(
+    ("login", "header", "value"),
+    [
+        ("-u ann:s3cret", "Authorization", "Basic YW5uOnMzY3JldA=="),
+        ("-H 'Authorization: Basic YW5uOnMzY3JldA=='", "Authorization", "Basic YW5uOnMzY3JldA=="),
+        ("-H 'Authorization: Token s3cret'", "Authorization", "Token s3cret"),
+        ("-H 'Authorization: s3cret'", "Authorization", "s3cret"),
+        ("-H 'X-Key: s3cret'", "X-Key", "s3cret"),
+        ("-b 'session=s3cret'", "Cookie", "session=s3cret"),
+    ],
+)
+def test_a_request_is_sent_as_the_command_has_it(login: str, header: str, value: str) -> None:
+    seen: list[str | None] = []
+    api = MockApi()
+
+    def respond(request: Request) -> Response:
+        seen.append(request.headers.get(header))
+        return Response(200, Headers({}), orjson.dumps([{"id": 1}, {"id": 2}]), request.full_url, request)
+
+    api.get("/things").answers(respond)
+
+    draft_of_answers(f"curl {login} https://api.test/things", transport=api)
+
+    assert set(seen) == {value}
+
+
+def test_a_key_in_the_query_and_user_and_password_in_the_address_are_sent() -> None:
+    api = MockApi()
+    api.get("/things", params={"api_key": "s3cret"}).returns(json=[{"id": 1}, {"id": 2}])
+
+    draft = draft_of_answers("curl 'https://ann:p%40ss@api.test/things?api_key=s3cret'", transport=api)
+
+    assert draft.config.values == {"username": "ann", "password": "p@ss", "api_key": "s3cret"}
+
+
+def test_a_response_without_a_list_is_one_record() -> None:
+    api = MockApi()
+    api.get("/me").returns(json={"login": "ann", "plan": "free"})
+
+    draft = draft_of_answers("curl https://api.test/me", transport=api)
+
+    stream = stream_of(draft)
+    assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == []
+    assert list(stream["schema_loader"]["schema"]["properties"]) == ["login", "plan"]
+    assert "primary_key" not in stream
+    assert "paginator" not in stream["retriever"]
+
+
+def test_guesses_say_what_the_responses_showed() -> None:
+    draft = draft_of_answers("curl https://api.test/v1/orders", transport=Shop())
+
+    (stream,) = draft.streams
+    said = [f"{guess.what}: {guess.why}" for guess in stream.guesses]
+    assert said[0] == "records: at `data > orders`: the response has 10 there"
+    assert said[1].endswith("the next page has 10 other records")
+    assert said[2].startswith("schema: the types of the first 30 records")
+    assert said[3] == "primary key `uuid`: each of the first 30 records has another"
+    assert said[4] == "no cursor: each sync reads all: the responses do not say whether the API filters by `changed_at`"
+
+
+def test_a_field_that_is_called_like_no_key_is_none() -> None:
+    rows = [{"price": n, "shop_id": n} for n in range(5)]
+
+    assert "primary_key" not in stream_of(draft_of_answers("curl https://api.test/v1/orders", transport=Shop(rows)))
+
+
+def test_the_same_command_again_is_the_same_stream() -> None:
+    command = "curl 'https://api.test/v1/orders?per_page=20'"
+    first = draft_of_answers(command, transport=Shop())
+
+    again = draft_of_answers(command, beside={"orders": first.streams[0].component}, transport=Shop())
+    other = draft_of_answers(
+        "curl 'https://api.test/v1/orders?kind=b'", beside={"orders": first.streams[0].component}, transport=Shop()
+    )
+
+    assert [stream.name for stream in again.streams] == ["orders"]
+    assert [stream.name for stream in other.streams] == ["v_1_orders"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"status": 404, "json": {"message": "nothing here"}}, "404"),
+        ({"body": b"a,b\n1,2\n"}, "a body that is not JSON"),
+    ],
+)
+def test_a_request_that_fails_or_has_no_json_drafts_nothing(answer: dict[str, Any], error: str) -> None:
+    api = MockApi()
+    api.get("/things").returns(**answer)
+
+    with pytest.raises(CdkError, match=error):
+        draft_of_answers("curl https://api.test/things", transport=api)
