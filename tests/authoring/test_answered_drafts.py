@@ -116,12 +116,26 @@ def test_a_secret_that_the_api_echoes_as_a_name_is_written_nowhere() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_secret_that_an_error_echoes_is_not_among_the_guesses() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-H 'X-Key: a1s3cret-4711-0815' https://api.test/of/things",
+        "-H 'Authorization: Bearer a1s3cret-4711-0815' https://api.test/of/things",
+        "-b session=a1s3cret-4711-0815 https://api.test/of/things",
+        "https://api.test/of/things?api_key=a1s3cret-4711-0815",
+        "https://api.test/a1s3cret-4711-0815/things",
+    ],
+    ids=["header", "token", "cookie", "parameter", "path"],
+)
+def test_a_secret_that_an_error_echoes_is_not_among_the_guesses(words: str) -> None:
     api = MockApi()
-    api.get("/things", params={"page": "1"}).returns(status=400, json={"message": "s3cret-4711 knows no pages"})
-    api.get("/things").returns(json=[{"id": 1}, {"id": 2}])
+    message = {"message": "a1s3cret-4711-0815 knows no pages"}
+    api.get("/*/things", params={"page": "1"}).returns(status=400, json=message)
+    api.get("/*/things").returns(json=[{"id": 1}, {"id": 2}])
 
-    (stream,) = draft_of_answers("curl -H 'X-Key: s3cret-4711' https://api.test/things", transport=api).streams
+    (stream,) = draft_of_answers(
+        f"curl '{words}'" if words.startswith("http") else f"curl {words}", transport=api
+    ).streams
 
     assert any("knows no pages" in guess.why for guess in stream.guesses)
     assert "s3cret" not in str(stream)

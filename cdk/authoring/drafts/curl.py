@@ -320,9 +320,9 @@ class _Request:
 
 def _without(requester: JsonValue, parameters: Collection[str]) -> JsonObject:
     """A requester without some parameters of the query."""
-    whole = as_object(requester)
-    sent = {name: value for name, value in as_object(whole.get("request_parameters")).items() if name not in parameters}
-    return {**whole, "request_parameters": sent}
+    parts = as_object(requester)
+    sent = {name: value for name, value in as_object(parts.get("request_parameters")).items() if name not in parameters}
+    return {**parts, "request_parameters": sent}
 
 
 def _names(path: Sequence[str], host: str) -> Iterator[str]:
