@@ -2431,6 +2431,19 @@ BUGS = [
         "",
     ),
     Bug(
+        "a parameter that may be a filter is no paginator",
+        "authoring/detection",
+        "each.works or (each.works is None and each.shown)",
+        "each.works or each.works is None",
+    ),
+    Bug(
+        "the number of a page in a header is no URL",
+        "authoring/drafts/pagination",
+        'value.startswith(("http://", "https://", "/", "?"))',
+        "value",
+        "tests/authoring/test_detection.py",
+    ),
+    Bug(
         "a mark that its column does not hold deletes",
         "lake/parquet/dedup",
         "if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():",

@@ -34,14 +34,16 @@ class NoRecords(ConfigError):
 class Trial:
     """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has.
 
-    probe: see `PaginatorGuess`.
+    shown: the request or the response has something of it, or its first page, which was asked for as such, has the same
+    records; without that it is one that many APIs have. probe: see `PaginatorGuess`.
     """
 
     guess: Guess
     retriever: Mapping[str, JsonValue]
     works: bool | None
     why: str
-    probe: tuple[str, JsonValue] | None = None
+    shown: bool
+    probe: tuple[str, JsonValue] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,12 @@ class Detection:
 
     @property
     def best(self) -> Trial | None:
-        """The paginator that works; where none is sure to, one that may."""
-        for works in (True, None):
-            if (trial := next((each for each in self.trials if each.works is works), None)) is not None:
-                return trial
-        return None
+        """The paginator that works; where none is sure to, one that may, if anything speaks for it.
+
+        A parameter that many APIs have for pages may be a filter of this one, which gives an empty page as well.
+        """
+        likely = [each for each in self.trials if each.works or (each.works is None and each.shown)]
+        return min(likely, key=lambda each: not each.works, default=None)
 
 
 def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> Detection:
@@ -78,8 +81,8 @@ def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: 
         raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
     records = as_list(path(*where)(body))
     tried: list[Trial] = []
-    for guess in _guesses(name, first.exchanges[-1], body, where, records):
-        tried.append(trials.trial(guess, where, records))
+    for guess, shown in _guesses(name, first.exchanges[-1], body, where, records):
+        tried.append(trials.trial(guess, where, records, shown=shown))
         if tried[-1].works:
             break
     return Detection(where, len(records), tried, trials.exchanges)
@@ -115,8 +118,8 @@ class _Trials:
         self.exchanges += chain.from_iterable((*page.planning, *page.exchanges) for page in taken)
         return taken
 
-    def trial(self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue]) -> Trial:
-        """What comes of a paginator behind a first page with these records."""
+    def trial(self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue], *, shown: bool) -> Trial:
+        """What comes of a paginator behind a first page with these records. shown: as the trial is to have it."""
         assert guess.component is not None
         assert guess.guess is not None
         changes: JsonObject = {"paginator": guess.component}
@@ -129,10 +132,10 @@ class _Trials:
             works, why = _verdict(self.read(changes, where), where, () if _token(guess) in sent else records)
         except CdkError as error:
             works, why = False, error_text(error)
-        shown = {"paginator": guess.component}
+        retriever = {"paginator": guess.component}
         if fixed != sent:
-            shown["requester"] = {"request_parameters": fixed}
-        return Trial(guess.guess, shown, works, why, guess.probe)
+            retriever["requester"] = {"request_parameters": fixed}
+        return Trial(guess.guess, retriever, works, why, shown, guess.probe)
 
 
 def _verdict(
@@ -174,8 +177,11 @@ def _token(guess: PaginatorGuess) -> str:
 
 def _guesses(
     name: str, exchange: Exchange, body: JsonValue, where: Sequence[str], records: Sequence[JsonValue]
-) -> Iterator[PaginatorGuess]:
-    """The paginators to try, the likely ones first: what the response suggests, then the usual parameters."""
+) -> Iterator[tuple[PaginatorGuess, bool]]:
+    """The paginators to try, the likely ones first: what request and response show, then the usual parameters.
+
+    With each, whether they show it.
+    """
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
     query = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
@@ -187,18 +193,19 @@ def _guesses(
         {"page": known_parameter("page", 0)},
         {"offset": known_parameter("offset", 0), "limit": known_parameter("limit", len(records))},
     )
-    headers = tuple(response.headers) if isinstance(response, Response) else ()
+    headers = dict(response.headers) if isinstance(response, Response) else {}
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
     tried: set[str] = set()
-    for parameters, fields, named in (
-        ({**shown, **sent}, schemas, headers),
-        ({**sent, **shown}, {}, ()),
-        *(({**sent, **each}, {}, ()) for each in usual if request.method == "GET"),
+    for is_shown, parameters, fields, named in (
+        (True, {**shown, **sent}, schemas, headers),
+        (True, {**sent, **shown}, {}, {}),
+        *((False, {**sent, **each}, {}, {}) for each in usual if request.method == "GET"),
     ):
         guess = guess_paginator(PageFacts(name, parameters, fields, named, "", _key(records)))
         if guess.component is not None and (text := canonical(guess.component)) not in tried:
             tried.add(text)
-            yield guess
+            strategy = as_object(as_object(guess.component).get("pagination_strategy"))
+            yield guess, is_shown or strategy.get("inject_on_first_request") is True
 
 
 def _schema(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -9,6 +9,7 @@ import pytest
 
 from cdk import ConfigError
 from cdk.authoring.detection import Detection, detect_pages
+from cdk.base.values import as_object
 from cdk.rest import Headers, Request, Response
 from cdk.testing import MockApi
 from tests.declarative.manifests import URL, source
@@ -133,6 +134,39 @@ def test_a_way_of_which_this_response_has_no_next_page_may_work() -> None:
     assert found.best is not None
     assert (found.best.works, found.best.guess.what) == (None, "pagination: the URL in `next_page_url` of the body")
     assert found.best.why.startswith("the first response has no next page")
+
+
+def test_an_offset_that_the_api_takes_for_a_filter_is_no_paginator() -> None:
+    found = detect(lambda query: [] if "offset" in query else rows(0))
+
+    assert found.best is None
+    assert [(each.works, each.why) for each in found.trials if "offset" in each.guess.what] == [
+        (None, "the next page is empty")
+    ]
+
+
+@pytest.mark.parametrize("name", ["Next-Page", "X-Next", "Next-Url"])
+def test_a_header_may_have_the_url_of_the_next_page(name: str) -> None:
+    def by_header(query: Mapping[str, str]) -> Any:
+        begin = int(query.get("_token", 0))
+        return rows(begin), {name: f"{URL}?_token={begin + 20}"} if begin < 40 else {}
+
+    found = detect(by_header)
+
+    assert found.best is not None, found.trials[0].why
+    assert (found.best.works, found.best.guess.what) == (True, f"pagination: the URL in the header `{name.lower()}`")
+    assert as_object(found.best.retriever["paginator"])["page_token_option"] == {"type": "RequestPath"}
+
+
+def test_a_header_that_has_the_number_of_the_next_page_is_no_url() -> None:
+    def by_number(query: Mapping[str, str]) -> Any:
+        page = int(query.get("page", 1))
+        return rows((page - 1) * 20), {"X-Next-Page": f"{page + 1}"}
+
+    found = detect(by_number)
+
+    assert found.best is not None
+    assert found.best.guess.what.startswith("pagination: page number in `page`")
 
 
 def test_fixed_parameters_that_the_paginator_sends_are_left_out() -> None:

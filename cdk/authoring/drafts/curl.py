@@ -172,7 +172,7 @@ class _Request:
         path = [unquote(part) for part in url.path.split("/") if part]
         end = not path or url.path.endswith("/")
         known = {key: known_parameter(key, int(text) if text.isdecimal() else text) for key, text in query.items()}
-        facts = PageFacts("", known, {}, (), "", None)
+        facts = PageFacts("", known, {}, {}, "", None)
         pages = self._paginator(facts)
         self._requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",

@@ -60,14 +60,15 @@ class PaginatorGuess:
 class PageFacts:
     """What is known of a stream's pages.
 
-    parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. key: the
-    records' primary key. is_list: the body is the list of records, and has nothing beside them.
+    parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. headers: of
+    the response, with their values; empty ones where these are not known. key: the records' primary key. is_list: the
+    body is the list of records, and has nothing beside them.
     """
 
     stream: str
     parameters: Mapping[str, Parameter]
     leaves: Mapping[tuple[str, ...], Mapping[str, JsonValue]]
-    headers: Sequence[str]
+    headers: Mapping[str, str]
     text: str
     key: str | None
     is_list: bool = False
@@ -159,6 +160,11 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
 
 
 def _by_link(pages: PageFacts) -> PaginatorGuess | None:
+    for name, value in pages.headers.items():
+        if plain(name) in _NEXT_URLS or ("next" in words(name) and value.startswith(("http://", "https://", "/", "?"))):
+            following_url = f"headers.get({quoted(name.lower())})"
+            what = f"the URL in the header `{name}`"
+            return following(pages, {"type": "RequestPath"}, following_url, what=what, why="the response has it")
     in_headers = any(name.lower() == "link" for name in pages.headers)
     texts = (pages.text, *(each.text for each in pages.parameters.values()))
     if not in_headers and not any(map(_LINK_HEADER.search, texts)):

@@ -26,7 +26,7 @@ def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[Paginator
             ("type", f"found {kind!r}, which has no component that is known to do the same")
         ]
     lost = sorted(settings.keys() - _OPTIONS[kind] - {"type"})
-    return _paging(kind, settings, PageFacts(stream, {}, {}, (), "", None)), [
+    return _paging(kind, settings, PageFacts(stream, {}, {}, {}, "", None)), [
         (name, "no component has it") for name in lost
     ]
 

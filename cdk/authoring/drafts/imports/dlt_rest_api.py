@@ -242,7 +242,7 @@ class _Import:
         settings = {"type": named} if isinstance(named, str) else as_object(named)
         if self._is_code(f"{where}.paginator", named) or settings.get("type") == "auto":
             known = {key: known_parameter(key, value) for key, value in params.items()}
-            pages = guess_paginator(PageFacts(name, known, {}, (), "", None))
+            pages = guess_paginator(PageFacts(name, known, {}, {}, "", None))
             what = "no pagination: one page is read" if pages.guess is None else pages.guess.what
             check = f"`spark-cdk preview {name}` shows what the response says of a next page"
             guesses.append(Guess(what, "dlt finds the paginator in the responses, and the file names none", check))

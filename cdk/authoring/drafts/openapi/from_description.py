@@ -251,7 +251,8 @@ class _Drafting:
         operation, records, key = candidate.operation, candidate.collection.path, self._primary_key(candidate)
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
         query, key_field = operation.located("query"), None if key is None else key[0]
-        return PageFacts(candidate.name, query, leaves, operation.headers, operation.text, key_field, not records)
+        headers = dict.fromkeys(operation.headers, "")
+        return PageFacts(candidate.name, query, leaves, headers, operation.text, key_field, not records)
 
     def _guesses(self, candidate: _Candidate, keys: Sequence[str], why: str) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)
