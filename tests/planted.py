@@ -2437,13 +2437,6 @@ BUGS = [
         "each.works or each.works is None",
     ),
     Bug(
-        "the number of a page in a header is no URL",
-        "authoring/drafts/pagination",
-        'value.startswith(("http://", "https://", "/", "?"))',
-        "value",
-        "tests/authoring/test_detection.py",
-    ),
-    Bug(
         "a mark that its column does not hold deletes",
         "lake/parquet/dedup",
         "if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():",
