@@ -124,7 +124,7 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     if best is not None:
         yield Guess(best.guess.what, best.why, check)
         return
-    tried = "; ".join(f"{trial.guess.what} does not work, {trial.why}" for trial in detection.trials)
+    tried = "; ".join(f"{trial.guess.what}: {trial.why}" for trial in detection.trials)
     yield Guess(
         "no pagination: one page is read", tried or "the response has nothing that leads to the next page", check
     )
