@@ -128,6 +128,14 @@ def a_person_goes_back_to_a_cut_read_of_windows(world: Times) -> None:
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def the_key_is_another_than_that_of_rows_whose_state_was_reset(world: Times) -> None:
+    begin(world, MERGED, THREE)
+    world.sync(1)
+    for verb in ("reset", "set"):
+        world.edit_state(FIRST, verb, 1)
+        world.sync_with_another_key(SECOND)
+
+
 def a_history_is_restored_that_two_more_pipelines_fill(world: Times) -> None:
     begin(world, ("Whole", "append_dedup"), [(0, 0, 0, {})], more="history")
     world.sync(1)
@@ -398,6 +406,7 @@ WORLDS = [
     a_person_goes_back_to_a_cut_read_after_a_later_one,
     a_person_sets_the_state_of_a_cut_read_after_a_later_one,
     a_person_goes_back_to_a_cut_read_of_windows,
+    the_key_is_another_than_that_of_rows_whose_state_was_reset,
     a_history_is_restored_that_two_more_pipelines_fill,
     files_vanish_while_they_become_wider,
     files_vanish_before_rows_are_counted_that_may_leave,

@@ -183,7 +183,9 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
     if traits.repeats_rows:
         means.append(f"Rows of the new read have _airbyte_generation_id {saved.generation + 1}.")
     records = saved.records if traits.merges else 0
-    new = TableState(saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records)
+    new = TableState(
+        saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records, keys=saved.keys
+    )
     return Change(what, new, tuple(moves(saved.state, None)), tuple(means))
 
 

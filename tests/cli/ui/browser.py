@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +92,9 @@ def size(browser: Chrome) -> Size:
 class Person:
     """Somebody who uses the page. used, seen: which elements, each as its view's path and what it is."""
 
+    ticks: Sequence[str] = ()
+    """Keys that tick a box."""
+
     def __init__(self, browser: Chrome) -> None:
         self.browser = browser
         self.used: set[tuple[str, str]] = set()
@@ -119,6 +122,13 @@ class Person:
             whole = ActionChains(self.browser, duration=0).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL)
             whole.send_keys(text or Keys.BACKSPACE).perform()
             assert field.get_property("value") == text
+
+    def tick(self, name: str) -> None:
+        """Choose what a box stands for."""
+        box = self.browser.find_element(By.NAME, name)
+        self._note(box)
+        self.use(box, *self.ticks)
+        assert box.is_selected()
 
     def look(self) -> None:
         """Look at all that can be used in the view."""
@@ -157,6 +167,8 @@ class Mouse(Person):
 
 class Keyboard(Person):
     """Goes to an element by Tab alone, and sees that it is there; Enter activates it."""
+
+    ticks = (Keys.SPACE,)
 
     def use(self, element: WebElement, *keys: str) -> None:
         self.reach(element)

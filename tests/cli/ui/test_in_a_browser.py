@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from tests.cli.ui.browser import MISSING, REASON, Keyboard, Mouse, Person, chromium, focusable, problems, served, size
 from tests.cli.ui.large_pipeline import VIEWS, put_many
 from tests.cli.ui.shop_folder import MANIFEST, SECRET, put_shop
+from tests.local_server import QuietHandler, answering
 
 pytestmark = pytest.mark.skipif(MISSING, reason=REASON)
 
@@ -138,12 +140,22 @@ def _play_read(person: Person) -> None:
     person.link("Build")
 
 
+class _Api(QuietHandler):
+    """Has two items."""
+
+    def do_GET(self) -> None:  # noqa: N802 - called so by the standard library
+        self.answer(200, b'[{"id": 1}, {"id": 2}]')
+
+
 def _play_draft(person: Person) -> None:
     browser, name = person.browser, type(person).__name__.lower()
-    person.fill(name=name, openapi="", curl="curl 'http://127.0.0.1:9/items'")
-    person.press("Draft", new=True)
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), _Api)) as api:
+        person.fill(name=name, openapi="", curl=f"curl 'http://127.0.0.1:{api.server_port}/items'")
+        person.tick("send")
+        person.press("Draft", new=True)
     _see(browser, "Build", f"Streams of {name}/manifest.yaml")
     drafted = str(browser.find_element(By.NAME, "text").get_property("value"))
+    assert "primary_key: id" in drafted
     person.fill(text=drafted.replace("path: /items", "path: [/items]"))
     person.press("Save", new=True)
     assert "requester.path: " in browser.find_element(By.ID, "main").text
