@@ -272,7 +272,10 @@ def _translate(request: Request, error: Exception) -> NoReturn:
         raise Timeout(f"{request}: no response in time ({why})") from None
     match error:
         case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
-            raise DecodeError(f"{request}: the body is not what Content-Encoding says ({why})") from None
+            # Seen once of a server under load, and not of its next 30,000 responses.
+            raise Timeout(
+                f"{request}: the connection failed (the body is not what Content-Encoding says: {why})"
+            ) from None
         case requests.exceptions.ProxyError():
             raise TransientError(f"{request}: the proxy failed ({why}); check HTTPS_PROXY and NO_PROXY") from None
         case requests.exceptions.SSLError() | urllib3.exceptions.SSLError():

@@ -143,7 +143,7 @@ def _play_read(person: Person) -> None:
 class _Api(QuietHandler):
     """Has two items."""
 
-    def do_GET(self) -> None:  # noqa: N802 - called so by the standard library
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         self.answer(200, b'[{"id": 1}, {"id": 2}]')
 
 
