@@ -2403,14 +2403,8 @@ BUGS = [
     Bug(
         "a secret that a response has as a name is in no draft",
         "authoring/answered_drafts",
-        "if secrets.holds(canonical(component)):",
+        'if secrets.holds("\\n".join([canonical(component), *map(str, guesses)])):',
         "if not component:",
-    ),
-    Bug(
-        "a secret that a response echoes is in no guess",
-        "authoring/answered_drafts",
-        "replace(each, why=secrets.mask(each.why))",
-        "replace(each)",
     ),
     Bug(
         "a secret of a command is learned before it is sent",
@@ -2442,6 +2436,39 @@ BUGS = [
         "records=records, keys=saved.keys",
         "records=records",
         "tests/worlds/test_named_times.py",
+    ),
+    Bug("a command that may write is sent once", "authoring/answered_drafts", "once=not reads", "once=False"),
+    Bug(
+        "records are not read again by a command that may write",
+        "authoring/answered_drafts",
+        "    if reads:\n",
+        "    if True:\n",
+    ),
+    Bug("a command that fails is not sent again", "authoring/answered_drafts", '"max_retries": 0', '"max_retries": 1'),
+    Bug(
+        "the list that is called as the path is the one of records",
+        "authoring/drafts/record_lists",
+        "            return 0\n",
+        "            return 2\n",
+    ),
+    Bug(
+        "lists beside the records are none of them",
+        "authoring/drafts/record_lists",
+        "return 3 if {name, last} & _OTHERS else ",
+        "return ",
+    ),
+    Bug(
+        "an empty list of records is said to be empty",
+        "authoring/drafts/record_lists",
+        "    if not records:\n",
+        "    if records is None:\n",
+    ),
+    Bug(
+        "a proof without a row is none",
+        "testing/proving/proof",
+        "if not sum(counts.values()):",
+        "if not counts:",
+        "tests/cli/test_prove.py",
     ),
     Bug(
         "a mark that its column does not hold deletes",

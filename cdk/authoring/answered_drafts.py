@@ -12,7 +12,7 @@ from cdk.authoring.drafts.draft import Draft, Guess, StreamDraft, examples_of, p
 from cdk.authoring.drafts.keys import IDS, primary_key
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.drafts.names import plain
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.inferred import inferred_schema
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
@@ -41,11 +41,12 @@ def draft_of_answers(
 ) -> Draft:
     """The draft of command lines, with the records, pages, fields and keys that the first responses to them show.
 
-    Sends up to fourteen requests for each command. Of a stream whose response has no list of objects, the whole body is
-    the record. beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
+    Sends up to fourteen requests for each command that is a GET, and another once: it may write. None is sent again
+    where it fails. Of a stream whose response has no list that may be one of records, the whole body is the record.
+    beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
     before it is sent. transport: sends the requests; default: as streams do.
-    Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, or has a secret of the
-    command where a name is.
+    Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, its records are none, or it
+    has a secret of the command where a name is.
     """
     draft = draft_of_curl(*commands, beside=beside, guesses_response=False)
     values = [*secret_values({"properties": draft.config.properties}, draft.config.values)]
@@ -58,32 +59,40 @@ def draft_of_answers(
 def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secrets) -> StreamDraft:
     """A stream of a draft, which is sent by itself. secrets: what is to stand nowhere in it."""
     draft = replace(draft, streams=[stream])
+    reads = as_object(as_object(stream.component["retriever"])["requester"])["http_method"] == "GET"
     try:
-        detection = detect_pages(_source(draft, runtime), draft.config.values, stream.name)
-    except NoRecords:
-        detection = Detection((), 1, (), ())
+        detection = detect_pages(_source(draft, runtime), draft.config.values, stream.name, once=not reads)
+    except NoRecords as error:
+        detection = Detection((), [error.body], {}, (), ())
+    except DecodeError as error:
+        raise ConfigError(
+            f"{error.message}; have the command ask for JSON, such as by -H 'Accept: application/json', or draft it "
+            "without sending it"
+        ) from error
     retriever = {**as_object(stream.component["retriever"]), **_changes(stream, detection)}
     component: JsonObject = {**stream.component, "retriever": retriever}
     paged = replace(draft, streams=[replace(stream, component=component)])
-    with one_run():
-        (reading,) = _source(paged, runtime).open(draft.config.values)
-        records = first_records(reading)
+    records: Sequence[Record] = [dict(as_object(each)) for each in detection.records]
+    if reads:
+        with one_run():
+            (reading,) = _source(paged, runtime).open(draft.config.values)
+            records = first_records(reading)
     properties = inferred_schema(records)
     key = _key(stream.name, properties, records)
     schema: JsonObject = {"type": "object", "properties": properties}
     loader: JsonObject = {"type": "InlineSchemaLoader", "schema": schema}
     first, probe = stream.examples[0], None if detection.best is None else detection.best.probe
     component = present({**component, "primary_key": key, "schema_loader": loader})
-    if secrets.holds(canonical(component)):
+    guesses = [*_page_guesses(stream.name, detection), *_field_guesses(records, key)]
+    if secrets.holds("\n".join([canonical(component), *map(str, guesses)])):
         raise ConfigError(
             f"{stream.name}: found a secret of the command in the response where a field or a parameter is named, "
             "expected it nowhere in the manifest; draft it without sending the request"
         )
-    guesses = [*_page_guesses(stream.name, detection), *_field_guesses(records, key)]
     return replace(
         stream,
         component=component,
-        guesses=[*stream.guesses, *(replace(each, why=secrets.mask(each.why)) for each in guesses)],
+        guesses=[*stream.guesses, *guesses],
         examples=examples_of(first.path, detection.path, example_of(schema), probe, first.method),
     )
 
@@ -102,7 +111,14 @@ def _changes(stream: StreamDraft, detection: Detection) -> JsonObject:
 
 
 def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
-    return ManifestSource(Manifest(YamlFile.parse(manifest_text(draft), Path("manifest.yaml")).value), runtime)
+    """The source of a draft of one stream, which sends nothing again: who drafts is there to mend it."""
+    (stream,) = draft.streams
+    retriever = as_object(stream.component["retriever"])
+    handler: JsonObject = {"type": "DefaultErrorHandler", "max_retries": 0}
+    requester = {**as_object(retriever["requester"]), "error_handler": handler}
+    component = {**stream.component, "retriever": {**retriever, "requester": requester}}
+    text = manifest_text(replace(draft, streams=[replace(stream, component=component)]))
+    return ManifestSource(Manifest(YamlFile.parse(text, Path("manifest.yaml")).value), runtime)
 
 
 def _key(name: str, properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
@@ -118,16 +134,17 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     where, check, best = " > ".join(detection.path), _PREVIEW.format(name), detection.best
     if detection.exchanges:
         what = f"at `{where}`" if where else "the elements of the body"
-        yield Guess(f"records: {what}", f"the response has {detection.records:,} there", check)
+        others = "".join(f", and {count:,} objects at {other}" for other, count in detection.others.items())
+        yield Guess(f"records: {what}", f"the response has {len(detection.records):,} there{others}", check)
     else:
         yield Guess("records: the whole body is one", "the response has no list of objects", check)
     if best is not None:
         yield Guess(best.guess.what, best.why, check)
         return
-    tried = "; ".join(f"{trial.guess.what}: {trial.why}" for trial in detection.trials)
-    yield Guess(
-        "no pagination: one page is read", tried or "the response has nothing that leads to the next page", check
-    )
+    why = "the response has nothing that leads to the next page"
+    if count := len(detection.trials):
+        why = f"{count} ways were tried, and none brought other records"
+    yield Guess("no pagination: one page is read", why, f"`spark-cdk detect {name}` shows what came of each way")
 
 
 def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:

@@ -9,6 +9,7 @@ from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, known_parameter, record_selector
 from cdk.authoring.drafts.names import plain
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
+from cdk.authoring.drafts.record_lists import problem_of, record_lists
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
 from cdk.base.suggestions import did_you_mean
@@ -27,7 +28,11 @@ _DEEPEST = 4
 
 
 class NoRecords(ConfigError):
-    """A response has no list of objects."""
+    """A response has no list that may be one of records: `body` is one, perhaps."""
+
+    def __init__(self, message: str, body: JsonValue) -> None:
+        super().__init__(message)
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What the first response of a stream shows. path: where its records lie. exchanges: all that was sent."""
+    """What the first response of a stream shows. path: where its records lie. exchanges: all that was sent.
+
+    records: those of the first response. others: lists that may be meant instead, each with how many objects it has.
+    """
 
     path: Sequence[str]
-    records: int
+    records: Sequence[JsonValue]
+    others: Mapping[str, int]
     trials: Sequence[Trial]
     exchanges: Sequence[Exchange]
 
@@ -65,27 +74,40 @@ class Detection:
         return min(likely, key=lambda each: not each.works, default=None)
 
 
-def detect_pages(source: ManifestSource, config: Mapping[str, JsonValue], name: str) -> Detection:
+def detect_pages(
+    source: ManifestSource, config: Mapping[str, JsonValue], name: str, *, once: bool = False
+) -> Detection:
     """What the first response of a stream shows, whatever paginator the manifest has; sends up to eleven requests.
 
-    Raises NoRecords, ConfigError: the manifest has no such stream in its list, or its first page is no JSON. Whatever
-    else the first request raises.
+    once: send one request, and try no paginator. Raises NoRecords, and ConfigError: the manifest has no such stream in
+    its list, its first page is no JSON, or the records in it are none or no objects. Whatever else the first request
+    raises.
     """
     trials = _Trials(source, config, name)
     first = trials.read({}, ())[0]
     if first.error is not None:
         raise first.error
     body = _body(first)
-    where = _records_path(body)
-    if where is None:
-        raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records")
-    records = as_list(path(*where)(body))
+    request = first.exchanges[-1].request
+    lists = record_lists(body, urlsplit(request.full_url).path)
+    if not lists:
+        raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records", body)
+    where, *others = lists
+    records = lists[where]
+    if problem := problem_of(records):
+        raise ConfigError(f"{name}: found {_shown(where)} {problem}")
     tried: list[Trial] = []
-    for guess, shown in _guesses(name, first.exchanges[-1], body, where, records):
+    guesses = () if once else _guesses(name, first.exchanges[-1], body, where, records)
+    for guess, shown in guesses:
         tried.append(trials.trial(guess, where, records, shown=shown))
         if tried[-1].works:
             break
-    return Detection(where, len(records), tried, trials.exchanges)
+    further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
+    return Detection(where, records, further, tried, trials.exchanges)
+
+
+def _shown(path: Sequence[str]) -> str:
+    return f"`{' > '.join(path)}`" if path else "the body"
 
 
 class _Trials:
@@ -226,17 +248,6 @@ def _leaves(
             yield from _leaves(inner, (*keys, name), where)
     elif not isinstance(value, list | Mapping) and keys:
         yield keys, value
-
-
-def _records_path(body: JsonValue) -> tuple[str, ...] | None:
-    """Where the records lie: the list of objects that is the least deep, of several the longest."""
-    level: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
-    for _ in range(_DEEPEST):
-        lists = [(keys, value) for keys, value in level if isinstance(value, list) and value and as_object(value[0])]
-        if lists:
-            return max(lists, key=lambda each: len(as_list(each[1])))[0]
-        level = [((*keys, name), inner) for keys, value in level for name, inner in as_object(value).items()]
-    return None
 
 
 def _body(page: PreviewPage) -> JsonValue:

@@ -21,6 +21,7 @@ Language: TypeAlias = Literal["python", "yaml"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".txt"
+_FILL = "$ cp config.example.json config.json                                  # and fill it in; git ignores it\n"
 _CONFIG, _EXAMPLE = Path("config.json"), Path("config.example.json")
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 _DOT = re.compile(r"(?<![^/])dot_")
@@ -88,6 +89,7 @@ def _drafted(draft: Draft) -> Mapping[str, str]:
         "config": to_json(draft.config.example, indent=True).decode() + "\n",
         "responses": to_json(responses, indent=True).decode() + "\n",
         "report": "\n".join(report(draft)),
+        "fill": _FILL if draft.config.properties else "",
         "title": " ".join(draft.title.split()),
         "first": draft.streams[0].name,
     }

@@ -28,7 +28,7 @@ _SHOWN = 5
 """Broken kills that are shown in full."""
 
 _LABEL = "crash-proof"
-_GREEN, _RED = "#2e7d32", "#c62828"
+_GREEN, _AMBER, _RED = "#2e7d32", "#b26a00", "#c62828"
 _LETTER, _PADDING = 6.6, 10
 """Pixels of a letter of the badge, and beside a text."""
 
@@ -60,7 +60,8 @@ def prove(
     """Kill syncs of a connector, resume each, and compare with an undisturbed one.
 
     They are killed around commits and at random. Syncs run in processes of their own, without Spark, into folders that
-    are removed. The exit code is 1 where a row is lost or there twice, a receipt does not add up, or a sync fails.
+    are removed. The exit code is 1 where a row is lost or there twice, a receipt does not add up, a sync fails, or no
+    row is read.
     """
     secrets = Secrets()
     with plain_errors(secrets):
@@ -106,13 +107,17 @@ def proof_json(proof: Proof) -> Mapping[str, object]:
 
 
 def _badge(proof: Proof) -> str:
-    """The badge of a proof: `crash-proof | 46 kills, 120 rows`, or `crash-proof | broken by 3 of 46 kills`."""
-    kills, broken = len(proof.kills), sum(bool(kill.problems) for kill in proof.kills)
-    text = f"{kills} kills, {sum(proof.rows.values()):,} rows"
+    """The badge of a proof: `crash-proof | 46 kills, 120 rows`, or `crash-proof | broken by 3 of 46 kills`.
+
+    It is amber where warnings say that all syncs may lack the same rows.
+    """
+    kills, broken, rows = len(proof.kills), sum(bool(kill.problems) for kill in proof.kills), sum(proof.rows.values())
+    text, color = f"{kills} kills, {rows:,} rows", _GREEN
     if not proof.proven:
-        text = f"broken by {broken} of {kills} kills" if broken else "broken"
+        text, color = f"broken by {broken} of {kills} kills" if broken else "broken" if rows else "no rows", _RED
+    elif proof.warnings:
+        text, color = f"{text}, with warnings", _AMBER
     label_width, text_width = (round(len(part) * _LETTER + 2 * _PADDING) for part in (_LABEL, text))
-    color = _GREEN if proof.proven else _RED
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{label_width + text_width}" height="20" role="img" '
         f'aria-label="{_LABEL}: {escape(text)}"><title>{_LABEL}: {escape(text)}</title>'

@@ -176,9 +176,26 @@ def test_fixed_parameters_that_the_paginator_sends_are_left_out() -> None:
     assert found.best.retriever["requester"] == {"request_parameters": {"kind": "x"}}
 
 
-def test_a_response_without_records_says_so() -> None:
-    with pytest.raises(ConfigError, match="the response is an object without a list of objects, expected records"):
-        detect(lambda _: {"data": []})
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"name": "ann"}, "the response is an object without a list of objects, expected records"),
+        ({"data": []}, "found `data` empty, expected records"),
+        ([], "found the body empty, expected records"),
+        ({"rows": [[1]], "suggested_facets": [{"name": "a"}]}, "found `rows` a list whose first element is a list"),
+        ({"items": ["a"]}, "found `items` a list whose first element is a string, expected objects"),
+    ],
+    ids=str,
+)
+def test_a_response_without_records_says_so(body: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        detect(lambda _: body)
+
+
+def test_lists_that_may_be_meant_instead_are_named() -> None:
+    found = detect(lambda _: {"results": rows(0, 3), "more": rows(0, 2), "links": [{"rel": "self"}]})
+
+    assert (found.path, len(found.records), found.others) == (("results",), 3, {"`more`": 2})
 
 
 def test_a_stream_that_the_manifest_does_not_list_is_named_with_the_nearest() -> None:

@@ -88,6 +88,47 @@ def test_what_loses_rows_ends_with_exit_code_1_and_says_where(cli: CommandLine, 
     assert "crash-proof: broken" in (tmp_path / "badge.svg").read_text()
 
 
+QUIET = """
+from cdk import Checkpoint, Page, Source, Stream
+
+
+class Quiet(Stream):
+    primary_key = "id"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    size = 0
+    warning = ""
+
+    def read_records(self, slice):
+        yield Page([{"id": n} for n in range(self.size)], None, warning=self.warning)
+
+
+class Source_(Source):
+    stream_classes = [Quiet]
+"""
+
+
+def test_a_proof_without_a_row_is_none(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "quiet.py").write_text(QUIET)
+
+    empty = cli("prove", "--connector", "quiet.py", "--at-commits", "1", "--at-random", "0", "--badge", "badge.svg")
+
+    assert empty.code == 1
+    assert "found no row in an undisturbed sync, expected some: there is nothing that could be lost" in empty.lines
+    assert "crash-proof: no rows" in (tmp_path / "badge.svg").read_text()
+
+
+def test_a_proof_with_warnings_has_a_badge_that_says_so(cli: CommandLine, tmp_path: Path) -> None:
+    text = QUIET.replace("size = 0", "size = 2").replace('warning = ""', 'warning = "quiet: there may be more"')
+    (tmp_path / "warning.py").write_text(text)
+
+    proven = cli("prove", "--connector", "warning.py", "--at-commits", "1", "--at-random", "0", "--badge", "badge.svg")
+
+    assert proven.code == 0, proven.lines
+    badge = (tmp_path / "badge.svg").read_text()
+    assert "crash-proof: 1 kills, 2 rows, with warnings" in badge
+    assert "#b26a00" in badge
+
+
 SECRETIVE = """
 from cdk import Source, Stream
 

@@ -17,7 +17,7 @@ from cdk.base.values import JsonValue, as_object, as_string, canonical, from_jso
 from cdk.base.yaml_file import YamlFile
 
 LOCK = Path("drafted.lock.json")
-_MANIFEST = Path("manifest.yaml")
+_MANIFEST, _README = Path("manifest.yaml"), Path("README.md")
 _FORMAT = "spark-cdk-draft/1"
 _NOTHING = "{}"
 """A file without anything, in YAML and in JSON."""
@@ -133,10 +133,22 @@ def redrafted(folder: Path, drafted: Mapping[Path, str], *, adds: bool) -> Redra
 Join: TypeAlias = Callable[[str, str, str, list[str]], str]
 
 
+def _readme(base: str, mine: str, new: str, notes: list[str]) -> str:
+    """What people have made of it; where they have not, the new one, beside what there was of other streams."""
+    if base == _NOTHING:
+        further = [line for line in new.splitlines() if line.startswith("- ") and line not in mine.splitlines()]
+        return "".join([mine, *(f"{line}\n" for line in further)])
+    if base not in {mine, new}:
+        notes.append(f"changed by hand, stays as it is: {_README}")
+    return new if mine == base else mine
+
+
 def _join(path: Path) -> Join | None:
     """What merges the texts of a file; None where only the whole of it is compared."""
     if path == _MANIFEST:
         return _manifest
+    if path == _README:
+        return _readme
     return _json if path.name in {"config.example.json", "responses.json"} else None
 
 

@@ -53,7 +53,7 @@ def _answer(stream: str, detection: Detection) -> JsonValue:
         "format": "spark-cdk-detect/1",
         "stream": stream,
         "field_path": list(detection.path),
-        "records": detection.records,
+        "records": len(detection.records),
         "tried": [
             {"what": each.guess.what, "works": each.works, "why": each.why, "retriever": dict(each.retriever)}
             for each in detection.trials
@@ -63,8 +63,11 @@ def _answer(stream: str, detection: Detection) -> JsonValue:
 
 
 def _lines(stream: str, detection: Detection) -> Iterator[str]:
-    noun = "record" if detection.records == 1 else "records"
-    yield f"{stream}: {detection.records} {noun} at {' > '.join(detection.path) or 'the top of the body'}"
+    count = len(detection.records)
+    noun = "record" if count == 1 else "records"
+    yield f"{stream}: {count} {noun} at {' > '.join(detection.path) or 'the top of the body'}"
+    for other, objects in detection.others.items():
+        yield f"there are {objects} objects at {other}, too"
     for each in detection.trials:
         yield f"{each.guess.what}: {_WORKS[each.works]}, {each.why}"
     if detection.best is None:

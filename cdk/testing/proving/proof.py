@@ -91,6 +91,8 @@ def prove(
         further = trials.sync(target).failure
         again = [further] if further else _problems(differ(rows(target)))
         problems += [f"after a further sync: {problem}" for problem in again]
+        if not sum(counts.values()):
+            problems.append("found no row in an undisturbed sync, expected some: there is nothing that could be lost")
         if problems:
             # What is wrong without a kill is so after each of them.
             return Proof(counts, commits, problems=problems, warnings=first.warnings)

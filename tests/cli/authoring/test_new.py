@@ -175,8 +175,10 @@ def test_a_curl_command_becomes_a_stream_and_a_second_one_another(cli: CommandLi
     second = cli("new", "shop-api", "--from-curl", "curl https://api.example.com/users")
 
     manifest = yaml.safe_load((tmp_path / "shop-api" / "manifest.yaml").read_text())
+    readme = (tmp_path / "shop-api" / "README.md").read_text()
     assert (first.code, second.code) == (0, 0)
     assert list(manifest["definitions"]["streams"]) == ["orders", "users"]
+    assert ("(`orders`)" in readme, "(`users`)" in readme) == (True, True)
     assert "hunter2" not in "".join([*first.lines, first.stderr])
     assert "new: users" in second.lines
 

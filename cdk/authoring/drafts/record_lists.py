@@ -1,0 +1,65 @@
+"""Lists in a body that may be the one of its records, as their names, contents and places suggest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from cdk.authoring.drafts.names import plain, singular, words
+from cdk.base.values import JsonValue, as_object, json_kind
+
+_DEEPEST = 4
+_NAMES = (
+    "data", "results", "result", "records", "record", "items", "item", "rows", "row", "entries", "entry", "values",
+    "value", "features", "objects", "documents", "docs", "hits", "resources", "elements", "content", "list", "nodes",
+    "edges", "members", "collection",
+)  # fmt: skip
+"""What lists of records are called where they are not called as what they hold."""
+_OTHERS = frozenset({
+    "links", "link", "errors", "error", "warnings", "warning", "messages", "facets", "facet", "columns", "fields",
+    "schema", "headers", "sort", "sorts", "filters", "filter", "aggregations", "breadcrumbs", "meta", "metadata",
+    "units", "crs", "bbox", "coordinates", "conformsto", "included",
+})  # fmt: skip
+"""What lists beside the records are called, or the last of their words."""
+
+
+def record_lists(body: JsonValue, path: str) -> Mapping[tuple[str, ...], Sequence[JsonValue]]:
+    """The lists of a body that may be of its records, by the names that lead to them, the likeliest first.
+
+    A list that is called as the end of the request's path is the likeliest, then one of a usual name, then one of
+    objects before others, one that lies less deep, and the longest. One that is called as what stands beside records,
+    such as `links`, is none; and there is none in an object that the path names by its id.
+    """
+    end = unquote(path.rsplit("/", 1)[-1].partition(".")[0])
+    if isinstance(body, Mapping) and end and str(body.get("id")) == end:
+        return {}
+    lists, own = dict(_lists(body, ())), {plain(end), "".join(singular(end))} - {""}
+
+    def kind(keys: tuple[str, ...]) -> int:
+        """How likely a name is, the likeliest first."""
+        if not keys or {plain(keys[-1]), "".join(singular(keys[-1]))} & own:
+            return 0
+        name, last = plain(keys[-1]), "".join(words(keys[-1])[-1:])
+        return 3 if {name, last} & _OTHERS else 1 if name in _NAMES else 2
+
+    def rank(keys: tuple[str, ...]) -> tuple[int, bool, int, int]:
+        return kind(keys), bool(problem_of(lists[keys])), len(keys), -len(lists[keys])
+
+    likely = [keys for keys, records in lists.items() if kind(keys) < (2 if problem_of(records) else 3)]
+    return {keys: lists[keys] for keys in sorted(likely, key=rank)}
+
+
+def problem_of(records: Sequence[JsonValue]) -> str:
+    """Why a list is none of records; empty: it is one."""
+    if not records:
+        return "empty, expected records: send a request that brings some, without filters"
+    if not as_object(records[0]):
+        kind = json_kind(records[0])
+        return f"a list whose first element is {kind}, expected objects: look for a parameter that asks for these"
+    return ""
+
+
+def _lists(value: JsonValue, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Sequence[JsonValue]]]:
+    if isinstance(value, list):
+        yield keys, value
+    elif isinstance(value, Mapping) and len(keys) < _DEEPEST:
+        for name, inner in value.items():
+            yield from _lists(inner, (*keys, name))
