@@ -23,6 +23,7 @@ ROW, LINK = {"id": 1}, {"rel": "self", "href": "/"}
         ({"meta": {"links": [LINK]}, "data": [ROW]}, "/things", ("data",)),
         ({"links": [ROW], "data": [ROW] * 2}, "/links", ("links",)),
         ({"_embedded": {"parts": [ROW]}}, "/things", ("_embedded", "parts")),
+        ({"parts": [ROW], "links": [LINK] * 3, "page_links": [LINK] * 4}, "/things", ("parts",)),
         # The longest of those that nothing tells apart.
         ({"a": [ROW], "b": [ROW] * 2}, "/things", ("b",)),
         # Empty, or not of objects, yet called as records are.
@@ -40,6 +41,7 @@ def test_the_likeliest_list_is_the_first(body: Any, path: str, where: tuple[str,
     [
         ({"type": "Feature", "id": 7, "links": [LINK], "geometry": {"coordinates": [1.5, 2]}}, "/towns/items/7"),
         ({"id": "a b", "items": [ROW]}, "/orders/a%20b"),
+        ({"type": "Feature", "links": [LINK]}, "/towns/first"),
         ({"name": "ann", "tags": ["a"]}, "/me"),
         ({}, "/"),
     ],
