@@ -180,8 +180,9 @@ class Times(RuleBasedStateMachine):
 
     # What the source does.
 
-    # A partition that was read to its end is not asked again by the rest of a cut sync.
-    @precondition(lambda self: self.stream != "Divided" or self._uncut)
+    # What was read to its end is not asked again by the rest of a cut sync: a partition, or all, where a person has set
+    # the state to right before the read was complete.
+    @precondition(lambda self: not self.whole or self._uncut or not (self.stream == "Divided" or self._edited_cut))
     @rule(records=RECORDS)
     def put(self, records: list[tuple[Json, int, int, Json]]) -> None:
         self._put(records)
@@ -693,6 +694,10 @@ class Times(RuleBasedStateMachine):
     def _has_begun(self) -> bool:
         first = self.model.readings[FIRST]
         return first.cut or first.read > 0
+
+    @property
+    def _edited_cut(self) -> bool:
+        return any(reading.edited for reading in self.model.readings.values())
 
     @property
     def _uncut(self) -> bool:
