@@ -149,8 +149,12 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
 
 def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:
     count, check = f"of the first {len(records):,} records", "more records, or the API's documentation"
-    yield Guess(f"schema: the types {count}", "no more were read", check)
-    if key is None:
+    yield Guess(
+        f"schema: the types {'of the first record' if len(records) == 1 else count}", "no more were read", check
+    )
+    if len(records) == 1:
+        yield Guess("no key", "of one record, each field is unique", check)
+    elif key is None:
         yield Guess("no key", f"no field that is called like one has another value in each {count}", check)
     else:
         yield Guess(f"primary key `{key}`", f"each {count} has another", check)

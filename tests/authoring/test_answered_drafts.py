@@ -163,6 +163,9 @@ def test_a_response_without_records_is_one(extra: dict[str, Any]) -> None:
     assert list(stream["schema_loader"]["schema"]["properties"]) == ["login", "plan", *extra]
     assert "primary_key" not in stream
     assert "paginator" not in stream["retriever"]
+    assert [guess.what for guess in draft.streams[0].guesses if "of the first" in guess.what] == [
+        "schema: the types of the first record"
+    ]
 
 
 @pytest.mark.parametrize("status", [200, 201])
