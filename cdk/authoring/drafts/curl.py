@@ -226,7 +226,8 @@ class _Request:
     def _url(self) -> SplitResult:
         urls = [*self._options.urls, *([self._options.url] if self._options.url else [])]
         if len(urls) != 1:
-            raise ConfigError(f"found {len(urls)} URLs in the curl command, expected one")
+            behind = "; leave out what stands behind the command, such as `| jq`" if "|" in urls else ""
+            raise ConfigError(f"found {len(urls)} URLs in the curl command, expected one{behind}")
         text = urls[0] if "://" in urls[0] else f"https://{urls[0]}"
         try:
             url = urlsplit(text)

@@ -177,6 +177,7 @@ def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
         ("curl 'https://a", "No closing quotation"),
         ("curl", "found 0 URLs"),
         ("curl https://a https://b", "found 2 URLs"),
+        ("curl https://a | jq .data", "leave out what stands behind the command, such as `| jq`"),
         ("curl ftp://a", "the URL of the curl command is none"),
         ("curl -d @body.json https://a", "reads its data from a file"),
         ("curl -d plain https://a", "neither a JSON object nor a form"),
