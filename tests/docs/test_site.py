@@ -46,3 +46,15 @@ def test_the_reference_has_what_the_front_doors_have(site: Path, door: str, name
 
 def test_the_search_knows_the_words_of_a_docstring(site: Path) -> None:
     assert "MockApi" in (site / "search" / "search_index.json").read_text()
+
+
+def test_an_assistant_finds_each_page_as_markdown_and_all_of_them_in_one_file(site: Path) -> None:
+    linked = re.findall(r"\]\(([^)]+\.md)\)", (site / "llms.txt").read_text())
+    everything = (site / "llms-full.txt").read_text()
+
+    assert len(linked) >= len(list(DOCS.rglob("*.md"))) - 2  # the indexes of all pages and of the manifest language
+    pages = [(site / page).read_text() for page in linked]
+    assert [page for page in pages if page not in everything] == []
+    assert (site / "how-to" / "recover.md").read_text() == (DOCS / "how-to" / "recover.md").read_text()
+    assert "## MockApi\n\n```python" in everything
+    assert "¶" not in everything
