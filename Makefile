@@ -55,9 +55,10 @@ planted: $(VENV)/.installed-dev  ## plant bugs in a copy of the code and see tha
 	$(BIN)/python tests/planted.py
 
 KILLS ?= 30
-crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30) and look at what is in the tables
+PLACES ?= here local hand-over cluster
+crash: $(VENV)/.installed-dev  ## kill syncs at random moments (KILLS=30 PLACES=...) and look at what is in the tables
 	CRASH_POINTS=all $(BIN)/pytest -q tests/base/process/test_crash_points.py
-	$(BIN)/python -m tests.spark.kill --kills $(KILLS)
+	$(BIN)/python -m tests.spark.kill --kills $(KILLS) $(PLACES:%=--place=%)
 
 EXECUTORS ?= 1000
 budgets: $(VENV)/.installed-dev  ## simulate EXECUTORS=1000 that share an API, and count what it sees

@@ -1,21 +1,24 @@
 """Kills a sync at random moments and looks at its tables: `make crash`, or `python -m tests.spark.kill --help`.
 
-A round reads the demo shop into fresh tables, all streams in one write mode. Its runs are killed with SIGKILL one after
-the other: the Python driver, the JVM or a Python worker, at a random moment. The last run is left alone. Where a sync
-replaces or removes rows, the tables are full before the first kill, and some records have left or changed since. Then
+A round reads the demo shop into fresh tables, all streams in one write mode, at one of the places of `kill_places.py`.
+Its runs are killed with SIGKILL one after the other: the Python driver, the JVM, an executor or a Python worker, at a
+random moment. The last run is left alone. Where a sync replaces or removes rows, the tables are full before the first
+kill, and some records have left or changed since. Then
   - rows = distinct rows = the rows of an undisturbed sync,
   - pages fetched again, over the round, are no more than one checkpoint interval can fetch times the kills,
   - a further sync appends nothing,
   - a customer added afterwards brings the whole history.
-With `--without-spark` the syncs are forks of this program, and a kill costs a tenth. In half of the rounds reading and
+At the place `here` the syncs are forks of this program, and a kill costs a tenth. In half of the kills reading and
 commits take turns there. In the others tasks run in threads beside the commits, as before Spark joins, and from some
-moment on as after it.
+moment on as after it. At `hand-over` a sync begins in the driver and Spark joins it: half of the kills are before that,
+half after it.
 After each kill and each further sync, `spark-cdk state verify` finds nothing wrong, and each commit of rows has a
 receipt.
 """
 
 import argparse
 import itertools
+import math
 import multiprocessing
 import os
 import random
@@ -26,10 +29,11 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from zlib import crc32
 
 import orjson
@@ -40,7 +44,6 @@ from deltalake import DeltaTable
 from cdk import Json, Record
 from cdk.base.task_map import run_inline
 from cdk.lake.parquet.generation_diff import FLAG
-from cdk.spark.cluster import warm_daemon
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.tasks.workers import Workers, beside_the_driver
@@ -48,20 +51,20 @@ from cdk.testing.proving.proof import verify
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from connectors.shop.source import Shop
+from tests.spark.kill_places import HERE, JVM, LATENCY, LOCAL, PLACES, THREADED, WORKER, Place
 from tests.sync.loop.simulated_tasks import SimulatedCluster
 
-VICTIMS = ("driver", "jvm", "worker")
-FORK, THREADED = "fork", "threaded"
-"""The victims where there is no Spark: tasks take turns with commits, or run beside them."""
+T = TypeVar("T")
+
 STREAMS = {"products": "name", "orders": "status", "visits": "customer_id"}
 """The streams, and what divides their tables where they are divided; not every record has it."""
 SIZES = Sizes(products=3000, orders=3000, customers=40, visits=60)
 # A task fetches some 16 pages, and a run is killed before its 36th: before its first commit, or after some.
-LATENCY, CONCURRENCY, INTERVAL = 0.05, 4, 0.15
+CONCURRENCY, INTERVAL = 4, 0.15
+# Four slices read as many in the driver in two seconds, at the latency of a hand-over.
+BEFORE_SPARK = 16
 # A sync that nobody kills needs no commits on its way: they are most of the processor time that it would take.
 UNDISTURBED = 60.0
-# What all slices together can fetch in one interval, and the page that each may be in the middle of.
-MOST_AGAIN = round(INTERVAL / LATENCY + 1) * CONCURRENCY
 MODES = {
     "append": "{write_mode: append}",
     "overwrite": "{sync_mode: full_refresh, write_mode: overwrite}",
@@ -90,13 +93,15 @@ spark: {{start: {start}, master: "{master}"}}
 class Kill:
     """One kill: whom, after how many pages of this run, and the rows that were committed.
 
-    again: pages of this run that an earlier one had fetched. receipts: those that add up after it, of all tables.
+    joined: Spark had a worker. again: pages of this run that an earlier one had fetched.
+    receipts: those that add up after it, of all tables.
     survived: the sync got to its end all the same.
     """
 
     victim: str
     pages: int
     committed: int
+    joined: bool
     again: int
     receipts: int
     survived: bool
@@ -167,12 +172,11 @@ class Trial:
         backend: Backend,
         address: str,
         *,
-        master: str = "local[2,4]",
+        place: Place = LOCAL,
         mode: str = "append",
-        start: str = "always",
         interval: float = INTERVAL,
     ) -> None:
-        self.folder, self.backend = folder, backend
+        self.folder, self.backend, self.place = folder, backend, place
         self.tables = [*STREAMS, *(f"{name}_history" for name in STREAMS if mode == "logged")]
         self.pipeline = folder / "pipeline.yaml"
         (folder / "sync.log").touch()
@@ -180,8 +184,8 @@ class Trial:
             "address": address,
             "interval": interval,
             "concurrency": CONCURRENCY,
-            "master": master,
-            "start": start,
+            "master": place.master,
+            "start": place.start,
         }
         streams = (f"  {name}: {MODES[mode].replace('FIELD', field)}" for name, field in STREAMS.items())
         settings["streams"] = "\n".join(streams)
@@ -211,24 +215,30 @@ class Trial:
         _expect(not broken, f"{len(broken)} findings: {'; '.join(broken[:3])}")
         return receipts
 
-    def sync_killed(self, victim: str, pages: int, seconds: float = 0) -> Kill:
-        """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed."""
-        before, again = self.pages(), self.again()
-        with self.fork(victim) if victim in {FORK, THREADED} else self.process() as process:
-            while self.pages() < before + pages and process.poll() is None:
-                threading.Event().wait(0.005)
+    def sync_killed(self, victim: str, pages: int, seconds: float = 0, *, awaited: bool = False) -> Kill:
+        """Run a sync and kill one of its processes some seconds after it has fetched some pages. Raises Failed.
+
+        awaited: these are counted from when Spark has a worker.
+        """
+        first, again = self.pages(), self.again()
+        with self.fork(victim) if self.place.in_forks else self.process() as process:
+            if awaited:
+                _wait_for(process, lambda: self.place.process(process.pid, WORKER), 0.05)
+            before = self.pages() if awaited else first
+            _wait_for(process, lambda: self.pages() >= before + pages, 0.005)
             threading.Event().wait(seconds)
             # The driver may have fetched the pages, of parents, before there is a worker.
-            while (pid := _find(process.pid, victim)) is None and process.poll() is None:
-                threading.Event().wait(0.05)
+            pid = _wait_for(process, lambda: self.place.process(process.pid, victim), 0.05)
+            joined = not self.place.in_forks and self.place.process(process.pid, WORKER) is not None
             if process.poll() is None and pid is not None:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             # The driver is gone, or fails without its JVM, or gets over the loss of a worker.
             code = process.wait()
-        own = code in (0, -signal.SIGKILL) or victim == "jvm"
+        own = code in (0, -signal.SIGKILL) or victim == JVM
         _expect(own, f"before it was killed a sync ended with exit code {code}:\n{self.log()}")
-        fetched, again, receipts = self.pages() - before, self.again() - again, self.verify()
-        return Kill(victim, fetched, self.rows_now(), again, receipts, survived=code == 0)
+        fetched, again, receipts = self.pages() - first, self.again() - again, self.verify()
+        return Kill(victim, fetched, self.rows_now(), joined, again, receipts, survived=code == 0)
 
     def rows(self, stream: str) -> list[str]:
         """The rows of a table, without the columns that each run fills differently, in order.
@@ -346,11 +356,13 @@ class Undisturbed:
             shop.edit()
 
 
-def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, undisturbed: Undisturbed) -> list[Kill]:
+def round_of_kills(
+    folder: Path, victims: Sequence[str], chance: random.Random, undisturbed: Undisturbed, place: Place = HERE
+) -> list[Kill]:
     """One round, see the module; it ends early when a sync survives. Raises Failed: found this, promised that."""
-    backend = Varied(undisturbed.sizes)
-    with serving(backend, latency=LATENCY) as address:
-        trial = Trial(folder, backend, address, mode=undisturbed.mode)
+    backend, latencies = Varied(undisturbed.sizes), [place.latency]
+    with serving(backend, latency=lambda: latencies[-1]) as address:
+        trial = Trial(folder, backend, address, place=place, mode=undisturbed.mode)
         undisturbed.begin(trial, backend)
         kills: list[Kill] = []
         for victim in victims:
@@ -358,13 +370,19 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
             # A kill comes in a commit as often as in a page.
             seconds = chance.choice((0, chance.uniform(0, 2 * INTERVAL)))
             pages = chance.randint(1, 3 * undisturbed.pages // 4 // len(victims))
-            kills.append(trial.sync_killed(victim, pages, seconds))
+            awaited = place.hands_over and chance.choice((True, False))
+            if place.hands_over:
+                # Spark needs some seconds, in which the driver reads so many.
+                pages = chance.randint(1, BEFORE_SPARK)
+            kills.append(trial.sync_killed(victim, pages, seconds, awaited=awaited))
             if kills[-1].survived:
                 break
         else:
-            trial.sync_here() if victims[-1] in {FORK, THREADED} else trial.sync()
-        again, most = trial.again(), MOST_AGAIN * len(kills)
+            latencies.append(LATENCY)  # the rest need not last
+            trial.sync_here() if place.in_forks else trial.sync()
+        again, most = trial.again(), most_again(place) * len(kills)
         _expect(again <= most, f"{again} pages fetched again, at most {most} promised")
+        latencies.append(LATENCY)
         trial.compare(undisturbed.rows)
         before = trial.rows_now()
         trial.sync_here("orders", "visits")
@@ -374,6 +392,16 @@ def round_of_kills(folder: Path, victims: Sequence[str], chance: random.Random, 
         found = sum('"newcomer-' in row for row in trial.rows("visits"))
         _expect(found == len(NEWCOMER["visits"]), f"{found} of {len(NEWCOMER['visits'])} visits of a new customer")
         return kills
+
+
+def most_again(place: Place) -> int:
+    """How many pages one kill may cost.
+
+    It is what all slices together can fetch in one interval, and the page that each is in the middle of. Once Spark
+    has joined, those of the driver and of Spark's tasks are read side by side.
+    """
+    slices = CONCURRENCY * (2 if place.hands_over else 1)
+    return (math.ceil(INTERVAL / place.latency) + 1) * slices
 
 
 NEWCOMER = {
@@ -406,33 +434,13 @@ def _expect(holds: bool, said: str) -> None:  # noqa: FBT001 - reads as a senten
         raise Failed(said)
 
 
-_DAEMONS = ("pyspark.daemon", warm_daemon.__name__)
-
-
-def _find(driver: int, victim: str) -> int | None:
-    """The process to kill: the driver itself, or a descendant: the JVM, a forked Python worker, an executor."""
-    if victim in {"driver", FORK, THREADED}:
-        return driver
-    listed = subprocess.run(
-        ["ps", "-Ao", "pid=,ppid=,command="],  # noqa: S607
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    rows = [
-        (int(pid), int(ppid), command) for pid, ppid, command in (line.split(None, 2) for line in listed.splitlines())
-    ]
-    family, size = {driver}, 0
-    while len(family) > size:
-        size = len(family)
-        family |= {pid for pid, ppid, _ in rows if ppid in family}
-    if victim == "executor":
-        return next((pid for pid, _, command in rows if pid in family and "CoarseGrainedExecutor" in command), None)
-    if victim == "jvm":
-        return next((pid for pid, _, command in rows if pid in family and "java" in command.split()[0]), None)
-    daemons = {pid for pid, _, command in rows if pid in family and any(d in command for d in _DAEMONS)}
-    workers = [pid for pid, ppid, _ in rows if ppid in daemons]
-    return workers[0] if workers else None
+def _wait_for(process: "subprocess.Popen[bytes] | Forked", look: Callable[[], T], pause: float) -> T | None:
+    """What `look` finds, once it finds something; None where the process ends before that."""
+    while not (found := look()):
+        if process.poll() is not None:
+            return None
+        threading.Event().wait(pause)
+    return found
 
 
 def _made(folder: Path) -> Path:
@@ -443,48 +451,63 @@ def _made(folder: Path) -> Path:
 def main() -> int:
     """Run rounds until the kills are used up; print each. Returns 1 if a promise was broken; its tables stay."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--kills", type=int, default=30, help="at all places together")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--place", action="append", choices=tuple(PLACES), help="more than one may be named; else all")
     options = parser.parse_args()
-    chance = random.Random(options.seed)
+    places: Sequence[str] = options.place or tuple(PLACES)
     print(f"seed {options.seed}")
-    print("mode       victim   pages fetched  rows committed  pages fetched again in that run  receipts")
-    done: Counter[str] = Counter()
-    broken: Counter[str] = Counter()
-    undisturbed: dict[str, Undisturbed] = {}
-    home = Path(tempfile.mkdtemp(prefix="spark-cdk-kill-"))
-    for number, mode in enumerate(itertools.cycle(MODES)):
-        if done.total() >= options.kills:
-            break
-        # A worker's death is survived, so it comes last.
-        victims = [chance.choice(("driver", "jvm")) for _ in range(4)] + ["worker"]
-        if options.without_spark:
-            victims = [chance.choice((FORK, THREADED))] * 8
-        victims = victims[: options.kills - done.total()]
-        if mode not in undisturbed:
-            undisturbed[mode] = Undisturbed(_made(home / mode), mode)
-        folder = _made(home / f"{number}")
+    print("place      mode       victim   joined  pages fetched  rows committed  of these pages again  receipts")
+    campaign = Campaign(Path(tempfile.mkdtemp(prefix="spark-cdk-kill-")), random.Random(options.seed))
+    for number, place in enumerate(places):
+        campaign.run(place, (options.kills + number) // len(places))
+    done, broken = campaign.done, campaign.broken
+    by_kind = ", ".join(f"{place} {mode} {count}" for (place, mode), count in done.items())
+    if broken:
+        failed = ", ".join(f"{place} {mode}" for place, mode in broken)
+        print(f"{done.total()} kills ({by_kind}): {broken.total()} rounds FAILED: {failed}")
+        return 1
+    shutil.rmtree(campaign.home)
+    print(f"{done.total()} kills ({by_kind}): nothing lost, nothing doubled, every receipt adds up")
+    return 0
+
+
+class Campaign:
+    """Rounds at several places, with their tables in `home`. done, broken: kills and rounds, by place and mode."""
+
+    def __init__(self, home: Path, chance: random.Random) -> None:
+        self.home, self._chance = home, chance
+        self.done: Counter[tuple[str, str]] = Counter()
+        self.broken: Counter[tuple[str, str]] = Counter()
+        self._undisturbed: dict[str, Undisturbed] = {}
+        self._rounds = itertools.count()
+
+    def run(self, name: str, kills: int) -> None:
+        """Run rounds at a place until it has had so many kills, in each mode in turn."""
+        modes = itertools.cycle(MODES)
+        with ExitStack() as stack:
+            place = stack.enter_context(PLACES[name](_made(self.home / name)))
+            while (rest := kills - sum(count for (at, _), count in self.done.items() if at == name)) > 0:
+                self._round(name, place, next(modes), rest)
+
+    def _round(self, name: str, place: Place, mode: str, most: int) -> None:
+        if mode not in self._undisturbed:
+            self._undisturbed[mode] = Undisturbed(_made(self.home / mode), mode)
+        folder = _made(self.home / f"{next(self._rounds)}")
+        victims = place.round(self._chance)[-most:]
         try:
-            kills = round_of_kills(folder, victims, chance, undisturbed[mode])
+            kills = round_of_kills(folder, victims, self._chance, self._undisturbed[mode], place)
         except Failed as failed:
-            print(f"FAILED: {mode}, {folder}: {failed}", flush=True)
-            done[mode] += len(victims)
-            broken[mode] += 1
-            continue
+            print(f"FAILED: {name}, {mode}, {folder}: {failed}", flush=True)
+            self.done[name, mode] += len(victims)
+            self.broken[name, mode] += 1
+            return
         shutil.rmtree(folder)
         for kill in kills:
-            note = "  survived" if kill.survived else ""
-            figures = f"{kill.pages:13} {kill.committed:15} {kill.again:31} {kill.receipts:9}"
-            print(f"{mode:10} {kill.victim:8} {figures}{note}", flush=True)
-        done[mode] += len(kills)
-    by_mode = ", ".join(f"{mode} {count}" for mode, count in done.items())
-    if broken:
-        print(f"{done.total()} kills ({by_mode}): {broken.total()} rounds FAILED: {', '.join(broken)}")
-        return 1
-    shutil.rmtree(home)
-    print(f"{done.total()} kills ({by_mode}): nothing lost, nothing doubled, every receipt adds up")
-    return 0
+            who = f"{name:10} {mode:10} {kill.victim:8} {'yes' if kill.joined else 'no':6}"
+            figures = f"{kill.pages:14} {kill.committed:15} {kill.again:20} {kill.receipts:9}"
+            print(f"{who} {figures}{'  survived' if kill.survived else ''}", flush=True)
+        self.done[name, mode] += len(kills)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +22,8 @@ from deltalake import DeltaTable
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from tests.docs.page import DOCS, play
-from tests.spark.kill import LATENCY, STREAMS, Trial
+from tests.spark.kill import STREAMS, Trial
+from tests.spark.kill_places import LATENCY, LOCAL
 from tests.spark.local_cluster import HOME, Cluster, cluster, environment, waited
 from tests.spark.single_use import ALL, Login, config, manifest
 from tests.spark.single_use import serving as login_server
@@ -50,7 +52,7 @@ def test_a_sync_reaches_all_executors_of_a_cluster_that_grows_and_loses_one_for_
     sizes = Sizes(products=1500, orders=1500, customers=20, visits=60)
     backend, latencies = Backend(sizes), [8 * LATENCY]
     with serving(backend, latency=lambda: latencies[-1]) as address:
-        trial = Trial(tmp_path, backend, address, master=spark.address)
+        trial = Trial(tmp_path, backend, address, place=replace(LOCAL, master=spark.address))
         settings = trial.pipeline.read_text()
         trial.pipeline.write_text(settings.replace("spark: {", f"spark: {{conf: {json.dumps(grows)}, "))
         with trial.process() as sync:

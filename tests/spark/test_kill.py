@@ -12,7 +12,8 @@ from cdk import Json
 from cdk.lake.delta.receipt import RECEIPT
 from connectors.shop.api import serving
 from connectors.shop.backend import Sizes
-from tests.spark.kill import FORK, MODES, THREADED, UNDISTURBED, Failed, Trial, Undisturbed, Varied, round_of_kills
+from tests.spark.kill import MODES, UNDISTURBED, Failed, Trial, Undisturbed, Varied, round_of_kills
+from tests.spark.kill_places import DRIVER, FORK, HAND_OVER, HERE, JVM, LOCAL, THREADED, WORKER, Place
 
 SIZES = Sizes(products=600, orders=600, customers=14, visits=40)
 
@@ -24,23 +25,24 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Und
 
 
 @pytest.mark.parametrize(
-    ("mode", "victims"),
+    ("mode", "place", "victims"),
     [
-        pytest.param("merged", ["jvm", "worker"], marks=pytest.mark.spark),
+        pytest.param("merged", LOCAL, [JVM, WORKER], marks=pytest.mark.spark),
+        pytest.param("append", HAND_OVER, [DRIVER], marks=pytest.mark.spark),
         # Processes without Spark: a kill costs a tenth.
-        ("overwrite", [THREADED]),
-        ("logged", [FORK]),
-        ("parted", [FORK]),
-        ("removed", [THREADED]),
-        ("append", [THREADED]),
-        ("merged", [FORK, FORK]),
+        ("overwrite", HERE, [THREADED]),
+        ("logged", HERE, [FORK]),
+        ("parted", HERE, [FORK]),
+        ("removed", HERE, [THREADED]),
+        ("append", HERE, [THREADED]),
+        ("merged", HERE, [FORK, FORK]),
     ],
 )
 @pytest.mark.timeout(900)  # syncs with a JVM each, on a machine that may be busy
 def test_killed_syncs_lose_nothing_and_double_nothing(
-    tmp_path: Path, undisturbed: Callable[[str], Undisturbed], mode: str, victims: list[str]
+    tmp_path: Path, undisturbed: Callable[[str], Undisturbed], mode: str, place: Place, victims: list[str]
 ) -> None:
-    kills = round_of_kills(tmp_path, victims, random.Random(), undisturbed(mode))
+    kills = round_of_kills(tmp_path, victims, random.Random(), undisturbed(mode), place)
 
     # On a busy machine a sync may end before the signal reaches it; its round is checked, and ends there.
     assert [kill.victim for kill in kills] == victims[: len(kills)]

@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
-from tests.spark.kill import LATENCY, Trial
+from tests.spark.kill import Trial
+from tests.spark.kill_places import LATENCY, LOCAL
 
 
 def wait_for_rows(trial: Trial, process: subprocess.Popen[bytes]) -> None:
@@ -22,7 +24,7 @@ def test_the_second_is_refused_and_a_paused_one_that_wakes_up_commits_nothing(tm
     # The first has most to read yet when it is paused.
     latencies = [8 * LATENCY]
     with serving(backend, latency=lambda: latencies[-1]) as address:
-        trial = Trial(tmp_path, backend, address, start="never")
+        trial = Trial(tmp_path, backend, address, place=replace(LOCAL, start="never"))
         with trial.process() as first:
             wait_for_rows(trial, first)
             # A paused machine, where the sync holds its lock all the same.
