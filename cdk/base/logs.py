@@ -12,6 +12,9 @@ logger = logging.getLogger("cdk")
 retries = logging.getLogger("cdk.retries")
 """What is tried again, when and why: of no interest to a log, and to a person who waits for it."""
 
+STREAM = "cdk_stream"
+"""The attribute of a log record from another process that names its stream, where that is known."""
+
 _TEXTS: ContextVar[tuple[list[str], bool] | None] = ContextVar("warnings", default=None)
 
 

@@ -75,8 +75,12 @@ def taking_port(port: int) -> Iterator[None]:
 
 
 def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
-    """Print the warnings of the log in this block, a line each, without secrets."""
-    return log_records(lambda record: click.echo(secrets.mask(record.getMessage()), err=True), level=logging.WARNING)
+    """Print the warnings of all loggers in this block, a line each, without secrets."""
+
+    def show(record: logging.LogRecord) -> None:
+        click.echo(secrets.mask(record.getMessage()), err=True)
+
+    return log_records(show, logging.getLogger(), level=logging.WARNING)
 
 
 def retries_on_stderr(secrets: Secrets, say: Callable[[str], object] | None = None) -> AbstractContextManager[None]:

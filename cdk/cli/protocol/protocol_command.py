@@ -6,11 +6,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 
 from cdk.base.errors import ConnectorExit
 from cdk.base.logs import log_records, logger
+from cdk.base.printed_lines import prints_on_stderr
 from cdk.base.process.interruption import Interrupted
 from cdk.base.run import one_run
 from cdk.base.times.clock import system_clock
@@ -43,7 +44,7 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
         output.interrupt()
 
     # What a connector prints must not get between the lines.
-    with redirect_stdout(sys.stderr), handling(stop), _logging_to(output, debug=debug), one_run():
+    with prints_on_stderr(output.secrets), handling(stop), _logging_to(output, debug=debug), one_run():
         try:
             command(output)
         except ReaderGone:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from cdk.base.printed_lines import prints_on_stderr
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import warnings_on_stderr
 from cdk.cli.crash_reports import CrashReports, crash_report_option
@@ -113,7 +114,8 @@ def sync(
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
-        settings, source = _opened(pipeline, options, secrets, trusted=allow_custom_code, events=prepares)
+        with prints_on_stderr(secrets) if log is None else log.prints():
+            settings, source = _opened(pipeline, options, secrets, trusted=allow_custom_code, events=prepares)
         source.events = events
         crashes.name, crashes.config = settings.name, dict(settings.config)
         settings = _played_here(_with_egress(_chosen(settings, names)))
@@ -126,7 +128,8 @@ def sync(
         with Display(settings.name, shown=not (quiet or no_progress), log=log) as display, _without_py4j():
             sync_report.runner = runner = _runner(settings, source, secrets, display=display, crashes=crashes, log=log)
             signals.interrupt, signals.display = runner.interrupt, display
-            result = runner.run()
+            with prints_on_stderr(secrets) if log is None else log.prints():
+                result = runner.run()
     if not quiet:
         display.summary(_masked(result, secrets), settings.target.path)
     return exit_code(result, signals.caught)

@@ -4,13 +4,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
 
-from cdk.base.logs import logger
+from cdk.base.logs import STREAM, logger
+from cdk.base.printed_lines import printing_to
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue, to_json
@@ -39,8 +40,10 @@ class JsonLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         first = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        stream = first if isinstance(first, str) and first in self.names().streams else current_stream()
-        trace = {"exception": self._format.formatException(record.exc_info)} if record.exc_info else {}
+        named = first if isinstance(first, str) and first in self.names().streams else current_stream()
+        stream = getattr(record, STREAM, None) or named
+        text = self._format.formatException(record.exc_info) if record.exc_info else record.exc_text
+        trace = {"exception": text} if text else {}
         at = datetime.fromtimestamp(record.created, UTC)
         self._write(at, record.levelname, record.getMessage(), stream, {"logger": record.name, **trace})
 
@@ -48,6 +51,10 @@ class JsonLog(logging.Handler):
         """Write a line that no logger does. fields: what programs read in it."""
         if level >= self.level:
             self._write(system_clock(), logging.getLevelName(level), message, stream, {"logger": logger.name, **fields})
+
+    def prints(self) -> AbstractContextManager[None]:
+        """Write a line of the log for each that a block prints."""
+        return printing_to(lambda line: self.note(logging.INFO, line, stream=current_stream(), logger="print"))
 
     def _write(self, at: datetime, level: str, message: str, stream: str | None, fields: dict[str, JsonValue]) -> None:
         line = {

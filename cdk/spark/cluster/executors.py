@@ -15,6 +15,7 @@ from cdk.base.task_map import Item, Result, attempting
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
 from cdk.spark.cluster.jvm_launch import JvmLaunch
 from cdk.spark.cluster.session import open_session, ship, travels_inside
+from cdk.spark.cluster.task_logs import gathering_lines, log_levels
 from cdk.sync.settings.pipeline_file import SparkOptions
 from cdk.sync.tasks.task_pool import ThreadTasks
 from cdk.sync.tasks.workers import Workers
@@ -63,18 +64,26 @@ def check_travels(item: object) -> None:
 def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Call `work` with each item, one Spark task each, as a part of this run. Both travel by pickle.
 
+    What the tasks log and print is logged and printed here once they have ended.
     Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
     """
-    run = current_run().id
+    run, levels = current_run().id, log_levels()
 
     def task(item: bytes) -> bytes:
         context = TaskContext.get()
-        with part_of(run), attempting(0 if context is None else context.attemptNumber()):
+        attempt = 0 if context is None else context.attemptNumber()
+        with part_of(run), attempting(attempt), gathering_lines(levels) as lines:
             argument = pickle.loads(item)  # noqa: S301 - our own driver wrote it
             spare_pandas()
             with rare_collections():
-                return pickle.dumps(work(argument))
+                result = work(argument)
+        return pickle.dumps((result, lines))
 
     with translate_lost():
-        results = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]
-    return [pickle.loads(result) for result in results]  # noqa: S301 - our own tasks wrote it
+        packed = driver.run(task, [cloudpickle.dumps(item) for item in items])  # type: ignore[no-untyped-call]
+    results = list[Result]()
+    for result, lines in map(pickle.loads, packed):  # our own tasks wrote it
+        results.append(result)
+        for line in lines:
+            line.repeat()
+    return results

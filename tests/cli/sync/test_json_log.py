@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from textwrap import dedent
@@ -23,6 +25,7 @@ SHOP = dedent("""
     class Orders(PagedStream):
         def read_page(self, slice, token):
             logging.getLogger("shop").warning("a key %s", self.config["api_key"])
+            print("a printed key", self.config["api_key"])
             return Page([{"id": n} for n in range(3)], None)
 
     class Refused(Stream):
@@ -81,12 +84,38 @@ def test_streams_their_errors_and_the_run_are_lines_with_figures(cli: CommandLin
 
 
 @pytest.mark.parametrize(
-    ("options", "levels"), [(["--quiet"], ["WARNING"]), (["--no-progress"], ["WARNING", "INFO", "INFO"])]
+    ("options", "levels"), [(["--quiet"], ["WARNING"]), (["--no-progress"], ["WARNING", "INFO", "INFO", "INFO"])]
 )
 def test_less_can_be_logged(cli: CommandLine, options: list[str], levels: list[str]) -> None:
     ran = cli("sync", "pipeline.yaml", "--stream", "orders", "--log-format", "json", *options)
 
     assert (ran.code, [line["level"] for line in lines(ran)]) == (0, levels)
+
+
+@pytest.mark.parametrize(
+    "start", ["{start: never}", pytest.param("{start: always, master: 'local[1]'}", marks=pytest.mark.spark)]
+)
+@pytest.mark.parametrize("options", [(), ("--log-format", "json")], ids=["text", "json"])
+def test_what_a_connector_logs_and_prints_is_on_standard_error_without_secrets(
+    shop: Path, start: str, options: tuple[str, ...]
+) -> None:
+    (shop / "pipeline.yaml").write_text(f"{PIPELINE}\nspark: {start}\n")
+
+    command = [sys.executable, "-m", "cdk", "sync", "pipeline.yaml", "--stream", "orders", "--no-progress", *options]
+    ran = subprocess.run(command, cwd=shop, capture_output=True, text=True, timeout=240, check=True)
+
+    if options:
+        assert ran.stdout == ""
+        logged = {line["logger"]: line for line in map(json.loads, ran.stderr.splitlines())}
+        assert logged["print"]["message"] == "a printed key ****"
+        shown = logged["shop"]
+        assert (shown["message"], shown["stream"], shown["level"]) == ("a key ****", "orders", "WARNING")
+    else:
+        assert "printed" not in ran.stdout
+        assert {"a printed key ****", "a key ****"} <= set(ran.stderr.splitlines())
+    everywhere = b"".join(file.read_bytes() for file in shop.rglob("*") if file.suffix in {".log", ".parquet", ".json"})
+    assert SECRET.encode() not in everywhere
+    assert SECRET not in ran.stderr
 
 
 def test_an_error_that_ends_the_command_is_a_line(cli: CommandLine, shop: Path) -> None:

@@ -1,0 +1,52 @@
+"""PrintedLines: what code prints, line by line, for whoever shows it: secrets are masked in whole lines."""
+
+import io
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+
+from cdk.base.secret_masking import Secrets
+
+
+class PrintedLines(io.TextIOBase):
+    """A text file that hands over each line that is written to it. Each thread writes lines of its own.
+
+    show: gets a line without its end.
+    """
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        self._show, self._of_thread = show, threading.local()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, rest = (getattr(self._of_thread, "rest", "") + text).split("\n")
+        self._of_thread.rest = rest
+        for line in lines:
+            self._show(line)
+        return len(text)
+
+    def end(self) -> None:
+        """Hand over what this thread has written of a line that has no end."""
+        if getattr(self._of_thread, "rest", ""):
+            self.write("\n")
+
+
+@contextmanager
+def printing_to(show: Callable[[str], object]) -> Iterator[None]:
+    """Let `show` get what a block prints to standard output, in any thread, a line each."""
+    lines = PrintedLines(show)
+    with redirect_stdout(lines):
+        try:
+            yield
+        finally:
+            lines.end()
+
+
+@contextmanager
+def prints_on_stderr(secrets: Secrets) -> Iterator[None]:
+    """Let what a block prints to standard output appear on standard error, without secrets."""
+    with printing_to(lambda line: sys.stderr.write(f"{secrets.mask(line)}\n")):
+        yield

@@ -1,0 +1,120 @@
+"""What tasks of other processes log and print: it travels to the driver beside their results, and is logged there.
+
+A Python worker that logs by itself writes into Spark's log, where secrets stay as they are and nobody looks.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cdk.base.logs import STREAM, log_records, logger, retries
+from cdk.base.printed_lines import printing_to
+from cdk.base.secret_masking import Secrets
+from cdk.rest.http.activity import current_stream
+
+_LOGGERS = ("", logger.name, retries.name)
+_MOST = 1_000
+"""Lines of one task: a connector that logs each record must not fill the driver's memory."""
+_FORMAT = logging.Formatter()
+
+
+@dataclass(frozen=True)
+class TaskLine:
+    """One thing that a task logged; or printed, which has no logger. stream: that it was read for, if it is known."""
+
+    text: str
+    logger: str | None = None
+    level: int = logging.INFO
+    created: float = 0.0
+    stream: str | None = None
+    trace: str | None = None
+
+    @classmethod
+    def of(cls, record: logging.LogRecord) -> "TaskLine":
+        """What a log record says."""
+        trace = _FORMAT.formatException(record.exc_info) if record.exc_info else None
+        return cls(record.getMessage(), record.name, record.levelno, record.created, current_stream(), trace)
+
+    def repeat(self) -> None:
+        """Log it in this process as if it had been logged here at that time, or print it."""
+        if self.logger is None:
+            sys.stdout.write(f"{self.text}\n")
+            return
+        fields = {
+            "name": self.logger,
+            "levelno": self.level,
+            "levelname": logging.getLevelName(self.level),
+            "msg": self.text,
+            "created": self.created,
+            "exc_text": self.trace,
+            STREAM: self.stream,
+        }
+        logging.getLogger(self.logger).handle(logging.makeLogRecord(fields))
+
+
+def log_levels() -> Mapping[str, int]:
+    """From which level on this process listens, by the logger's name, for its tasks to do the same."""
+    return {name: logging.getLogger(name).level for name in _LOGGERS}
+
+
+@contextmanager
+def gathering_lines(levels: Mapping[str, int]) -> Iterator[Sequence[TaskLine]]:
+    """Gather what this block logs, and prints, in any thread; nothing of it is written here.
+
+    levels: from which on, as `log_levels` of the driver says.
+    """
+    lines = list[TaskLine]()
+    surplus = 0
+
+    def add(line: TaskLine) -> None:
+        nonlocal surplus
+        if len(lines) < _MOST:
+            lines.append(line)
+        else:
+            surplus += 1
+
+    before = log_levels()
+    _set_levels(levels)
+    try:
+        with _redirected(add):
+            yield lines
+    finally:
+        _set_levels(before)
+        if surplus:
+            lines.append(TaskLine(f"{surplus} further lines of this task are not logged", logger.name, logging.WARNING))
+
+
+@contextmanager
+def masked_lines(secrets: Secrets) -> Iterator[None]:
+    """Write what this block logs, and prints, to standard error alone, without secrets: for tasks of a user's query."""
+
+    def write(line: TaskLine) -> None:
+        text = line.text if line.trace is None else f"{line.text}\n{line.trace}"
+        sys.stderr.write(f"{secrets.mask(text)}\n")
+
+    with _redirected(write):
+        yield
+
+
+@contextmanager
+def _redirected(handle: Callable[[TaskLine], object]) -> Iterator[None]:
+    """Let `handle` get what this block logs, and prints, in any thread, and nobody else."""
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, []
+    logging.captureWarnings(capture=True)
+    try:
+        with (
+            log_records(lambda record: handle(TaskLine.of(record)), root),
+            printing_to(lambda text: handle(TaskLine(text))),
+        ):
+            yield
+    finally:
+        logging.captureWarnings(capture=False)
+        root.handlers = handlers
+
+
+def _set_levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
