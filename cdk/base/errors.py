@@ -41,6 +41,8 @@ class CdkError(Exception):
     """
 
     failure_type: ClassVar[FailureType] = "system_error"
+    unexpected: ClassVar[bool] = False
+    """Whether it says no more than that code failed: who wrote that looks for the cause in a crash report."""
     wait: float | None = None
     """Seconds that the source asked to wait, when it said so."""
 
@@ -160,6 +162,8 @@ class ConnectorExit(FatalError):
 
 class BugError(CdkError):
     """The kit contradicted itself; please report it with the detail."""
+
+    unexpected = True
 
 
 class ReceiptError(BugError):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -37,8 +38,11 @@ _BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): "
 class Manifest:
     """A manifest that was read: the object, and where each of its parts is written."""
 
-    def __init__(self, value: object, *, file: YamlFile | None = None) -> None:
-        """Take a manifest as an object. Raises ManifestError: it is none."""
+    def __init__(self, value: object, *, file: YamlFile | None = None, path: Path | None = None) -> None:
+        """Take a manifest as an object. Raises ManifestError: it is none.
+
+        path: of the file it was read from, where that was in another process: it is read again for the lines alone.
+        """
         where = "" if file is None else f"{file.path}:1"
         if not isinstance(value, Mapping):
             problem = f"found {shown(value)}, expected an object with `version`, `check` and `streams`"
@@ -48,7 +52,7 @@ class Manifest:
         except RecursionError:
             raise ManifestError(_TOO_DEEP, path=where) from None
         self.value: Mapping[str, JsonValue] = value
-        self._file = file
+        self._parsed, self._path = file, path
         self._references = References(self._today)
 
     @classmethod
@@ -119,6 +123,20 @@ class Manifest:
             if isinstance(name, str) and name and "{" not in name and (first := places.setdefault(name, i)) != i:
                 yield f"{self.where(('streams', i, 'name'))}: streams[{first}] is called {name!r} too; rename one"
 
+    @cached_property
+    def _file(self) -> YamlFile | None:
+        """The file, as long as it says the same."""
+        if self._parsed is None and self._path is not None:
+            with suppress(ConfigError):
+                file = YamlFile.load(self._path)
+                return file if file.value == self.value else None
+        return self._parsed
+
+    @property
+    def path(self) -> Path | None:
+        """The file that it was read from."""
+        return self._path if self._parsed is None else self._parsed.path
+
     @property
     def name(self) -> str:
         """What errors call the manifest."""
@@ -132,14 +150,18 @@ class Manifest:
         return f"{line} {dotted(keys)}".rstrip()
 
     def located(self, error: ManifestError) -> ManifestError:
-        """An error that building a component raised, with file and line where its words say which component it was."""
-        named = _BUILT.match(error.message)
+        """An error that names a component, from building or using it, with its file and line."""
+        text = str(error)
+        named = _BUILT.match(text)
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
         if keys is None:
             return error
         line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
-        located = ManifestError(error.message, detail=error.detail, stream=error.stream, path=line)
-        located.__cause__ = error.__cause__
+        # Of its class, whatever that takes: it tells a mistake in the manifest from a value that an API gave.
+        located = ManifestError.__new__(type(error))
+        vars(located).update(vars(error))
+        located.message, located.path, located.args = text, line, (text,)
+        located.__cause__, located.__traceback__ = error.__cause__, error.__traceback__
         return located
 
     def reads_config(self, error: ManifestError) -> bool:

@@ -141,7 +141,7 @@ class ManifestSource(Source):
         except TypeError as error:
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
-        recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id)
+        recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id, self._manifest.path)
         streams: dict[str, DeclaredStream] = {}
         for stream in declared:
             if stream.name in streams:
@@ -208,7 +208,7 @@ def parent_names(component: Component) -> Iterator[str]:
 class Recipe:
     """What travels to another process in place of a stream: the manifest and the config, to build it there.
 
-    run: the run that it is built for: what is kept for its length is kept for no other.
+    run: the run that it is built for: what is kept for its length is kept for no other. path: of the manifest.
     """
 
     manifest: bytes
@@ -216,6 +216,7 @@ class Recipe:
     folder: Path
     custom: CustomCode | None = None
     run: str = ""
+    path: Path | None = None
 
     def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None) -> Stream:
         """The stream of this name. Built once for a run in a process. copy: of the template that it was made of."""
@@ -224,7 +225,8 @@ class Recipe:
 
 @lru_cache(maxsize=8)
 def _source(recipe: Recipe) -> tuple[ManifestSource, Mapping[str, JsonValue]]:
-    source = ManifestSource(Manifest(from_json(recipe.manifest)), Runtime(folder=recipe.folder, custom=recipe.custom))
+    manifest = Manifest(from_json(recipe.manifest), path=recipe.path)
+    source = ManifestSource(manifest, Runtime(folder=recipe.folder, custom=recipe.custom))
     config = from_json(recipe.config)
     assert isinstance(config, Mapping)
     return source, config

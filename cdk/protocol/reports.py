@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeAlias
 
+from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError
 from cdk.protocol.catalog import StreamDescriptor
 from cdk.protocol.lines import message_line
@@ -47,7 +48,7 @@ def error_text(error: BaseException) -> str:
         case CdkError():
             return str(error)
         case _:
-            return f"{type(error).__name__}: {error}".removesuffix(": ")
+            return f"{type(error).__name__}: {error}".removesuffix(": ") + connector_line(error)
 
 
 def status_line(

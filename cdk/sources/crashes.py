@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
-from cdk.base.errors import BugError, CdkError
+from cdk.base.errors import CdkError
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret
 
@@ -40,7 +40,7 @@ def crash_text(error: BaseException, secrets: Secrets) -> str:
 
     Empty for an error that the kit knows, which says itself what to do.
     """
-    if not isinstance(error, Exception) or (isinstance(error, CdkError) and not isinstance(error, BugError)):
+    if not isinstance(error, Exception) or (isinstance(error, CdkError) and not error.unexpected):
         return ""
     return _Shown(secrets).crash(error)[:_SIZE]
 
@@ -98,7 +98,9 @@ class _Shown:
 
     def value(self, name: object, value: object, depth: int = 0) -> str:
         """A value of this name."""
-        if isinstance(name, str) and looks_secret(name):
+        # The token of a page has names inside, which say of themselves what they hold.
+        of_page = name == "token" and (value is None or isinstance(value, Mapping))
+        if isinstance(name, str) and looks_secret(name) and not of_page:
             return HIDDEN
         match value:
             case str():

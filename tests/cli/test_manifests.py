@@ -1,6 +1,7 @@
 """Manifests through the command line: a file, its code, and what a source tells while it runs."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,69 @@ def test_secrets_of_a_spec_beside_the_manifest_are_masked(cli: CommandLine, fold
     assert "refused: ****" in written
     assert "region" in "\n".join(refused.lines)
     assert "hunter22" not in "\n".join([written, *refused.lines, refused.stderr])
+
+
+FAILING = """
+class Two:
+    def __init__(self, config, parameters, **fields):
+        self.key = config["api_key"]
+
+    def read_records(self, records_schema, stream_slice=None):
+        return self.key / 0
+"""
+
+
+def test_an_unexpected_error_of_custom_code_names_its_line_and_leaves_a_crash_report(
+    cli: CommandLine, folder: Path
+) -> None:
+    (folder / "components.py").write_text(FAILING)
+    options = (*COMMAND, *CONFIG, "--allow-custom-code", "--crash-report")
+
+    read = cli("read", *options, "crashes/read")
+    synced = cli("sync", *options, "crashes/sync", "--target", "tables")
+
+    assert (read.code, synced.code) == (1, 1)
+    for written in ("\n".join(read.lines), synced.stderr):
+        assert "the custom component Two.read_records raised TypeError" in written
+        assert "components.py:7, in read_records)" in written
+    texts = [report.read_text() for report in (folder / "crashes").rglob("*.txt")]
+    assert len(texts) == 2
+    assert all("in Two.read_records" in text and "hunter22" not in text for text in texts)
+
+
+FAILS = """
+version: 6.0.0
+type: DeclarativeSource
+check: {type: CheckStream, stream_names: [users]}
+streams:
+  - type: DeclarativeStream
+    name: users
+    primary_key: id
+    schema_loader: {type: InlineSchemaLoader, schema: {type: object, properties: {id: {type: integer}}}}
+    retriever:
+      type: SimpleRetriever
+      record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: []}}
+      requester:
+        type: HttpRequester
+        url_base: http://127.0.0.1:1
+        path: "/users{{ config.region / 2 }}"
+"""
+
+
+@pytest.mark.parametrize("spark", ["never", pytest.param("always", marks=pytest.mark.spark)])
+def test_an_expression_that_fails_on_what_it_meets_names_its_line(cli: CommandLine, folder: Path, spark: str) -> None:
+    (folder / "manifest.yaml").write_text(FAILS)
+    (folder / "pipeline.yaml").write_text(
+        "name: it\nsource: {manifest: manifest.yaml, config: c.json}\ntarget: {path: tables}\n"
+        f"spark: {{start: {spark}, master: 'local[1]'}}\n"
+    )
+
+    read = cli("read", *COMMAND, *CONFIG)
+    synced = cli("sync", "pipeline.yaml")
+
+    assert (read.code, synced.code) == (1, 1)
+    for written in (read.stderr + "\n".join(read.lines), synced.stderr):
+        assert re.search(r"manifest\.yaml:16: users: HttpRequester\.path: expression .*: the types do not fit", written)
 
 
 def test_a_check_of_a_stream_there_is_not_is_a_failed_check(cli: CommandLine, folder: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cdk.base.errors import BugError, ConfigError
 from cdk.base.secret_masking import Secrets, spellings
+from cdk.compat.airbyte.custom_object import CustomCodeError
 from cdk.sources.crashes import crash_text, write_crash_report
 
 SECRETS = st.text(
@@ -146,7 +147,29 @@ def test_values_that_cannot_be_shown_are_no_error_and_cycles_end() -> None:
 
 @pytest.mark.parametrize(
     ("error", "unexpected"),
-    [(ConfigError("no"), False), (KeyboardInterrupt(), False), (BugError("no"), True), (TypeError("no"), True)],
+    [
+        (ConfigError("no"), False),
+        (KeyboardInterrupt(), False),
+        (BugError("no"), True),
+        (TypeError("no"), True),
+        (CustomCodeError("no"), True),
+    ],
 )
 def test_only_unexpected_errors_have_reports(error: BaseException, *, unexpected: bool) -> None:
     assert bool(crash_text(error, Secrets())) == unexpected
+
+
+def test_the_token_of_a_page_is_shown_and_what_is_secret_in_it_is_not() -> None:
+    token = {"page": 3, "session_token": "p4ssw0rd-1"}
+
+    def fail(token: object) -> None:
+        raise RuntimeError(type(token).__name__)
+
+    with pytest.raises(RuntimeError) as raised:
+        fail(token)
+
+    text = crash_text(raised.value, Secrets())
+    assert "token = dict('page': 3, 'session_token': ****)" in text
+    with pytest.raises(RuntimeError) as raised:
+        fail("p4ssw0rd-1")
+    assert "    token = ****\n" in f"{crash_text(raised.value, Secrets())}\n"

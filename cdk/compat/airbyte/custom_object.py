@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError, FatalError
 from cdk.declarative.model.context import Runtime
 
@@ -14,6 +15,8 @@ _runtime: ContextVar[Runtime] = ContextVar("runtime")
 
 class CustomCodeError(FatalError):
     """A custom component raised what is no CdkError; the cause is that exception."""
+
+    unexpected = True
 
 
 def runtime() -> Runtime:
@@ -52,7 +55,8 @@ class CustomObject:
             raise
         except Exception as error:
             kind = type(error).__name__
-            raise CustomCodeError(f"the custom component {self.name}.{method} raised {kind}: {error}") from error
+            where = f"{kind}: {error}{connector_line(error)}"
+            raise CustomCodeError(f"the custom component {self.name}.{method} raised {where}") from error
 
     def call(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - only its class knows
         """What a method returns. Raises CustomCodeError: it raised what is no CdkError."""

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Self, TypeVar
 
+from cdk.base.errors import ManifestError
 from cdk.base.times.clock import Clock
 from cdk.base.values import JsonSchema, JsonValue, as_object
+from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
 from cdk.rest.auth.tokens import IssuedToken
@@ -20,6 +23,8 @@ from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.stream import Item, Stream
+
+T = TypeVar("T")
 
 
 class ManifestStream(DeclaredStream):
@@ -45,6 +50,7 @@ class ManifestStream(DeclaredStream):
         self.reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
         self._incremental = incremental
         self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
+        self._located: Callable[[ManifestError], ManifestError] = _as_it_is
         if incremental is not None:
             self.cursor, self.cursor_field = incremental.cursor, incremental.cursor.field
             self.supports_checkpointing = True
@@ -61,6 +67,17 @@ class ManifestStream(DeclaredStream):
             return {"use_global_cursor": shared, **({} if shared else {"states": []}), "lookback_window": 0}
         return {self._incremental.cursor.field: self._incremental.cursor.start}
 
+    def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
+        self._located = located
+
+    @contextmanager
+    def _locating(self) -> Iterator[None]:
+        """Let errors of expressions, which fail on what they meet, name their lines in the manifest."""
+        try:
+            yield
+        except ExpressionError as error:
+            raise self._located(error) from error
+
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         return self.issue(seconds)
 
@@ -75,7 +92,11 @@ class ManifestStream(DeclaredStream):
         return self._clock()
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        return [WHOLE] if self.reader.router is None else self.reader.router.partitions(parents)
+        return [WHOLE] if self.reader.router is None else self._each(self.reader.router.partitions(parents))
+
+    def _each(self, items: Iterable[T]) -> Iterator[T]:
+        with self._locating():
+            yield from items
 
     def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
         router = self.reader.router
@@ -87,7 +108,7 @@ class ManifestStream(DeclaredStream):
         return without_states(self.partitions_since({}))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        return self.reader.read(slice)
+        return self._each(self.reader.read(slice))
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
         if self._incremental is None:
@@ -129,6 +150,11 @@ class ManifestStream(DeclaredStream):
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
         return self.reload, ()
+
+
+def _as_it_is(error: ManifestError) -> ManifestError:
+    """An error of a stream that no manifest has."""
+    return error
 
 
 def _no_tokens(_: float) -> Mapping[str, IssuedToken]:

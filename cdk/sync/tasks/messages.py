@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.base.process.concurrency import BEGINNING, Learned
 from cdk.base.secret_masking import Secrets
@@ -23,8 +24,6 @@ from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.stream import Stream
 from cdk.sync.tasks.interim_results import InterimResults
-
-_KIT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -88,20 +87,7 @@ class Failure:
         if isinstance(error, CdkError):
             final = isinstance(error, FatalError)
             return cls(str(error), error.failure_type, f"{error.detail}\n{detail}".strip(), final, crash)
-        return cls(f"{type(error).__name__}: {error}{_where(error)}", "system_error", detail, crash=crash)
-
-
-def _where(error: BaseException) -> str:
-    """The last line of the connector that led to an error; nothing where the kit alone did."""
-    if not isinstance(error, Exception):
-        return ""  # Ctrl-C comes wherever the connector happens to be
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_KIT)]
-    if not others:
-        return ""
-    # What the connector calls in its turn, a library as a rule, says less of what to change.
-    last = next(frame for frame in reversed(others) if frame.filename == others[0].filename)
-    return f" ({last.filename}:{last.lineno}, in {last.name})"
+        return cls(f"{type(error).__name__}: {error}{connector_line(error)}", "system_error", detail, crash=crash)
 
 
 @dataclass

@@ -1,30 +1,23 @@
-"""What is said of an error: its words, and the line of the connector that led to it."""
+"""Which line of a connector an error comes from."""
 
 from typing import Any
 
 import pytest
 
+from cdk.base.connector_line import connector_line
 from cdk.engine import read as read_module
 from cdk.rest.http.messages import Headers
-from cdk.sync.tasks.messages import Failure
-
-
-def failure(raise_it: object) -> str:
-    assert callable(raise_it)
-    try:
-        raise_it()
-    except Exception as error:  # noqa: BLE001 - whatever the connector raises
-        return Failure.of(error).message
-    raise AssertionError
 
 
 def test_an_error_names_the_last_line_of_the_connector_before_the_kit() -> None:
     def connector() -> None:
         Headers(7)  # type: ignore[arg-type]
 
-    line = connector.__code__.co_firstlineno + 1
+    with pytest.raises(Exception, match="int") as raised:
+        connector()
 
-    assert failure(connector).endswith(f"({__file__}:{line}, in connector)")
+    line = connector.__code__.co_firstlineno + 1
+    assert connector_line(raised.value) == f" ({__file__}:{line}, in connector)"
 
 
 def test_a_line_of_the_kit_is_not_taken_for_one_of_the_connector() -> None:
@@ -39,6 +32,11 @@ def test_a_line_of_the_kit_is_not_taken_for_one_of_the_connector() -> None:
         kit["read"](connector)
     error = raised.value
     assert error.__traceback__ is not None
-    message = Failure.of(error.with_traceback(error.__traceback__.tb_next)).message
+    line = connector_line(error.with_traceback(error.__traceback__.tb_next))
 
-    assert message.endswith(f"({__file__}:{connector.__code__.co_firstlineno + 1}, in connector)")
+    assert line == f" ({__file__}:{connector.__code__.co_firstlineno + 1}, in connector)"
+
+
+def test_what_no_connector_has_raised_names_no_line() -> None:
+    assert connector_line(ValueError("made, and raised by nobody")) == ""
+    assert connector_line(KeyboardInterrupt()) == ""
