@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
-from cdk.base.errors import CdkError, ConfigError, ReadError
+from cdk.base.errors import CdkError, ConfigError, ReadError, TransientError
 from cdk.base.run import one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
@@ -149,7 +149,7 @@ def _checked(
         return trace.exchanges, None
 
 
-def _source_findings(exchanges: Iterable[Exchange], error: Exception | None) -> Iterator[Finding]:
+def _source_findings(exchanges: Sequence[Exchange], error: Exception | None) -> Iterator[Finding]:
     hosts = list(dict.fromkeys(str(origin(each.request.url)) for each in exchanges))
     answered = [each for each in exchanges if isinstance(each.outcome, Response)]
     network = "look at the address, the name server, the firewall and the proxy (HTTPS_PROXY, NO_PROXY)"
@@ -164,13 +164,15 @@ def _source_findings(exchanges: Iterable[Exchange], error: Exception | None) -> 
             yield Finding("source", "ok", "its check succeeded")
         case ReadError() if hosts and not answered:
             yield Finding("source", "skipped", "credentials cannot be tried without a response")
+        case TransientError():
+            yield Finding("source", "failed", str(error), "try again later: another config would not help")
         case _:
             yield Finding("source", "failed", str(error), "correct the config, or renew the credentials")
 
 
-def _clock_finding(exchanges: Iterable[Exchange], now: datetime) -> Finding:
-    """The time here, compared with the one that responses name."""
-    for each in exchanges:
+def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:
+    """The time here, compared with the one that the last response names: what came before it was waited after."""
+    for each in reversed(exchanges):
         if isinstance(each.outcome, Response) and (text := each.outcome.headers.get("date")):
             try:
                 skew = abs(parsedate_to_datetime(text) - now)

@@ -61,10 +61,48 @@ def _expressions(manifest: Manifest, value: JsonValue, schema: JsonSchema) -> It
             yield keys, error.message, not error.why.startswith("`stream_state`")
             continue
         logged.add(f"{line}{text}")
-        for path in [] if changed else _config_keys(text):
+        for path in [] if changed else _keys_read(text, "config"):
             if (known := _known(schema, path[:-1])) is not None and path[-1] not in known:
                 shown = "".join(f"[{name!r}]" for name in path)
                 yield keys, f"reads config{shown}, which the spec does not have{did_you_mean(path[-1], known)}", False
+        if "stream_partition" not in text or (fields := _partition_fields(value, keys)) is None:
+            continue
+        for name, *_ in _keys_read(text, "stream_partition"):
+            if name not in fields:
+                words = f"reads stream_partition[{name!r}], which no partition has{did_you_mean(name, fields)}"
+                yield keys, words, False
+
+
+def _partition_fields(value: JsonValue, keys: Keys) -> set[str] | None:
+    """The fields of the partitions of the stream around a part of the manifest; None: they are not known."""
+    stream: JsonValue = None
+    for n, key in enumerate(keys):
+        if isinstance(value, Mapping) and value.get("type") == "DeclarativeStream":
+            stream = None if "stream_template" in keys[:n] else value
+        value = value[key]  # type: ignore[index]  # the keys are those of a part
+    if stream is None:
+        return None
+    return _router_fields(as_object(as_object(stream).get("retriever")).get("partition_router"))
+
+
+def _router_fields(router: JsonValue) -> set[str] | None:
+    match router:
+        case None:
+            return set()
+        case list():
+            each = [_router_fields(inner) for inner in router]
+        case {"type": "ListPartitionRouter", "cursor_field": str() as field}:
+            each = [{field}]
+        case {"type": "SubstreamPartitionRouter", "parent_stream_configs": list() as parents}:
+            fields = [as_object(parent).get("partition_field") for parent in parents]
+            each = [{field} if isinstance(field, str) else None for field in fields] + [{"parent_slice"}]
+        case {"type": "GroupingPartitionRouter", "underlying_partition_router": inner}:
+            each = [_router_fields(inner)]
+        case _:
+            return None
+    known = [fields for fields in each if fields is not None]
+    names = set[str]().union(*known)
+    return None if len(known) < len(each) or any(_EXPRESSION.search(name) for name in names) else names
 
 
 def _texts(
@@ -93,18 +131,18 @@ def _texts(
             pass
 
 
-def _config_keys(text: str) -> Iterator[Sequence[str]]:
-    """The paths in the config that an expression reads, also with `get`."""
+def _keys_read(text: str, variable: str) -> Iterator[Sequence[str]]:
+    """The paths in a variable that an expression reads, also with `get`."""
     template = environment().parse(text)
     for node in template.find_all((nodes.Getitem, nodes.Getattr, nodes.Call)):
-        if (path := _path(node)) and not any(name.startswith("__") for name in path):
+        if (path := _path(node, variable)) and not any(name.startswith("__") for name in path):
             yield path
 
 
-def _path(node: nodes.Node) -> tuple[str, ...] | None:
-    """The names below `config` that a node stands for; None: it is something else."""
+def _path(node: nodes.Node, variable: str) -> tuple[str, ...] | None:
+    """The names below a variable that a node stands for; None: it is something else."""
     match node:
-        case nodes.Name(name="config"):
+        case nodes.Name(name=name) if name == variable:
             return ()
         case nodes.Getitem(node=target, arg=nodes.Const(value=str() as name)):
             pass
@@ -114,7 +152,7 @@ def _path(node: nodes.Node) -> tuple[str, ...] | None:
             pass
         case _:
             return None
-    before = _path(target)
+    before = _path(target, variable)
     return None if before is None else (*before, name)
 
 

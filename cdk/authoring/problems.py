@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.logs import log_records, logger
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, undotted
+from cdk.base.values import JsonValue, dotted, undotted
 from cdk.base.yaml_file import YamlFile
 
 _LOCATION = re.compile(
@@ -105,6 +105,30 @@ class Problems:
         if self._line is None:
             self._line = _lines(self._file)
         return self._line(path)
+
+
+@contextmanager
+def locating(file: Path | None) -> Iterator[None]:
+    """Let an error of this block that names a part of a file, such as `streams.orders`, name the file and line, too."""
+    try:
+        yield
+    except ConfigError as error:
+        match = _PATH.fullmatch(error.message)
+        if file is not None and match is not None and not error.path:
+            line = _written_at(file, undotted(match["path"]))
+            error.path = "" if line is None else f"{file}:{line}"
+        raise
+
+
+def _written_at(file: Path, keys: Sequence[str | int]) -> int | None:
+    """The line on which a part of a file begins; None where it has none."""
+    value = YamlFile.load(file).value
+    for key in keys:
+        try:
+            value = value[key]  # type: ignore[index]  # what it has no parts of is an error below
+        except (KeyError, IndexError, TypeError):
+            return None
+    return _lines(file)(dotted(keys))
 
 
 def _lines(path: Path) -> Callable[[str], int | None]:

@@ -21,6 +21,12 @@ def connector_line(error: BaseException) -> str:
     return f" ({last.filename}:{last.lineno}, in {last.name})"
 
 
+def defined_at(method: object) -> str:
+    """Where a method of a connector begins, as ` (file:line)`; empty where that is not known."""
+    code = getattr(method, "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+
+
 def _may_be_of_a_connector(file: Path) -> bool:
     of_python = file.is_relative_to(_PYTHON) and "site-packages" not in file.parts
     return not (of_python or file.is_relative_to(_KIT))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from cdk.base.connector_line import connector_line
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
@@ -138,7 +139,8 @@ def _run(load: Callable[[], T], where: str) -> T:
     except ConfigError as error:
         raise ConfigError(str(error), path=where) from error
     except Exception as error:
-        raise ConfigError(f"cannot be imported: {type(error).__name__}: {error}", path=where) from error
+        words = f"{type(error).__name__}: {error}{connector_line(error)}"
+        raise ConfigError(f"cannot be imported: {words}", path=where) from error
 
 
 def _exists(module: str) -> bool:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from cdk.base.connector_line import defined_at
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.values import NotJson, Record
 from cdk.state.position import Trail
@@ -143,7 +144,8 @@ class PagedStream(StateMixin):
         """The page. Raises FatalError for what a page cannot be; authors write it without types."""
         page: object = self.read_page(slice, token)
         if not isinstance(page, Page):
-            raise FatalError(f"read_page gave a {type(page).__name__}, expected Page(records, next)")
+            at = defined_at(self.read_page)
+            raise FatalError(f"read_page returned a {type(page).__name__}, expected Page(records, next){at}")
         page = page._replace(records=listed(page.records, "the records of a page are"))
         following: object = page.next
         if following is not None and (not isinstance(following, Mapping) or not following):

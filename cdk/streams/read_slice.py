@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
+from cdk.base.connector_line import defined_at
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.records.raw_json_lines import field_values, json_lines
@@ -134,8 +135,8 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:
                     raise FatalError(
-                        f"read_records gave a {type(item).__name__}, expected a record (a mapping), a Page or a "
-                        "Checkpoint",
+                        f"read_records yielded a {type(item).__name__}, expected a record (a mapping), a Page or a "
+                        f"Checkpoint{defined_at(stream.read_records)}",
                         stream=stream.name,
                     )
         records = []

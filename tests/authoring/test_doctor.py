@@ -101,6 +101,19 @@ def test_an_api_that_does_not_answer_is_a_failure_of_the_network(look: Look) -> 
     assert "HTTPS_PROXY" in found["network"].fix
 
 
+def test_a_server_that_fails_for_long_is_not_taken_for_a_wrong_clock_or_config(look: Look) -> None:
+    api = MockApi()
+    users = api.get("/users")
+    for second in range(26, 32):
+        users = users.returns(status=500, headers={"Date": f"Wed, 01 May 2024 11:59:{second} GMT"})
+
+    found = look(api)
+
+    assert found["clock"].text == "29 s apart from the clock of https://api.test"
+    assert found["source"].status == "failed"
+    assert found["source"].fix.startswith("try again later")
+
+
 def test_a_clock_that_goes_wrong_is_told_of(look: Look) -> None:
     found = look(answering(headers={"Date": "Wed, 01 May 2024 11:00:00 GMT"}))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cdk.authoring.problems import Problem, Problems
+from cdk.authoring.problems import Problem, Problems, locating
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.secret_masking import Secrets
@@ -63,3 +63,32 @@ def test_a_warning_that_is_there_with_its_line_is_not_repeated_without() -> None
     problems.add("users: HttpRequester.url: nothing defines x", certain=False)
 
     assert [problem.line for problem in problems.all] == [9, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "located"),
+    [
+        ("a[0].b: found 1, expected 2", "FILE:3: a[0].b: found 1, expected 2"),
+        ("a[0].c: is not there", "a[0].c: is not there"),
+        ("a.b: has no parts", "a.b: has no parts"),
+        ("nothing of the file", "nothing of the file"),
+    ],
+)
+def test_an_error_of_a_command_that_names_a_part_of_a_file_names_its_line(
+    tmp_path: Path, text: str, located: str
+) -> None:
+    (file := tmp_path / "a.json").write_text(JSON)
+
+    with pytest.raises(ConfigError) as raised, locating(file):
+        raise ConfigError(text)
+
+    assert str(raised.value) == located.replace("FILE", str(file))
+
+
+def test_an_error_that_has_a_place_retains_it(tmp_path: Path) -> None:
+    (file := tmp_path / "a.json").write_text(JSON)
+
+    with pytest.raises(ConfigError, match=r"^other\.json: a: is unknown$"), locating(file):
+        raise ConfigError("a: is unknown", path="other.json")
+    with pytest.raises(ConfigError, match=r"^a: is unknown$"), locating(None):
+        raise ConfigError("a: is unknown")

@@ -143,6 +143,15 @@ def test_a_file_that_does_not_run_says_what_happened(tmp_path: Path) -> None:
         find_source(str(tmp_path / "torn.py"))
 
 
+def test_a_file_that_fails_as_it_is_imported_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "slip.py").write_text("from cdk.rest import PageNumber\n\npages = PageNumber(sze=20)\n")
+
+    with pytest.raises(
+        ConfigError, match=r"slip\.py: cannot be imported: TypeError: .*sze.* \(.*slip\.py:3, in <module>\)"
+    ):
+        find_source(str(tmp_path / "slip.py"))
+
+
 def test_what_a_connector_says_of_itself_as_it_is_imported_is_the_error(tmp_path: Path) -> None:
     (tmp_path / "slip.py").write_text("from cdk.rest import RestSource\nsource = RestSource('{conf.url}')\n")
 

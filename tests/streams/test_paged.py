@@ -125,7 +125,7 @@ def test_the_records_of_a_page_may_come_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        (([], None), "gave a tuple, expected Page"),
+        (([], None), r"returned a tuple, expected Page\(records, next\) \(.*test_paged\.py:\d+\)"),
         (Page(None, None), "the records of a page are a NoneType, expected a list"),  # type: ignore[arg-type]
         (Page({"id": 1}, None), "the records of a page are a dict, expected a list"),  # type: ignore[arg-type]
         (Page("ab", None), "the records of a page are a str, expected a list"),  # type: ignore[arg-type]

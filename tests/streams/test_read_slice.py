@@ -192,7 +192,7 @@ def test_a_token_refused_again_after_the_restart_is_an_error() -> None:
 def test_what_is_no_record_is_refused_with_its_kind() -> None:
     stream = Scripted(lambda _: iter(["text"]))  # type: ignore[list-item]  # what an author may yield by mistake
 
-    with pytest.raises(FatalError, match="gave a str, expected a record"):
+    with pytest.raises(FatalError, match=r"yielded a str, expected a record.* \(.*\.py:\d+\)"):
         list(read_slice(stream, Slice()))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from cdk.authoring.problems import locating
 from cdk.base.printed_lines import prints_on_stderr
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import warnings_on_stderr
@@ -110,7 +111,7 @@ def sync(
     log = JsonLog(secrets, level=logging.WARNING if quiet else logging.INFO) if log_format == "json" else None
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
-    with into, listening(secrets) as signals, sync_report, crashes.writing():
+    with into, listening(secrets) as signals, sync_report, crashes.writing(), locating(pipeline):
         events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events

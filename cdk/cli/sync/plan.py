@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cdk.authoring.problems import locating
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
@@ -41,7 +42,7 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
     Planning a substream asks the API for its parents. The exit code is 1 where a stream cannot be planned.
     """
     secrets = Secrets()
-    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
+    with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets), locating(pipeline):
         if as_json:
             answer = plan_json(pipeline, secrets, most=most, trusted=allow_custom_code)
             click.echo(to_json(answer, str, indent=True).decode())

@@ -10,6 +10,7 @@ from inspect import getmembers, isclass
 from pathlib import Path
 from types import ModuleType
 
+from cdk.base.connector_line import connector_line
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue
@@ -136,4 +137,5 @@ def _explained(where: str) -> Iterator[None]:
         )
         raise ManifestError(f"{where}: its code cannot be imported: {error}; {do}") from error
     except Exception as error:
-        raise ManifestError(f"{where}: its code fails on import: {type(error).__name__}: {error}") from error
+        words = f"{type(error).__name__}: {error}{connector_line(error)}"
+        raise ManifestError(f"{where}: its code fails on import: {words}") from error

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from cdk.base.errors import ConfigError
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, dotted
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.arrow.schema_evolution import Policy
@@ -95,9 +95,11 @@ def chosen_streams(
     for name, stream_options in (chosen or {}).items():
         meant = [name] if name in known else [full for full, stream in known.items() if stream.name == name]
         if not meant:
-            raise ConfigError(f"streams: the source has no stream {name!r}{did_you_mean(name, known)}")
+            where = dotted(("streams", name))
+            raise ConfigError(f"{where}: the source has no stream {name!r}{did_you_mean(name, known)}")
         if len(meant) > 1:
-            raise ConfigError(f"streams: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
+            where = dotted(("streams", name))
+            raise ConfigError(f"{where}: found {name!r}, which is {' and '.join(map(repr, meant))}; name one of them")
         options[meant[0]] = stream_options
     return [(stream, options[name]) for name, stream in known.items() if name in options]
 

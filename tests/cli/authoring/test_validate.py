@@ -5,6 +5,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from tests.cli.conftest import CommandLine
 
@@ -112,6 +113,46 @@ def test_a_manifest_whose_form_is_right_may_still_be_wrong(cli: CommandLine, tmp
     ]
 
 
+LIST = {"type": "ListPartitionRouter", "cursor_field": "project", "values": ["a"]}
+PARENT = {**yaml.safe_load(MANIFEST)["streams"][0], "name": "parent"}
+SUBSTREAM = {
+    "type": "SubstreamPartitionRouter",
+    "parent_stream_configs": [
+        {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "owner", "stream": PARENT}
+    ],
+}
+GROUPED = {"type": "GroupingPartitionRouter", "group_size": 2, "underlying_partition_router": SUBSTREAM}
+NAMED = LIST | {"cursor_field": "{{ config['key'] }}"}
+OWN = {"type": "CustomPartitionRouter", "class_name": "source_it.components.Two"}
+
+
+@pytest.mark.parametrize(
+    ("router", "text", "warned"),
+    [
+        (LIST, "{{ stream_partition.project }}", False),
+        (LIST, "{{ stream_partition['projct'] }}", True),
+        ([LIST, SUBSTREAM], "{{ stream_partition.parent_slice.x ~ stream_partition.project }}", False),
+        ([LIST, SUBSTREAM], "{{ stream_partition.get('projct') }}", True),
+        (GROUPED, "{{ stream_partition.ownr }}", True),
+        (OWN, "{{ stream_partition.projct }}", False),
+        (NAMED, "{{ stream_partition.projct }}", False),
+        (None, "{{ stream_partition.project }}", True),
+    ],
+)
+def test_fields_that_no_partition_has_are_suspicious(
+    cli: CommandLine, tmp_path: Path, router: object, text: str, *, warned: bool
+) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    retriever = manifest["streams"][0]["retriever"]
+    retriever["requester"]["request_headers"]["key"] = text
+    retriever |= {} if router is None else {"partition_router": router}
+    (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert (ran.code, "which no partition has" in "\n".join(ran.lines)) == (0, warned), ran.lines
+
+
 @pytest.mark.parametrize(
     ("text", "warned"),
     [
@@ -157,10 +198,10 @@ def test_a_pipeline_is_held_against_its_connector(
 
     assert ran.code == 1
     assert [line.split(": ")[0] for line in ran.lines] == [
-        "pipeline.yaml:5 streams",
         "pipeline.yaml:6 streams.users.write_mode",
+        "pipeline.yaml:7 streams.usres",
     ]
-    assert "the source has no stream 'usres'; did you mean 'users'?" in ran.lines[0]
+    assert "the source has no stream 'usres'; did you mean 'users'?" in ran.lines[1]
 
 
 def test_a_key_that_no_schema_declares_is_no_key(

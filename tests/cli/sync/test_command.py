@@ -136,6 +136,22 @@ def test_a_pipeline_that_is_wrong_has_a_report_of_why(cli: CommandLine, tmp_path
     assert report(tmp_path)["streams"] == []
 
 
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("command", ["sync", "plan"])
+def test_a_stream_of_the_pipeline_that_the_source_lacks_is_named_with_its_line(
+    cli: CommandLine, tmp_path: Path, command: str
+) -> None:
+    with (tmp_path / "pipeline.yaml").open("a") as file:
+        file.write("streams:\n  orders: {}\n  refsued: {}\n")
+    lines = (tmp_path / "pipeline.yaml").read_text().splitlines()
+
+    ran = cli(command, "pipeline.yaml")
+
+    assert ran.code == 1
+    where = f"pipeline.yaml:{lines.index('  refsued: {}') + 1}: streams.refsued: "
+    assert f"{where}the source has no stream 'refsued'; did you mean 'refused'?" in ran.stderr
+
+
 def test_a_pipeline_that_is_missing_has_a_report_too(cli: CommandLine, tmp_path: Path) -> None:
     ran = cli("sync", "nowhere.yaml", "--report", "report.json")
 
