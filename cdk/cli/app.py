@@ -69,6 +69,7 @@ LAZY_COMMANDS = (
     LazyCommand(
         "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
     ),
+    LazyCommand("query", help="Ask the tables of a PIPELINE file in SQL; each is called like its stream."),
     LazyCommand(
         "runs",
         help="List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cdk.cli.authoring.validate import schema, validate
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
+    from cdk.cli.query import query
     from cdk.cli.runs import runs
     from cdk.cli.state.command import state
     from cdk.cli.sync.command import sync
@@ -31,6 +32,7 @@ __all__ = [
     "plan",
     "preview",
     "prove",
+    "query",
     "record",
     "runs",
     "schema",

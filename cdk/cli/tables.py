@@ -58,16 +58,7 @@ def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) 
 
     limits: how old they may be, in place of what the pipeline says.
     """
-    settings = pipeline.settings
-    if "://" in settings.target.path:
-        raise ConfigError(
-            f"target.path: `tables` looks at folders, and {settings.target.path} is the address of a store; "
-            "ask DeltaTable(address).history() instead",
-            path=str(pipeline.path),
-        )
-    target = Path(settings.target.path).absolute()
-    if not target.is_dir():
-        raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
+    settings, target = pipeline.settings, tables_folder(pipeline)
     try:
         by_default = _limits(settings)
         named = {
@@ -77,6 +68,21 @@ def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) 
         return target, tables_of(LocalFolder(target), settings.name, named, limits | by_default)
     except (DeltaError, OSError) as error:
         raise ConfigError(f"the tables cannot be listed: {error}", path=str(target)) from error
+
+
+def tables_folder(pipeline: PipelineFile) -> Path:
+    """The folder of a pipeline's tables. Raises ConfigError: there is none, or they are in a store."""
+    settings = pipeline.settings
+    if "://" in settings.target.path:
+        raise ConfigError(
+            f"target.path: this command looks at folders, and {settings.target.path} is the address of a store; "
+            "ask deltalake's DeltaTable(address) instead",
+            path=str(pipeline.path),
+        )
+    target = Path(settings.target.path).absolute()
+    if not target.is_dir():
+        raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
+    return target
 
 
 def _request(options: StreamOptions, limits: FreshnessLimits) -> TableRequest:

@@ -1,0 +1,101 @@
+"""`spark-cdk query PIPELINE.yaml "select ..."`: SQL over the tables of a pipeline, in this process, without Spark."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cdk.base.errors import ConfigError
+from cdk.base.values import to_json
+from cdk.cli.options import json_option, number_option
+from cdk.cli.state.options import PipelineFile, pipeline_argument, translate_errors
+from cdk.cli.sync.stream_table import counted
+from cdk.cli.tables import tables_folder
+from cdk.lake.admin.locate import locations_in
+from cdk.lake.storage.folder import LocalFolder
+from cdk.lake.storage.table_folders import HISTORY
+
+_FILE_WIDTH = 1_000
+
+
+@click.command()
+@pipeline_argument
+@click.argument("sql")
+@number_option("-n", "--most", text="Rows to show, at most; of --json all are printed.", default=100)
+@json_option
+@translate_errors
+def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
+    """Ask the tables of a PIPELINE file in SQL; each is called like its stream, and its history `orders_history`.
+
+    Reads the tables in this process; starts no Spark and asks no API. With --json each row is an object on a line of
+    its own.
+    """
+    tables = _tables(pipeline)
+    with _explained(pipeline.path, tables):
+        rows = _answer(tables, sql)
+        if as_json:
+            for batch in rows:
+                for row in batch.to_pylist():
+                    click.echo(to_json(row, str).decode())
+            return 0
+        table = rows.read_all()
+    _print(table.slice(0, most))
+    hidden = f", {most:,} of them shown" if table.num_rows > most else ""
+    click.echo(f"{counted(table.num_rows, 'row')}{hidden}")
+    return 0
+
+
+def _tables(pipeline: PipelineFile) -> Mapping[str, DeltaTable]:
+    """The tables of the pipeline and their histories, by name. Raises ConfigError: there are none."""
+    tables = dict[str, DeltaTable]()
+    for location in locations_in(LocalFolder(tables_folder(pipeline)), pipeline.settings.name):
+        for name, root in ((location.name, location.root), (f"{location.name}{HISTORY}", location.history)):
+            if root is not None and DeltaTable.is_deltatable(str(root)):
+                tables[name] = DeltaTable(str(root))
+    if not tables:
+        raise ConfigError("no sync has committed anything yet: run one", path=str(pipeline.path))
+    return tables
+
+
+def _answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.RecordBatchReader:
+    builder = QueryBuilder()
+    for name, table in tables.items():
+        # In quotes a name is what it is, with capitals and dots.
+        builder.register('"{}"'.format(name.replace('"', '""')), table)
+    return pa.RecordBatchReader.from_stream(builder.execute(sql))
+
+
+@contextmanager
+def _explained(path: Path, tables: Collection[str]) -> Iterator[None]:
+    """Raise ConfigError: the query of this block cannot be answered."""
+    try:
+        yield
+    except (DeltaError, pa.ArrowException) as error:
+        hint = f"; the tables are {', '.join(map(repr, sorted(tables)))}" if "not found" in str(error) else ""
+        raise ConfigError(f"the query cannot be answered: {error}{hint}", path=str(path)) from error
+
+
+def _print(rows: pa.Table) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, _FILE_WIDTH)
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for field in rows.schema:
+        number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+        shown.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
+    for row in rows.to_pylist():
+        shown.add_row(*(Text("" if value is None else _cell(value)) for value in row.values()))
+    console.print(shown)
+
+
+def _cell(value: object) -> str:
+    """A value as people read it; what has parts as JSON."""
+    return to_json(value, str).decode() if isinstance(value, (Mapping, list)) else str(value)
