@@ -3,7 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +134,24 @@ def test_a_report_from_before_the_run_was_gone_on_with_does_not_say_how_it_ended
     path.write_text(json.dumps(report))
 
     assert listed(cli)[0]["status"] == "done"
+
+
+def test_a_run_that_goes_on_with_a_killed_one_by_other_streams_is_not_done(cli: CommandLine, folder: Path) -> None:
+    shutil.rmtree(folder / "tables")
+    with (folder / "pipeline.yaml").open("a") as file:
+        file.write("checkpoint_interval: 0s\n")
+    command = [sys.executable, "-m", "cdk", "sync", "pipeline.yaml", "--stream", "visits"]
+    environment = {**os.environ, "CDK_CRASH_AT": "after_commit"}
+    assert subprocess.run(command, cwd=folder, env=environment, check=False).returncode == -signal.SIGKILL
+
+    assert cli("sync", "pipeline.yaml", "--stream", "orders").code == 0
+
+    [run] = listed(cli)
+    assert (run["status"], run["reported"]) == ("interrupted", True)
+    assert {each["stream"]: each["status"] for each in run["streams"]} == {"orders": "done", "visits": "interrupted"}
+
+    assert cli("sync", "pipeline.yaml").code == 1
+    assert listed(cli)[0]["sync_id"] != run["sync_id"]
 
 
 def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -> None:

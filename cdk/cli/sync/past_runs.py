@@ -90,7 +90,9 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
         errors = (
             [_line(report)] if report["error"] else [f"{each.name}: {each.error}" for each in streams if each.error]
         )
-        status, error = report["status"], errors[0] if errors else ""
+        # One that was killed may have read other streams than the one that went on with it and left the report.
+        cut = report["status"] == "done" and any(each.status == "interrupted" for each in streams)
+        status, error = "interrupted" if cut else report["status"], errors[0] if errors else ""
     elif unfinished is not None and unfinished[0] == run.sync:
         status, error = "running" if unfinished[1] else "interrupted", ""
     else:
