@@ -154,6 +154,27 @@ def test_a_run_that_goes_on_with_a_killed_one_by_other_streams_is_not_done(cli: 
     assert listed(cli)[0]["sync_id"] != run["sync_id"]
 
 
+def test_what_people_do_to_states_is_no_commit_of_a_run(cli: CommandLine, folder: Path) -> None:
+    before = listed(cli)
+
+    assert cli("state", "rewind", "pipeline.yaml", "--stream", "orders", "--to", "2").code == 0
+    assert cli("state", "reset", "pipeline.yaml", "--stream", "visits").code == 0
+
+    assert listed(cli) == before
+
+    shutil.rmtree(history(folder))
+    assert listed(cli)[0]["status"] == "done"
+
+
+def test_a_state_that_a_sync_is_told_to_forget_is_a_commit_of_that_sync(cli: CommandLine, folder: Path) -> None:
+    with (folder / "pipeline.yaml").open("a") as file:
+        file.write("state: {ignore_old_state: true}\n")
+
+    assert cli("sync", "pipeline.yaml", "--stream", "visits").code == 0
+
+    assert (listed(cli)[0]["rows"], listed(cli)[0]["commits"]) == (5, 2)
+
+
 def test_a_pipeline_that_never_ran_has_no_runs(cli: CommandLine, folder: Path) -> None:
     (folder / "tables").rename(folder / "away")
     (folder / "tables").mkdir()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cdk.lake.delta.receipt import RECEIPT
-from cdk.lake.delta.table_state import COMPLETE, NOTE, SYNC
+from cdk.lake.delta.table_state import BEGUN_ANEW, COMPLETE, NOTE, SYNC
 from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
@@ -26,7 +26,7 @@ class Commit:
     replaced: bool = False
     """Whether it removed files."""
     note: str = ""
-    """What a person did to the state."""
+    """What a person did to the state, or a sync that was told to forget it."""
     sync: str = ""
     """The sync that made it, if one did."""
     complete: bool | None = None
@@ -42,7 +42,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             commit = commit_at(root, at)
         except FileNotFoundError:
             return
-        timestamp = commit.info.get("timestamp")
+        timestamp, note = commit.info.get("timestamp"), str(commit.info.get(NOTE, ""))
         yield Commit(
             at,
             datetime.fromtimestamp(timestamp / 1000, UTC) if isinstance(timestamp, int) else None,
@@ -50,8 +50,9 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             state=commit.markers.get(app),
             rows=total_rows([row_count_of(add) for add in commit.add.values()]),
             replaced=bool(commit.remove),
-            note=str(commit.info.get(NOTE, "")),
-            sync=str(commit.info.get(SYNC, "")),
+            note=note,
+            # A state that a person has changed still names the sync that saved it.
+            sync=str(commit.info.get(SYNC, "")) if note in ("", BEGUN_ANEW) else "",
             complete={"true": True, "false": False}.get(str(commit.info.get(COMPLETE))),
             receipt=str(commit.info.get(RECEIPT, "")),
         )

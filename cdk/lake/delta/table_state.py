@@ -13,6 +13,9 @@ from cdk.state.stored_positions import apart, put_back
 NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
+BEGUN_ANEW = '{"what":"ignore_old_state"}'
+"""The one note that a sync makes: it forgets the state, as `state.ignore_old_state` says."""
+
 SYNC = "spark-cdk.sync"
 """In the metadata of a commit: the id of the sync that made it."""
 

@@ -94,6 +94,15 @@ def test_an_interrupted_run_and_the_one_that_resumed_it_are_drawn_as_a_timeline(
     assert re.search(r'<path class="resume" d="M\d+,\d+ V\d+ H\d+"/>', shown)
 
 
+def test_what_people_do_to_a_state_is_drawn_apart_from_the_runs(page: TestClient) -> None:
+    assert run(["state", "reset", "pipeline.yaml", "--stream", "visits"]) == 0
+
+    shown = page.get("/stream?file=pipeline.yaml&stream=visits").text
+
+    lanes = re.findall(r"<li>[\d :-]{19} (.*)</li>", shown)
+    assert [lane.rpartition(", ")[2] for lane in lanes[1:]] == ["complete at state 2", "reset"]
+
+
 @pytest.mark.parametrize("reported", [True, False])
 def test_runs_come_by_pages(page: TestClient, folder: Path, monkeypatch: pytest.MonkeyPatch, *, reported: bool) -> None:
     assert run(["sync", "pipeline.yaml", "--stream", "broken"]) == 1
