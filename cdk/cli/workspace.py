@@ -13,6 +13,7 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.merging import drafted_streams
 from cdk.authoring.drafts.openapi.from_description import draft_of
 from cdk.authoring.drafts.openapi.reading import read_description
+from cdk.authoring.manifest_secrets import plain_secrets
 from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
 from cdk.base.secret_masking import HIDDEN, Secrets
@@ -59,7 +60,13 @@ class Workspace:
         with suppress(ConfigError):
             plain = PLAIN_KEYS if kind == "pipeline" else ()
             value = with_variables(value, environment(path.parent), lambda _: "", secrets, plain=plain)
-        secrets.add(*_secrets_in(value, surely_secret if kind in {"manifest", "pipeline"} else looks_secret))
+        match kind:
+            case "manifest":
+                secrets.add(*(text for _, text in plain_secrets(value)))
+            case "pipeline":
+                secrets.add(*_secrets_in(value, surely_secret))
+            case _:
+                secrets.add(*_secrets_in(value, looks_secret))
         match value:
             case {"source": Mapping() as source} if kind == "pipeline":
                 self._source(source, path.parent, secrets)

@@ -1,16 +1,25 @@
-"""Manifests on the page: edited as text, and saved where nothing is wrong."""
+"""Manifests on the page: edited as text, and saved where nothing is wrong, and nothing secret is in them."""
 
 import hashlib
 import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdk.base.errors import ConfigError
+from cdk import sources
+from cdk.authoring.manifest_secrets import plain_secrets
+from cdk.authoring.problems import Problem, Problems
+from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.validate import CheckedFile, check_files
+from cdk.cli.config_file import load_config
 from cdk.cli.workspace import Workspace
 
 MANIFESTS = {".yaml", ".yml"}
+
+_INSTEAD = "expected an expression; write {{ config['...'] }} there, and the value into the config, in your editor"
 
 
 @dataclass(frozen=True)
@@ -36,26 +45,62 @@ def check_manifest(workspace: Workspace, path: Path, secrets: Secrets) -> Checke
     return checked
 
 
-def save_manifest(workspace: Workspace, path: Path, edited: EditedManifest, secrets: Secrets) -> CheckedFile:
-    """Put a manifest into its file if it is valid; else the file stays.
+def save_manifest(
+    workspace: Workspace, path: Path, config: Path | None, edited: EditedManifest, secrets: Secrets
+) -> CheckedFile:
+    """Put a manifest into its file if it is valid and has no secret, masked or not; else the file stays.
 
-    Raises ConfigError: the file has changed meanwhile, or the text has a masked secret, which would be lost.
+    config: what the connector calls secret in it belongs to `secrets`, as do credentials of the manifest. Raises
+    ConfigError: the file has changed meanwhile.
     """
     before = open_manifest(path)
     if before.version != edited.version:
         raise ConfigError("has changed since it was opened here; copy your text, open it again", path=str(path))
-    if edited.text.count(HIDDEN) > before.text.count(HIDDEN):
-        how = "put it into the config, and name it here as {{ config['...'] }}, in your editor"
-        raise ConfigError(f"found {HIDDEN} in place of a secret of the file, expected none: {how}", path=str(path))
+    if masks := _masks(path, edited.text, before.text):
+        return CheckedFile(path, "manifest", masks)
     # Beside it: paths in a manifest are relative to its folder.
     draft = path.with_name(f".{path.stem}.draft{path.suffix}")
     try:
         shutil.copyfile(path, draft)
         shutil.copymode(path, draft)
         draft.write_text(edited.text, encoding="utf-8", newline="")
+        for manifest in (path, draft):
+            _learn_secrets(manifest, config, secrets, trusted=workspace.trusted)
         checked = check_manifest(workspace, draft, secrets)
+        if checked.valid:
+            checked = checked._replace(problems=[*_secrets_in(draft, secrets), *checked.problems])
         if checked.valid:
             draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
     return checked
+
+
+def _masks(path: Path, text: str, before: str) -> Sequence[Problem]:
+    """Where a text has the mask of a secret, which would be lost. before: what the file has, with masks of its own."""
+    problems, own = Problems(path, Secrets()), {line for line in before.splitlines() if HIDDEN in line}
+    for number, line in enumerate(text.splitlines(), 1):
+        if HIDDEN in line and line not in own:
+            problems.add(f"{path}:{number}: found {HIDDEN} in place of a secret of the file, {_INSTEAD}")
+    return problems.all
+
+
+def _learn_secrets(manifest: Path, config: Path | None, secrets: Secrets, *, trusted: bool) -> None:
+    """Add what a manifest calls secret in a config, as far as both can be read."""
+    with suppress(CdkError):
+        load_config(config, sources.manifest_source(manifest, trusted=trusted), secrets)
+
+
+def _secrets_in(draft: Path, secrets: Secrets) -> Sequence[Problem]:
+    """The secrets in a valid manifest: credentials, which are added to `secrets`, and what these know."""
+    problems, file, known = Problems(draft, secrets), YamlFile.load(draft), set[str]()
+    for keys, text in plain_secrets(file.value):
+        secrets.add(text)
+        where = file.where(keys)
+        known.add(where.partition(" ")[0])
+        problems.add(f"{where}: found a credential, {_INSTEAD}")
+    for number, line in enumerate(draft.read_text(encoding="utf-8").splitlines(), 1):
+        where = f"{draft}:{number}"
+        if where not in known and secrets.mask(line) != line:
+            problems.add(f"{where}: found a secret, {_INSTEAD}")
+    return problems.all

@@ -228,9 +228,12 @@ class Views:
         path = self._workspace.file(fields["connector"], secrets)
         # Forms end lines as mails do.
         text, version = fields["text"].replace("\r\n", "\n"), fields["version"]
-        edited = EditedManifest(text, version)
+        edited, config = EditedManifest(text, version), None
+        # One that this server may not read has no secret that it could tell.
+        with suppress(ConfigError):
+            config = self._workspace.optional(fields.get("config", ""), secrets)
         try:
-            checked = save_manifest(self._workspace, path, edited, secrets)
+            checked = save_manifest(self._workspace, path, config, edited, secrets)
         except ConfigError as error:
             return {"manifest": edited, "error": shown_error(error)}
         if not checked.valid:

@@ -69,6 +69,8 @@ class Component(BaseModel):
     registry: ClassVar[Registry] = Registry()
     implied: ClassVar["Default | None"] = None
     """Of a family: what an object without a `type` is."""
+    secret_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields whose text is a credential, and so is to be an expression that takes it from the config."""
 
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
 

@@ -203,8 +203,60 @@ def test_a_secret_of_a_manifest_is_not_replaced_by_its_mask(page: TestClient, ma
     refused = page.post("/save", data=form, headers=_SAME)
 
     assert secret not in form["text"] + refused.text
-    assert "found **** in place of a secret of the file" in refused.text
+    assert "line 11: found **** in place of a secret of the file, expected an expression" in refused.text
     assert manifest.read_text() == text
+
+    expression = form["text"].replace("****", "\"{{ config['key'] }}\"")
+    assert ">items</a>" in page.post("/save", data={**form, "text": expression}, headers=_SAME).text
+
+
+@pytest.mark.parametrize(
+    ("plain", "why"),
+    [
+        (
+            'items, authenticator: {type: BearerAuthenticator, api_token: "zz-4711"}',
+            ".authenticator.api_token: found a credential",
+        ),
+        (
+            'items, authenticator: {type: BearerAuthenticator, api_token: "key+/4711"}',
+            ".authenticator.api_token: found a credential",
+        ),
+        ("items, request_headers: {X-Shop: 'key+/4711'}", ": found a secret"),
+        ("items?key=key%2B%2F4711", ": found a secret"),
+        ("items  # key+/4711", ": found a secret"),
+    ],
+)
+def test_a_secret_in_plain_is_not_saved(page: TestClient, manifest: Path, plain: str, why: str) -> None:
+    spec = "spec: {type: Spec, connection_specification: {properties: {code: {type: string, airbyte_secret: true}}}}\n"
+    manifest.write_text(MANIFEST.replace("path: items}", "path: items\n    }") + spec)
+    (manifest.parent / "config.json").write_text('{"code": "key+/4711"}')
+    form = _opened(page, config="api/config.json")
+    before = manifest.read_text()
+
+    refused = page.post(
+        "/save", data={**form, "text": form["text"].replace("path: items", f"path: {plain}")}, headers=_SAME
+    )
+
+    assert "It was not saved" in refused.text
+    assert re.search(rf"<li>line 11[^:<]*{re.escape(why)}, expected an expression; write {{{{ config", refused.text)
+    assert (manifest.read_text(), sorted(manifest.parent.iterdir())) == (
+        before,
+        sorted([manifest, manifest.parent / "config.json"]),
+    )
+    assert not any(secret in refused.text for secret in ("zz-4711", "key+/4711", "key%2B%2F4711"))
+    assert page.post("/save", data={**form, "text": form["text"] + "# mine"}, headers=_SAME).url.path == "/build"
+
+
+def test_what_the_language_calls_the_name_of_a_secret_is_saved(page: TestClient, manifest: Path) -> None:
+    form = _opened(page)
+    named = "path: items, authenticator: {type: OAuthAuthenticator, client_secret_name: app_secret,"
+    named += " grant_type: client_credentials, token_refresh_endpoint: 'http://127.0.0.1:9/',"
+    named += " client_id: \"{{ config['id'] }}\", client_secret: \"{{ config['secret'] }}\"}"
+
+    saved = page.post("/save", data={**form, "text": form["text"].replace("path: items", named)}, headers=_SAME)
+
+    assert "client_secret_name: app_secret" in saved.text
+    assert "client_secret_name: app_secret" in manifest.read_text()
 
 
 def test_a_manifest_that_cannot_be_read_is_mended_on_the_page(page: TestClient, manifest: Path) -> None:

@@ -46,6 +46,8 @@ class JwtAuthenticator(AnyAuthenticator):
           iss: "{{ config['key_id'] }}"
     """
 
+    secret_fields = frozenset({"secret_key", "passphrase"})
+
     secret_key: str = Field(description="The secret, or the private key in PEM, that signs.")
     base64_encode_secret_key: bool | str | None = Field(
         False, description="Whether the key is put into base64 before it signs; may be an expression."

@@ -56,6 +56,8 @@ class OAuthAuthenticator(AnyAuthenticator):
         refresh_token: "{{ config['refresh_token'] }}"
     """
 
+    secret_fields = frozenset({"client_secret", "refresh_token", "access_token_value"})
+
     token_refresh_endpoint: str | None = Field(None, description="URL that gives access tokens.")
     client_id: str | None = Field(None, description="Who the connector is.")
     client_secret: str | None = Field(None, description="The connector's password.")

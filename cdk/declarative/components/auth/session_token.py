@@ -37,6 +37,8 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
         api_token: "Token {{ session_token }}"
     """
 
+    secret_fields = frozenset({"api_token"})
+
     inject_into: RequestOption = Field(description="Where the token goes.")
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
@@ -119,6 +121,8 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
         username: "{{ config['username'] }}"
         password: "{{ config['password'] }}"
     """
+
+    secret_fields = frozenset({"session_token", "password"})
 
     header: str = Field(description="Name of the header for the token.")
     login_url: str = Field(description="Where to log in: a whole URL, or what follows the requester's `url_base`.")

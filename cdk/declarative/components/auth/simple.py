@@ -34,6 +34,8 @@ class ApiKeyAuthenticator(AnyAuthenticator):
           field_name: X-API-Key
     """
 
+    secret_fields = frozenset({"api_token"})
+
     api_token: str | None = Field(None, description="The key.")
     header: str | None = Field(None, description="Name of a header for the key. Older than `inject_into`.")
     inject_into: RequestOption | None = Field(None, description="Where the key goes.")
@@ -56,6 +58,8 @@ class BearerAuthenticator(AnyAuthenticator):
         api_token: "{{ config['api_token'] }}"
     """
 
+    secret_fields = frozenset({"api_token"})
+
     api_token: str = Field(description="The token.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
@@ -70,6 +74,8 @@ class BasicHttpAuthenticator(AnyAuthenticator):
         username: "{{ config['user'] }}"
         password: "{{ config['password'] }}"
     """
+
+    secret_fields = frozenset({"password"})
 
     username: str = Field(description="The user.")
     password: str | None = Field("", description="The password.")

@@ -108,6 +108,8 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
             reset_path: [resources, core, reset]
     """
 
+    secret_fields = frozenset({"tokens"})
+
     tokens: str | list[str] = Field(description="The tokens: a list, or one text with `token_delimiter` between them.")
     token_delimiter: str = Field(",", description="What is between the tokens of one text.")
     auth_method: str = Field("Bearer", description="The word before a token.")

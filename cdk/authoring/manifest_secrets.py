@@ -1,0 +1,53 @@
+"""The credentials that a manifest has in plain, where an expression would take them from the config."""
+
+from collections.abc import Iterator, Mapping
+
+from cdk.base.secret_names import surely_secret
+from cdk.base.values import JsonValue, Keys
+from cdk.declarative.components import register
+from cdk.declarative.model.component import Component
+
+_EXPRESSIONS = ("{{", "{%")
+_SHORTEST = 4
+"""Shorter texts are none, such as the `x` that some APIs take for a password."""
+
+
+def plain_secrets(manifest: JsonValue) -> Iterator[tuple[Keys, str]]:
+    """The texts of a manifest that are secrets and no expressions, each with its place.
+
+    A component says which of its fields are secret. What is none, such as headers and parameters, is judged by names.
+    """
+    register()
+    if isinstance(manifest, Mapping):
+        # A spec has names of secrets, and what a form says of them.
+        yield from _below({name: part for name, part in manifest.items() if name != "spec"}, ())
+
+
+def _below(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    match value:
+        case Mapping():
+            kind = value.get("type")
+            model = Component.registry.get(kind) if isinstance(kind, str) else None
+            for name, part in value.items():
+                if model is not None and name in model.model_fields:
+                    yield from _texts(part, (*keys, name)) if name in model.secret_fields else ()
+                elif surely_secret(name) and isinstance(part, str):
+                    yield from _texts(part, (*keys, name))
+                yield from _below(part, (*keys, name))
+        case list():
+            for number, part in enumerate(value):
+                yield from _below(part, (*keys, number))
+        case _:
+            pass
+
+
+def _texts(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
+    """The texts of a field that is secret: itself, or those of a list."""
+    match value:
+        case str() if len(value) >= _SHORTEST and not any(sign in value for sign in _EXPRESSIONS):
+            yield keys, value
+        case list():
+            for number, part in enumerate(value):
+                yield from _texts(part, (*keys, number))
+        case _:
+            pass
