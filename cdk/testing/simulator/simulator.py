@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from cdk.base.errors import CdkError, FatalError
+from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import FieldValue, JsonObject, JsonValue, as_list, as_object, properties_of, to_json
 from cdk.declarative.interpolation.template import compile_template
@@ -79,10 +80,11 @@ class Simulator:
         self._apis: dict[str, StreamApi] = {}
         self._api, self._logins = MockApi(), set[str]()
         self._routed: dict[tuple[str, str], list[StreamApi]] = {}
-        with simulated(self, MockClock(self.world.now)):
+        # A run of its own: responses of a parent may be kept, those of another simulator too.
+        with RunScope().working(), simulated(self, MockClock(self.world.now)):
             streams = source.open(prepared_config(self.config, source, "config", Secrets()))
             self.world = replace(self.world, now=_present(streams, self.world))
-        with simulated(self, self.clock):
+        with RunScope().working(), simulated(self, self.clock):
             self._names = [stream.name for stream in streams]
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
             self._build({**dict(parents), **{stream.name: stream for stream in streams}})
@@ -117,7 +119,7 @@ class Simulator:
     def records(self, name: str) -> list[JsonObject]:
         """All records of a stream, as the API has them."""
         api = self._apis[name]
-        with self.playing():
+        with RunScope().working(), self.playing():
             parts = dict.fromkeys(api.key_of(partition) for partition in api.stream.partitions())
         return [record for part in parts for record in api.collection.records(self.world, part)]
 

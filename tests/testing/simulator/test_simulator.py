@@ -87,6 +87,16 @@ def test_the_same_seed_brings_the_same_records_and_another_one_others() -> None:
     assert first != other
 
 
+def test_simulators_of_one_process_do_not_know_what_others_answered() -> None:
+    tops = resource("tops", "/tops", records_path="rows", primary_key="id")
+    source = RestSource("https://api.example.com", tops, resource("subs", "/tops/{tops.id}/subs", records_path="rows"))
+    worlds = [Simulator(source, world=World(records=count, seed=count)) for count in (20, 4)]
+    assert [len(set(map(canonical, simulator.records("tops")))) for simulator in worlds] == [20, 4]
+    few = worlds[1].streams["subs"].collection
+    expected = [row for at in range(1, 5) for row in few.records(worlds[1].world, f"tops-{at}")]
+    assert worlds[1].records("subs") == expected
+
+
 def test_kinds_of_requests_fail_a_few_times_where_faults_are_asked_for() -> None:
     world = Described(login="oauth", child=True)
     source = world.source()
