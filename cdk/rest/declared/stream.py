@@ -33,15 +33,18 @@ class Api:
 
 
 class ResourceStream(HttpStream):
-    """A resource as a stream."""
+    """A resource as a stream.
+
+    declared: the resource. parent: what it is read for the records of; links: as `parent_partitions` has them.
+    """
 
     def __init__(self, declared: resource, api: Api, config: Config) -> None:
         super().__init__(config)
-        self._declared, self._url, self._auth, self.budget = declared, api.url, api.auth, api.budget
+        self.declared, self._url, self._auth, self.budget = declared, api.url, api.auth, api.budget
         self._file = api.file
         family = api.family
-        parent, self._links = family.parent(declared), family.links(declared)
-        self._parent = None if parent is None else ResourceStream(parent, api, config)
+        parent, self.links = family.parent(declared), family.links(declared)
+        self.parent = None if parent is None else ResourceStream(parent, api, config)
         # Its children read it, each for itself, and perhaps a user reads it for its own sake.
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())
         self.name, self.primary_key, self.schema = declared.name, declared.primary_key or (), declared.schema
@@ -57,18 +60,18 @@ class ResourceStream(HttpStream):
         return filled_text(self._url, self._of_config)
 
     def path(self, slice: Slice) -> str:
-        return filled_path(self._declared.path, self._values(slice))
+        return filled_path(self.declared.path, self._values(slice))
 
     def params(self, slice: Slice) -> Mapping[str, JsonValue]:
         values = self._values(slice)
-        return {name: filled(value, values) for name, value in self._declared.params.items()}
+        return {name: filled(value, values) for name, value in self.declared.params.items()}
 
     def headers(self, slice: Slice) -> Mapping[str, str]:
         values = self._values(slice)
-        return {name: filled_text(value, values) for name, value in self._declared.headers.items()}
+        return {name: filled_text(value, values) for name, value in self.declared.headers.items()}
 
     def body_json(self, slice: Slice) -> JsonValue:
-        return filled(self._declared.body_json, self._values(slice))
+        return filled(self.declared.body_json, self._values(slice))
 
     def authenticator(self) -> Authenticator | None:
         return None if self._auth is None else with_settings(self._auth, self._of_config)
@@ -77,28 +80,28 @@ class ResourceStream(HttpStream):
         return self._file
 
     def partitions(self) -> Iterable[Partition]:
-        return super().partitions() if self._parent is None else parent_partitions(self._parent, **self._links)
+        return super().partitions() if self.parent is None else parent_partitions(self.parent, **self.links)
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        if self._parent is None or not self._declared.follows_parent:
+        if self.parent is None or not self.declared.follows_parent:
             return super().partitions_since(parents)
-        return following_partitions(self._parent, parents.get(self._parent.name, StreamState()), **self._links)
+        return following_partitions(self.parent, parents.get(self.parent.name, StreamState()), **self.links)
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
         # Here, not in `parse`: a paginator that counts must see the page as it came.
         page, values = super().read_page(slice, token), self._values(slice)
         records: Sequence[Record] = page.records
-        if self._declared.record_filter:
+        if self.declared.record_filter:
             records = [record for record in records if self._passes(record)]
             if (trace := TRACE.get()) is not None and trace.page is not None:
                 trace.page = trace.page._replace(selected=len(records))
-        if self._declared.add_fields:
-            added = {name: filled(value, values) for name, value in self._declared.add_fields.items()}
+        if self.declared.add_fields:
+            added = {name: filled(value, values) for name, value in self.declared.add_fields.items()}
             records = [self._with(record, added) for record in records]
         return page._replace(records=records)
 
     def _passes(self, record: Record) -> bool:
-        for name, value in self._declared.record_filter.items():
+        for name, value in self.declared.record_filter.items():
             allowed = value if isinstance(value, list | tuple) else [value]
             if name not in record and None not in allowed:
                 raise FatalError(

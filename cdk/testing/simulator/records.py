@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from random import Random
+from typing import TypeAlias
 from uuid import UUID
 from zlib import crc32
 
@@ -24,9 +25,16 @@ from cdk.testing.simulator.examples import example_of
 ROUND = timedelta(days=1)
 """How far the clock moves from one round to the next."""
 
+Path: TypeAlias = tuple[str, ...]
+"""Where a value lies in a record."""
+
+Choices: TypeAlias = Mapping[Path, Sequence[JsonValue]]
+"""Values of fields, by path: of each field any of them."""
+
 _GREATEST_SERIAL = 100_000
 _PER_SERIAL = 10_000
-_SAMPLED = 5000
+_SAMPLED = 5040
+"""The number of the first sample; filters keep it, however many there are."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +83,28 @@ class Collection:
     """Records of one kind. key_paths: where values are that tell records of it apart. cursor: what grows.
 
     descending: the API gives the newest records first. copies: paths whose values the stream takes to others.
+    passing: for each filter that a stream has, values that most records have so that it keeps them.
     """
 
     name: str
     schema: JsonSchema
-    key_paths: Sequence[tuple[str, ...]] = ()
+    key_paths: Sequence[Path] = ()
     cursor: Cursor | None = None
     descending: bool = False
-    copies: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = ()
+    copies: Sequence[tuple[Path, Path]] = ()
+    passing: Sequence[Choices] = ()
+
+    def joined(self, other: "Collection") -> "Collection":
+        """This collection with what another one needs: two streams read it."""
+        schema = {**self.schema, "properties": {**properties_of(other.schema), **properties_of(self.schema)}}
+        passing = [*self.passing, *(each for each in other.passing if each not in self.passing)]
+        return replace(
+            self,
+            schema=schema,
+            key_paths=list(dict.fromkeys([*self.key_paths, *other.key_paths])),
+            copies=list(dict.fromkeys([*self.copies, *other.copies])),
+            passing=passing,
+        )
 
     def records(self, world: World, part: str = "") -> list[JsonObject]:
         """All records of a part, such as that of one parent; by their cursor, else as they came. part: empty for all.
@@ -134,20 +156,30 @@ class Collection:
         record = as_object(example_of(self.schema, self.name, world.chance(self.name, part, number, version)))
         built = dict(record)
         for key in self.key_paths:
-            put(built, key, _distinct(_schema_at(self.schema, key), self.name, part, number))
+            put(built, key, _distinct(schema_at(self.schema, key), self.name, part, number))
+        for at, values in self._kept_by(number).items():
+            if not self._is_set(at):
+                put(built, at, world.chance(self.name, part, number, at).choice(values))
         if self.cursor is not None:
             built[self.cursor.field] = self._cursor_value(self.cursor, world, part, number, version)
         for source, target in self.copies:
             source_value, target_value = path(*source)(built), path(*target)(built)
-            if source_value is None or target in self.key_paths or (self.cursor and target == (self.cursor.field,)):
-                value = (
-                    example_of(_schema_at(self.schema, target), target[-1]) if target_value is None else target_value
-                )
+            if source_value is None or self._is_set(target):
+                value = example_of(schema_at(self.schema, target), target[-1]) if target_value is None else target_value
                 put(built, source, value)
         return built
 
+    def _is_set(self, at: Path) -> bool:
+        """Whether the value at a path is one of its own: of the key or the cursor."""
+        return at in self.key_paths or (self.cursor is not None and at == (self.cursor.field,))
+
+    def _kept_by(self, number: int) -> Choices:
+        """The values that a record has so that a filter keeps it: each filter has its share, and some have none."""
+        turns: Sequence[Choices] = [*self.passing, *self.passing, {}]
+        return turns[number % len(turns)]
+
     def _cursor_value(self, cursor: Cursor, world: World, part: str, number: int, version: int) -> JsonValue:
-        kinds = kinds_of(_schema_at(self.schema, (cursor.field,)))
+        kinds = kinds_of(schema_at(self.schema, (cursor.field,)))
         match cursor:
             case CountCursor():
                 value: float | str = cursor.start + 1 + number + (0 if self._appends else version * _PER_SERIAL)
@@ -206,7 +238,17 @@ def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:
     record[last] = value
 
 
-def _schema_at(schema: JsonSchema, path: Sequence[str]) -> JsonSchema:
+def without(record: JsonObject, path: Sequence[str]) -> JsonObject:
+    """A record that has nothing at a path."""
+    name, *rest = path
+    inner = record.get(name)
+    if rest:
+        return {**record, name: without(inner, rest)} if isinstance(inner, dict) else record
+    return {key: value for key, value in record.items() if key != name}
+
+
+def schema_at(schema: JsonSchema, path: Sequence[str]) -> JsonSchema:
+    """What a schema says of the value at a path of a record."""
     for name in path:
         schema = as_object(properties_of(schema).get(name))
     return schema

@@ -1,16 +1,14 @@
 """Simulator: an API for a connector that nobody has access to, made of what its streams ask for and of a seed."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from cdk.base.errors import CdkError, FatalError
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import FieldValue, JsonObject, JsonValue, as_list, as_object, properties_of, to_json
-from cdk.declarative.interpolation.template import compile_template
+from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_object, properties_of, to_json
 from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.declarative.source import ManifestSource
 from cdk.declarative.syntax.json_edit import set_at
@@ -25,6 +23,7 @@ from cdk.testing.mock_api import MockApi
 from cdk.testing.routes import Route, UnexpectedRequest
 from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.simulator.examples import example_of
+from cdk.testing.simulator.field_use import FieldUse, field_uses, objects_in, passing_choices
 from cdk.testing.simulator.pages import token_in
 from cdk.testing.simulator.records import Collection, World
 from cdk.testing.simulator.stream_api import Anatomy, NotSimulated, Probe, StreamApi
@@ -32,25 +31,14 @@ from cdk.testing.simulator.templates import Query, leaves
 
 _TOKEN = "simulated-token"  # noqa: S105 - it opens nothing
 _HISTORY = timedelta(days=30)
-
+_SAMPLES = 5
+"""So many records are tried in a filter."""
 
 _ADVICE = "answer it with a cassette or a MockApi"
 
 
 class Unsimulated(FatalError):
     """A request that the simulator has no response to."""
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What a manifest says that its streams do not, by stream: the fields that make partitions, and what is copied.
-
-    token_paths: where logins have tokens.
-    """
-
-    parent_keys: dict[str, list[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(list))
-    copies: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = field(default_factory=lambda: defaultdict(list))
-    token_paths: list[tuple[str, ...]] = field(default_factory=list)
 
 
 class Simulator:
@@ -64,7 +52,7 @@ class Simulator:
     def __init__(
         self, source: Source, config: Mapping[str, JsonValue] | None = None, world: World | None = None
     ) -> None:
-        self._source, self._known = source, _known(source)
+        self._source, self._token_paths = source, _token_paths(source)
         try:
             self._simulate(made_up(source, config or {}), world or World())
         except CdkError:
@@ -84,6 +72,7 @@ class Simulator:
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             streams = source.open(prepared_config(self.config, source, "config", Secrets()))
             self.world = replace(self.world, now=_present(streams, self.world))
+            self._uses = field_uses(source, streams)
         with RunScope().working(), simulated(self, self.clock):
             self._names = [stream.name for stream in streams]
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
@@ -121,7 +110,7 @@ class Simulator:
         api = self._apis[name]
         with RunScope().working(), self.playing():
             parts = dict.fromkeys(api.key_of(partition) for partition in api.stream.partitions())
-        return [record for part in parts for record in api.collection.records(self.world, part)]
+        return [record for part in parts for record in api.records(part)]
 
     def send(self, request: Request) -> Response:
         """The response to a request. Raises Unsimulated: no stream that is simulated sends such a one."""
@@ -154,16 +143,23 @@ class Simulator:
     def _add(self, name: str, stream: Stream) -> None:
         anatomy = Anatomy.of(stream)
         self._learn_login(anatomy.authenticator)
-        probe = Probe(self._log_in)
         api = StreamApi(
-            name, stream, anatomy, collection=self._collection(stream, anatomy), world=self.world, probe=probe
+            name,
+            stream,
+            anatomy,
+            collection=self._collection(stream, anatomy),
+            added=self._use(stream).added,
+            world=self.world,
+            probe=Probe(self._log_in),
         )
         method = api.first.method
         twins = self._routed.setdefault((method, api.pattern), [])
-        for twin in twins:
-            if twin.template.base == api.template.base and twin.shape.path == api.shape.path:
-                # One place of the API that two streams read.
-                api.collection = twin.collection
+        same = [twin for twin in twins if twin.template.base == api.template.base and twin.shape.path == api.shape.path]
+        if same:
+            # One place of the API that two streams read.
+            shared = same[0].collection.joined(api.collection)
+            for each in (*same, api):
+                each.hold(shared)
         if not twins:
             self._route(method, api.pattern)
         twins.append(api)
@@ -193,17 +189,30 @@ class Simulator:
 
     def _collection(self, stream: Stream, anatomy: Anatomy) -> Collection:
         named = [stream.primary_key] if isinstance(stream.primary_key, str) else stream.primary_key
-        keys = [(key,) if isinstance(key, str) else tuple(key) for key in named]
-        keys += self._known.parent_keys[stream.name]
-        schema = {"type": "object", **stream.json_schema()}
+        use = self._use(stream)
+        keys = [(key,) if isinstance(key, str) else tuple(key) for key in named] + use.keys
+        schema: JsonSchema = {"type": "object", **stream.json_schema()}
         if not {"properties", "allOf"} & schema.keys():
-            schema["properties"] = {"name": {"type": "string"}}
-        if not keys and "id" in as_object(schema.get("properties")):
+            schema = {**schema, "properties": {"name": {"type": "string"}}}
+        if not keys and "id" in properties_of(schema):
             keys.append(("id",))
         distinct = [key for key in dict.fromkeys(keys) if all(key)]
-        return Collection(
-            stream.name, schema, distinct, stream.cursor, anatomy.descending, self._known.copies[stream.name]
+        collection = Collection(
+            stream.name,
+            use.schema(schema),
+            distinct,
+            stream.cursor,
+            descending=anatomy.descending,
+            copies=use.copies,
+            passing=use.passing,
         )
+        samples = collection.samples(self.world, _SAMPLES)
+        choices = [passing_choices(each, samples, collection.schema, self.config) for each in use.conditions]
+        return replace(collection, passing=[*use.passing, *filter(None, choices)])
+
+    def _use(self, stream: Stream) -> FieldUse:
+        """What is done with the fields of a stream, or of one that is read for others alone."""
+        return self._uses.get(stream.name, FieldUse())
 
     def _learn_login(self, authenticator: Authenticator | None) -> None:
         match authenticator:
@@ -229,7 +238,7 @@ class Simulator:
             "token": _TOKEN,
             "id": _TOKEN,
         }
-        for path in self._known.token_paths:
+        for path in self._token_paths:
             set_at(body, path, _TOKEN)
         return Response(200, Headers({"Content-Type": "application/json"}), to_json(body), request.full_url, request)
 
@@ -253,43 +262,18 @@ def _completed(schema: Mapping[str, JsonValue], config: Mapping[str, JsonValue],
     return completed
 
 
-def _known(source: Source) -> _Known:
-    known = _Known()
-    for part in _objects(source.resolved) if isinstance(source, ManifestSource) else ():
+def _token_paths(source: Source) -> list[tuple[str, ...]]:
+    """Where the logins of a manifest have tokens."""
+    paths: list[tuple[str, ...]] = []
+    for part in objects_in(source.resolved) if isinstance(source, ManifestSource) else ():
         match part:
-            case {"type": "ParentStreamConfig", "parent_key": str(key), "stream": {"name": str(name)}}:
-                known.parent_keys[name].append(tuple(key.strip("/").split("/")))
             case {"session_token_path": [*path]}:
-                known.token_paths.append(tuple(map(str, path)))
+                paths.append(tuple(map(str, path)))
             case {"access_token_name": str(name)}:
-                known.token_paths.append((name,))
-            case {"type": "DeclarativeStream", "name": str(name), "transformations": [*changes]}:
-                known.copies[name] += [pair for change in changes for pair in _copies(as_object(change))]
+                paths.append((name,))
             case _:
                 pass
-    return known
-
-
-def _copies(change: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """What a transformation reads of a record, and where that goes."""
-    for each in as_list(change.get("fields")) if change.get("type") == "AddFields" else ():
-        match each:
-            case {"path": [*target], "value": str(value)}:
-                for scope, *path in compile_template(value, "").paths:
-                    if scope == "record" and path:
-                        yield tuple(path), tuple(map(str, target))
-            case _:
-                pass
-
-
-def _objects(value: FieldValue) -> Iterator[JsonObject]:
-    if isinstance(value, dict):
-        yield value
-        for item in value.values():
-            yield from _objects(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _objects(item)
+    return paths
 
 
 def _parents(stream: Stream) -> Iterator[Stream]:

@@ -6,7 +6,7 @@ from, or stops at, are kept. What it does not read as it should is not simulated
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import islice
 
 from cdk.base.errors import CdkError
@@ -25,7 +25,7 @@ from cdk.state.window import Window
 from cdk.streams.stream import Page, Stream
 from cdk.testing.simulation import simulated
 from cdk.testing.simulator.pages import TOKEN, URL, PageShape, last_pages, page_token, places, shapes, token_in
-from cdk.testing.simulator.records import Collection, World
+from cdk.testing.simulator.records import Collection, Path, World, without
 from cdk.testing.simulator.templates import Bounds, Leaf, Query, Template, bounds_of, differing, leaves, probe_windows
 
 _USUAL_SIZE = 10
@@ -156,13 +156,24 @@ class Probe:
 
 
 class StreamApi:
-    """Answers the requests of one stream. name: of the stream, and as what it is read. Raises NotSimulated: why not."""
+    """Answers the requests of one stream. name: of the stream, and as what it is read. Raises NotSimulated: why not.
+
+    added: fields of records that the stream adds itself.
+    """
 
     def __init__(
-        self, name: str, stream: Stream, anatomy: Anatomy, *, collection: Collection, world: World, probe: Probe
+        self,
+        name: str,
+        stream: Stream,
+        anatomy: Anatomy,
+        *,
+        collection: Collection,
+        added: Sequence[Path],
+        world: World,
+        probe: Probe,
     ) -> None:
         self._name, self.stream, self.collection = name, stream, collection
-        self._world, self._probe = world, probe
+        self._added, self._world, self._probe = added, world, probe
         windows = probe_windows(stream.cursor)
         partitions = list(islice(stream.partitions(), _PARTITIONS))
         if not partitions:
@@ -218,7 +229,19 @@ class StreamApi:
         token = None
         if end < len(rows):
             token = page_token([self._name, query.part, query.lower, query.upper, end])
-        return shape.response(request, rows[begin:end], begin // size, token)
+        return shape.response(request, self._shown(rows[begin:end]), begin // size, token)
+
+    def hold(self, collection: Collection) -> None:
+        """Have the records of another collection."""
+        self.collection = collection
+        self._parts.clear()
+
+    def records(self, part: str) -> Sequence[JsonObject]:
+        """All records of a part, as responses have them."""
+        return self._shown(self._records(part))
+
+    def _shown(self, rows: Sequence[JsonObject]) -> Sequence[JsonObject]:
+        return [reduce(without, self._added, row) for row in rows]
 
     def _records(self, part: str) -> Sequence[JsonObject]:
         """Those of a part; the last few are kept, for a part is read in many requests."""
@@ -316,7 +339,7 @@ class StreamApi:
 
     def _samples(self, count: int) -> Sequence[JsonObject]:
         if len(self._sampled) < count:
-            self._sampled = self.collection.samples(self._world, count)
+            self._sampled = self._shown(self.collection.samples(self._world, count))
         return self._sampled[:count]
 
     def _placed(self, shape: PageShape, requests: Sequence[Request], rows: Sequence[JsonObject]) -> PageShape | None:

@@ -1,0 +1,197 @@
+"""FieldUse: what a connector does with the fields of a stream's records, which no schema has to say.
+
+A RestSource says it in its resources, a manifest in its components; of other code nobody knows.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from cdk.base.errors import CdkError
+from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_list, as_object, properties_of
+from cdk.declarative.interpolation.template import compile_template
+from cdk.declarative.source import ManifestSource
+from cdk.rest.declared.placeholders import placeholders
+from cdk.rest.declared.stream import ResourceStream
+from cdk.sources.schema_check import misfits
+from cdk.streams.source import Source
+from cdk.streams.stream import Stream
+from cdk.testing.simulator.records import Choices, Path, put, schema_at
+
+_LITERAL = re.compile(r"'([^']*)'|\"([^\"]*)\"|\b(\d+(?:\.\d+)?)\b")
+_MOST_TRIED = 500
+
+
+@dataclass
+class FieldUse:
+    """What is done with the fields of one stream. keys: they make partitions of other streams; read: others read them.
+
+    added: the connector adds them, so no API has them. copies: where transformations take values from, and put them.
+    passing: with such values a filter keeps a record, for each filter. conditions: expressions that keep a record.
+    """
+
+    keys: list[Path] = field(default_factory=list)
+    read: list[Path] = field(default_factory=list)
+    added: list[Path] = field(default_factory=list)
+    copies: list[tuple[Path, Path]] = field(default_factory=list)
+    passing: list[Choices] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
+
+    def schema(self, schema: JsonSchema) -> JsonSchema:
+        """A schema with all fields that must be there."""
+        needed = {path: example for choices in self.passing for path, (example, *_) in choices.items()}
+        texts: dict[Path, JsonValue] = dict.fromkeys(self.read, "")
+        for path, example in {**texts, **needed}.items():
+            schema = _with_field(schema, path, example)
+        return schema
+
+
+def field_uses(source: Source, streams: Sequence[Stream]) -> dict[str, FieldUse]:
+    """What is done with the fields of each stream of a source, by name."""
+    uses: dict[str, FieldUse] = {stream.name: FieldUse() for stream in streams}
+    for stream in streams:
+        if isinstance(stream, ResourceStream):
+            _learn_resource(stream, uses)
+    for part in objects_in(source.resolved) if isinstance(source, ManifestSource) else ():
+        match part:
+            case {"type": "ParentStreamConfig", "parent_key": str(key), "stream": {"name": str(name)}}:
+                use = uses.setdefault(name, FieldUse())
+                use.keys.append(tuple(key.strip("/").split("/")))
+                use.read += [tuple(map(str, as_list(path))) for path in as_list(part.get("extra_fields"))]
+            case {"type": "DeclarativeStream", "name": str(name)}:
+                _learn_stream(part, uses.setdefault(name, FieldUse()))
+            case _:
+                pass
+    return uses
+
+
+def objects_in(value: FieldValue) -> Iterator[JsonObject]:
+    """The objects at any depth of a value."""
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from objects_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from objects_in(item)
+
+
+def passing_choices(
+    condition: str, samples: Sequence[JsonObject], schema: JsonSchema, config: Mapping[str, JsonValue]
+) -> Choices:
+    """Values with which a condition keeps a record; none where it keeps all of the samples, or nothing was found.
+
+    Found by trying what the condition compares with; one that reads more than records and the config is not tried.
+    """
+    scope: dict[str, object] = {"config": config}
+    paths = list(dict.fromkeys(filter(None, _record_paths(condition))))
+    try:
+        template = compile_template(condition)
+        if not paths or len(template.matching(scope, list(samples))) == len(samples):
+            return {}
+        names = {name for path in paths for name in path}
+        literals = [each for match in _LITERAL.finditer(condition) for each in _near(match) if each not in names]
+        options = [[each for each in (True, False, *literals) if _fits(each, schema, path)] for path in paths]
+        for values in islice(product(*options), _MOST_TRIED):
+            record = deepcopy(samples[0])
+            for path, value in zip(paths, values, strict=True):
+                put(record, path, value)
+            if template.matching(scope, [record]):
+                return {path: [value] for path, value in zip(paths, values, strict=True)}
+    except CdkError:
+        pass
+    return {}
+
+
+def _learn_resource(stream: ResourceStream, uses: dict[str, FieldUse]) -> None:
+    use, parent, declared = uses[stream.name], stream.parent, stream.declared
+    use.added += [(name,) for name in declared.add_fields]
+    choices: Choices = {(name,): as_list(value) or [value] for name, value in declared.record_filter.items()}
+    use.passing += [choices] if choices else []
+    if parent is not None:
+        above = uses.setdefault(parent.name, FieldUse())
+        above.keys += [(name,) for name in stream.links.values()]
+        above.read += [(each.field,) for each in placeholders(declared.add_fields) if each.scope == parent.name]
+
+
+def _learn_stream(stream: JsonObject, use: FieldUse) -> None:
+    read: list[Path] = []
+    match as_object(as_object(stream.get("retriever")).get("record_selector")).get("record_filter"):
+        case {"type": "RecordFilter", "condition": str(condition)} if condition not in use.conditions:
+            use.conditions.append(condition)
+            read += _record_paths(condition)
+        case _:
+            pass
+    added: list[Path] = []
+    for change in as_list(stream.get("transformations")):
+        match change:
+            case {"type": "AddFields", "fields": [*additions]}:
+                for target, paths in map(_addition, additions):
+                    use.copies += [(path, target) for path in paths if path and target]
+                    read += paths
+                    added += [target] if target and not as_object(change).get("condition") else []
+            case _:
+                pass
+    # What is read before it is replaced, the API has.
+    use.added += [path for path in added if not any(_overlap(path, other) for other in read)]
+
+
+def _addition(declared: JsonValue) -> tuple[Path, list[Path]]:
+    """Where an added field goes, and what its value reads of the record."""
+    match declared:
+        case {"path": [*target], "value": value}:
+            return tuple(map(str, target)), _record_paths(value) if isinstance(value, str) else []
+        case _:
+            return (), []
+
+
+def _record_paths(text: str) -> list[Path]:
+    """What a text with expressions reads of a record; nothing where it is none."""
+    try:
+        return [tuple(path) for scope, *path in compile_template(text).paths if scope == "record"]
+    except CdkError:
+        return []
+
+
+def _overlap(first: Path, second: Path) -> bool:
+    """Whether one is the other, or something in it."""
+    return all(name == other for name, other in zip(first, second, strict=False))
+
+
+def _near(literal: re.Match[str]) -> Sequence[JsonValue]:
+    """What is written in a condition; of a number also what is less and what is more."""
+    single, double, number = literal.groups()
+    if number is None:
+        return [str(double if single is None else single)]
+    value = float(number) if "." in number else int(number)
+    return [value, value + 1, value - 1]
+
+
+def _fits(value: JsonValue, schema: JsonSchema, path: Path) -> bool:
+    return not misfits(value, schema_at(schema, path))
+
+
+def _with_field(schema: JsonSchema, path: Path, example: JsonValue) -> JsonSchema:
+    """A schema that declares the field at a path, with the type of an example where it did not."""
+    if not path:
+        return schema
+    name, *rest = path
+    properties = properties_of(schema)
+    inner = as_object(properties.get(name))
+    if rest:
+        return {**schema, "properties": {**properties, name: _with_field(inner, tuple(rest), example)}}
+    return schema if name in properties else {**schema, "properties": {**properties, name: _kind_of(example)}}
+
+
+def _kind_of(example: JsonValue) -> JsonSchema:
+    match example:
+        case bool():
+            return {"type": "boolean"}
+        case int():
+            return {"type": "integer"}
+        case float():
+            return {"type": "number"}
+        case _:
+            return {"type": "string"}
