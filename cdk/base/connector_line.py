@@ -1,11 +1,11 @@
 """Which line of a connector an error comes from: file and line, for a message."""
 
-import sysconfig
+import os
 import traceback
 from pathlib import Path
 
 _KIT = Path(__file__).parents[1]
-_PYTHON = Path(sysconfig.get_path("stdlib"))
+_PYTHON = Path(os.__file__).parent
 
 
 def connector_line(error: BaseException) -> str:
