@@ -155,15 +155,19 @@ class FileChecks:
             raise ConfigError(f"this may be a config: {words}")
         load_config(path, self._find(), self.secrets)
 
-    def _streams(self) -> Sequence[Stream] | None:
-        """The streams of the connector, as far as its config is known."""
+    def _streams(self, problems: Problems) -> Sequence[Stream] | None:
+        """The streams of the connector, as far as its config is known; a warning where it is not."""
         source = None if self._find is None else self._find()
-        if source is None or (self._config is None and source.config_schema.get("required")):
+        if source is None:
+            return None
+        if self._config is None and source.config_schema.get("required"):
+            words = "is not compared with the streams of the connector, which takes a config: give it by --config"
+            problems.add(words, certain=False)
             return None
         return source.streams(load_config(self._config, source, self.secrets))
 
     def _catalog(self, path: Path, problems: Problems) -> None:
-        streams = self._streams()
+        streams = self._streams(problems)
         offered = {StreamDescriptor(name=s.name, namespace=s.namespace): s for s in streams or ()}
         known: set[StreamDescriptor] = set()
         file, items = catalog_items(path)
@@ -180,7 +184,7 @@ class FileChecks:
                     raise ConfigError(f"{where}: {error.message}") from None
 
     def _state(self, path: Path, problems: Problems) -> None:
-        streams = self._streams()
+        streams = self._streams(problems)
         manager = ConnectorStateManager(load_state(path, None if streams is None else {s.name for s in streams}))
         for stream in streams or ():
             with problems.gathering():

@@ -188,6 +188,28 @@ def test_parameters_that_nothing_defines_are_suspicious(cli: CommandLine, tmp_pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ((), False),
+        (("--manifest-path", "manifest.yaml"), True),
+        (("--manifest-path", "manifest.yaml", "--config", "c.json"), False),
+    ],
+)
+def test_a_state_whose_streams_are_not_known_is_said_not_to_be_compared(
+    cli: CommandLine, tmp_path: Path, options: tuple[str, ...], *, warned: bool
+) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"key": "k" * 20}))
+    state = {"stream_descriptor": {"name": "usres"}, "stream_state": {"day": "2024-01-02"}}
+    (tmp_path / "state.json").write_text(json.dumps([{"type": "STREAM", "stream": state}]))
+
+    lines = cli("validate", "state.json", "--kind", "state", *options).lines
+
+    warning = "state.json:1: warning: is not compared with the streams of the connector, which takes a config: "
+    assert any(line.startswith(warning) for line in lines) == warned, lines
+    assert any("did you mean 'users'?" in line for line in lines) == ("--config" in options)
+
+
 def test_a_pipeline_is_held_against_its_connector(
     cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
