@@ -758,7 +758,7 @@ BUGS = [
     Bug("a wait can be ended", "base/times/clock", "while not stop.is_set() and seconds > 0:", "while seconds > 0:"),
     Bug(
         "an error is said with the connector's line",
-        "sync/tasks/messages",
+        "base/connector_line",
         "next(frame for frame in reversed(others) if frame.filename == others[0].filename)",
         "others[-1]",
         "tests/spark/test_traces.py",
@@ -2640,9 +2640,9 @@ BUGS = [
     ),
     Bug(
         "a line of the kit is none of the connector's",
-        "sync/tasks/messages",
-        "_KIT = Path(__file__).parents[2]",
+        "base/connector_line",
         "_KIT = Path(__file__).parents[1]",
+        "_KIT = Path(__file__).parents[0]",
     ),
     Bug(
         "a slip of a schema is told",
@@ -3129,7 +3129,7 @@ BUGS = [
         "isinstance(name, str) and looks_secret(name)",
         "False",
     ),
-    Bug("only bugs have crash reports", "sources/crashes", "not isinstance(error, BugError)", "False"),
+    Bug("only bugs have crash reports", "sources/crashes", "not error.unexpected", "False"),
     Bug(
         "a table never read to its end is stale",
         "lake/admin/freshness",
