@@ -10,11 +10,15 @@ import click
 from cdk import testing
 from cdk.base.errors import CdkError
 from cdk.base.secret_masking import Secrets
+from cdk.base.values import JsonValue
 from cdk.cli.config_file import read_config
 from cdk.cli.options import given_source, temporary_config
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_SIMULATED = "cdk.cli.simulation"
+"""Under this name, the context of a command has what stands for parts of its pipeline file."""
 
 
 def with_simulation(command: Callable[P, R]) -> Callable[P, R]:
@@ -40,24 +44,39 @@ def with_simulation(command: Callable[P, R]) -> Callable[P, R]:
         for name, why in simulator.missing.items():
             click.echo(f"{name} is not simulated: {why}", err=True)
         with simulator.playing(), temporary_config(simulator.config) as config:
-            kwargs["config"] = config
+            if kwargs.get("pipeline") is None:
+                kwargs["config"] = config
+            else:
+                click.get_current_context().meta[_SIMULATED] = simulator.config, kwargs.pop("target")
+                kwargs["target"] = None
             return command(*args, **kwargs)
 
     return run
+
+
+def simulated_parts() -> tuple[Mapping[str, JsonValue], str] | None:
+    """The config, and the place of the tables, of the pipeline whose API is simulated; None: none is."""
+    return click.get_current_context().meta.get(_SIMULATED)
 
 
 def _simulator(
     text: str, args: Sequence[object], options: Mapping[str, object], secrets: Secrets
 ) -> "testing.Simulator":
     """The simulator of the connector that a command is called with. Raises CdkErrors, and UsageError."""
-    if options.get("pipeline") is not None:
-        raise click.UsageError("'--simulate' takes '--connector' or '--manifest-path', and '--target'")
-    find: object = args[0] if args else None
+    world, trusted = testing.World.parse(text), bool(options.get("allow_custom_code"))
+    pipeline, find = cast("Path | None", options.get("pipeline")), args[0] if args else None
+    if pipeline is not None:
+        if options.get("target") is None:
+            raise click.UsageError(
+                f"Missing option '--target': where do the tables go? Those of {pipeline} would get generated records"
+            )
+        from cdk.cli.sync.pipeline_from_file import known_source  # noqa: PLC0415 - `read` starts without it
+
+        source, config = known_source(pipeline, secrets, trusted=trusted)
+        return testing.Simulator(source, config, world)
     if not callable(find):
         connector, manifest = options.get("connector"), options.get("manifest_path")
-        trusted = bool(options.get("allow_custom_code"))
         find = given_source(cast("str | None", connector), cast("Path | None", manifest), trusted=trusted)
     if find is None:
         raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?")
-    config = read_config(cast("Path | None", options.get("config")), secrets)
-    return testing.Simulator(find(), config, testing.World.parse(text))
+    return testing.Simulator(find(), read_config(cast("Path | None", options.get("config")), secrets), world)

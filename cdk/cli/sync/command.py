@@ -30,10 +30,10 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.simulation import with_simulation
+from cdk.cli.simulation import simulated_parts, with_simulation
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
-from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
+from cdk.cli.sync.pipeline_from_file import Simulated, config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
 from cdk.cli.sync.plan import show_previews
 from cdk.cli.sync.report import SyncReport
@@ -51,7 +51,9 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @manifest_option
 @config_option
 @catalog_option
-@click.option("--target", metavar="PATH", help="Where the tables go, without a PIPELINE: a folder, or an address.")
+@click.option(
+    "--target", metavar="PATH", help="Without a PIPELINE, or with --simulate: a folder for the tables, or an address."
+)
 @click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
 @click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Sync only this stream; may be repeated.")
@@ -112,7 +114,7 @@ def sync(
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
     with into, listening(secrets) as signals, sync_report, crashes.writing(), locating(pipeline):
-        events = SyncEvents(secrets, config if pipeline is None else config_file(pipeline))
+        events = SyncEvents(secrets, config if pipeline is None or simulated_parts() else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
         with prints_on_stderr(secrets) if log is None else log.prints():
@@ -141,7 +143,9 @@ def _opened(
 ) -> tuple[Pipeline, Source]:
     """The pipeline and its source, from its file or from options. Raises ConfigError."""
     if pipeline is not None:
-        return file_pipeline(pipeline, secrets, trusted=trusted, events=events)
+        parts = simulated_parts()
+        simulated = None if parts is None else Simulated(*parts)
+        return file_pipeline(pipeline, secrets, trusted=trusted, events=events, simulated=simulated)
     return given_pipeline(options, secrets, trusted=trusted, events=events)
 
 

@@ -1,26 +1,83 @@
 """The pipeline of a file and its source, secrets known before anything is said of them."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from cdk import sources
+from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
+from cdk.base.validation_messages import refusals
+from cdk.base.values import JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.storage.credentials import secrets_of
 from cdk.sources.discovery import find_source
+from cdk.sources.variables import PartialEnvironment, environment
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
-from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What stands for parts of a pipeline whose API is simulated. target: where its tables go, and its states."""
+
+    config: Mapping[str, JsonValue]
+    target: str
 
 
 def file_pipeline(
-    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None
+    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None, simulated: Simulated | None = None
 ) -> tuple[Pipeline, Source]:
     """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
-    settings = Pipeline.load(path, secrets=secrets)
+    if simulated is None:
+        settings = Pipeline.load(path, secrets=secrets)
+    else:
+        settings = _elsewhere(Pipeline.load(path, secrets=secrets, config=simulated.config), simulated.target)
     secrets.add(*secrets_of(settings.target.storage))
     source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events
     return settings.prepared(source, f"{path} source.config", secrets), source
+
+
+def _elsewhere(settings: Pipeline, target: str) -> Pipeline:
+    """The pipeline with tables and states elsewhere, as those of a simulation must be. Raises ConfigError."""
+    try:
+        path = TargetOptions(path=target).path
+    except ValidationError as error:
+        problems = refusals(error, {"path": target})
+        raise ConfigError("; ".join(f"--target: {text}" for _, text in problems)) from None
+    beside = settings.state.model_copy(update={"state_provider": None})
+    return settings.model_copy(update={"target": settings.target.model_copy(update={"path": path}), "state": beside})
+
+
+def known_source(path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
+    """The source of a pipeline file, and of its config what needs no variable that is not set. Raises ConfigError.
+
+    No secret of a file or a command is looked up.
+    """
+    Pipeline.load(path, secrets=secrets, config={})  # all but the config must be complete
+    settings = Pipeline.load(path, lambda *folders: PartialEnvironment(environment(*folders, refused="is not needed")))
+    config = _known(settings.config)
+    assert isinstance(config, Mapping)
+    return source_named(settings.source, path.parent, trusted=trusted), config
+
+
+def _known(value: JsonValue) -> JsonValue:
+    """A value without the texts in which a variable stands for nothing."""
+    match value:
+        case Mapping():
+            return {name: _known(item) for name, item in value.items() if not _lacks_variable(item)}
+        case list():
+            return [_known(item) for item in value if not _lacks_variable(item)]
+        case _:
+            return value
+
+
+def _lacks_variable(value: JsonValue) -> bool:
+    return isinstance(value, str) and "${" in value
 
 
 def config_file(path: Path) -> Path | None:

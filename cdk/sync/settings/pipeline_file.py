@@ -24,7 +24,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.durations import Duration
 from cdk.base.validation_messages import refusals
-from cdk.base.values import JsonValue, Keys, json_kind
+from cdk.base.values import JsonObject, JsonValue, Keys, json_kind
 from cdk.base.yaml_file import YamlFile
 from cdk.lake.delta.write_modes import WriteModeName
 from cdk.lake.storage.credentials import SCHEMES
@@ -253,19 +253,26 @@ class Pipeline(_Part):
     _prepared: bool = PrivateAttr(default=False)
 
     @classmethod
-    def load(cls, path: Path, environ_of: EnvironmentOf = environment, secrets: Secrets | None = None) -> "Pipeline":
+    def load(
+        cls,
+        path: Path,
+        environ_of: EnvironmentOf = environment,
+        secrets: Secrets | None = None,
+        *,
+        config: Mapping[str, JsonValue] | None = None,
+    ) -> "Pipeline":
         """Read a pipeline file and put in the values of `${VARIABLE}`s.
 
         Relative paths in it are relative to the file.
         secrets: get the values of variables, but those that are surely no secret, such as the target's path.
+        config: stands for the one that the file has or names.
         Raises ConfigError naming every place that is wrong.
         """
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
             raise ConfigError(f"found {json_kind(file.value)}, expected the settings of a pipeline", path=str(path))
-        value = with_variables(
-            file.value, environ_of(path.parent), file.where, secrets, plain=PLAIN_KEYS, foreign=_SPARKS
-        )
+        written = file.value if config is None else _with_config(file.value, config)
+        value = with_variables(written, environ_of(path.parent), file.where, secrets, plain=PLAIN_KEYS, foreign=_SPARKS)
         try:
             pipeline = cls.model_validate(value)
         except ValidationError as error:
@@ -302,6 +309,11 @@ class Pipeline(_Part):
         """The connector's config, of a pipeline whose file was loaded: a path has given way to what the file has."""
         assert not isinstance(self.source.config, str)
         return self.source.config
+
+
+def _with_config(value: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> JsonObject:
+    source = value.get("source")
+    return {**value, "source": {**source, "config": config} if isinstance(source, Mapping) else source}
 
 
 def _beside(state: StateOptions, folder: Path) -> StateOptions:

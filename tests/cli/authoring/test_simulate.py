@@ -69,6 +69,32 @@ def test_a_simulated_api_is_shown_previewed_recorded_and_proved(cli: CommandLine
     assert (previewed.code, recorded.code, proved.code) == (0, 0, 0)
 
 
+@pytest.mark.usefixtures("notes")
+def test_a_pipeline_is_simulated_with_its_write_modes_and_its_own_tables_and_states_are_left_alone(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"token": "${A_TOKEN_THAT_IS_NOT_SET}"}')
+    (tmp_path / "pipeline.yaml").write_text(
+        "name: notes\n"
+        "source: {connector: notes.py, config: config.json}\n"
+        "target: {path: lake}\n"
+        "streams: {notes: {write_mode: append_dedup}}\n"
+        "state: {state_provider: {type: local, config: {path: log}}}\n"
+    )
+    before = sorted(tmp_path.iterdir())
+    runs = [
+        cli("sync", "pipeline.yaml", "--simulate", f"records=12,round={number}", "--target", "trial", "-q")
+        for number in range(2)
+    ]
+    unsimulated = cli("sync", "pipeline.yaml", "--target", "trial")
+
+    assert [run.code for run in runs] == [0, 0], [run.stderr for run in runs]
+    ids = [row["id"] for row in rows(tmp_path / "trial" / "notes")]
+    assert sorted(ids) == [*range(1, 14)]
+    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "trial"])
+    assert "a PIPELINE file says what --target would" in unsimulated.stderr
+
+
 def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> None:
     simulator = Simulator(find_source(str(notes)))
     with server(simulator, 0) as httpd:
@@ -85,7 +111,10 @@ def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> No
     ("arguments", "text"),
     [
         (("read", *OPTIONS, "--simulate", "rows=1"), "--simulate: found 'rows=1', expected records=N, seed=N, round=N"),
-        (("sync", "pipeline.yaml", "--simulate"), "'--simulate' takes '--connector' or '--manifest-path'"),
+        (
+            ("sync", "pipeline.yaml", "--simulate"),
+            "Missing option '--target': where do the tables go? Those of pipeline.yaml would get generated records",
+        ),
         (("sync", "--simulate"), "which connector?"),
     ],
 )

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cdk.base.errors import ConfigError
+from cdk.base.secret_masking import Secrets
+from cdk.cli.sync.pipeline_from_file import known_source
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import put_shop
 
@@ -32,3 +35,26 @@ def test_the_path_of_a_target_is_shown_that_a_variable_gives(
         1,
         f"Error: {tmp_path}/lake/****/_cdk/shop.lock: the target cannot be written: Not a directory",
     )
+
+
+def test_what_a_config_lacks_is_left_out_and_no_secret_is_looked_up_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = put_shop(tmp_path, SHOP, monkeypatch) / "pipeline.yaml"
+    monkeypatch.setenv("SHOP", "toys")
+    config = """
+        url: 'https://${HOST_THAT_IS_NOT_SET}'
+        shop: '${SHOP}'
+        region: '${REGION_THAT_IS_NOT_SET:-eu}'
+        login: {user: us, password: '${command:touch looked-up}'}
+        shops: ['${SHOP}', '${SHOP_THAT_IS_NOT_SET}']
+    """
+    path.write_text(f"name: shop\nsource:\n    connector: shop.py\n    config: {config}\ntarget: {{path: tables}}\n")
+
+    _, known = known_source(path, Secrets(), trusted=False)
+
+    assert known == {"shop": "toys", "region": "eu", "login": {"user": "us"}, "shops": ["toys"]}
+    assert not (tmp_path / "looked-up").exists()
+    path.write_text(path.read_text().replace("path: tables", "path: '${LAKE_THAT_IS_NOT_SET}'"))
+    with pytest.raises(ConfigError, match="variable LAKE_THAT_IS_NOT_SET is not set"):
+        known_source(path, Secrets(), trusted=False)
