@@ -73,6 +73,16 @@ class World:
         """The moment at which this round is read."""
         return self.now + self.round * ROUND
 
+    @property
+    def most(self) -> int:
+        """So many records a stream without parents has in this round."""
+        return self.records + self.round * self.new
+
+    @property
+    def new(self) -> int:
+        """How many records each round brings to such a stream."""
+        return max(1, self.records // 10)
+
     def chance(self, *what: object) -> Random:
         """Chance that is the same for the same seed and thing."""
         return Random(f"{self.seed} {what}")  # noqa: S311 - data of tests
@@ -143,7 +153,7 @@ class Collection:
             chance = world.chance(self.name, part, "round", turn)
             if versions and not self._appends:
                 versions |= dict.fromkeys(chance.sample(sorted(versions), max(1, len(versions) // 10)), turn)
-            new = chance.randint(0, 1) if part else max(1, world.records // 10)
+            new = chance.randint(0, 1) if part else world.new
             versions |= dict.fromkeys(range(len(versions), len(versions) + new), turn)
         return versions
 

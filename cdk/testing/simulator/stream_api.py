@@ -285,9 +285,7 @@ class StreamApi:
         largest = _USUAL_SIZE if anatomy.size is None else anatomy.size
         sizes = list(
             dict.fromkeys(
-                size
-                for size in (min(_USUAL_SIZE, largest), largest)
-                if 0 < size <= max(_USUAL_SIZE, self._world.records)
+                size for size in (min(_USUAL_SIZE, largest), largest) if 0 < size <= max(_USUAL_SIZE, self._world.most)
             )
         )
         problem = NotSimulated("it asks for the same page for ever")
@@ -295,7 +293,8 @@ class StreamApi:
         for shape in shapes(anatomy.path, sizes, anatomy.looks_at):
             try:
                 if (paged_shape := self._tried(shape)) is not None:
-                    return paged_shape
+                    # Found with few records, but pages are as large as the stream asks for.
+                    return paged_shape if shape.single else replace(paged_shape, size=largest)
             except NotSimulated as refused:
                 problem = refused
         self.template = template

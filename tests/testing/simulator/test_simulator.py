@@ -8,7 +8,19 @@ from hypothesis import strategies as st
 from cdk.base.errors import ConfigError
 from cdk.base.values import Record, canonical
 from cdk.protocol import AirbyteStateMessage
-from cdk.rest import Bearer, CursorToken, HttpStream, LinkHeader, Offset, PageNumber, Paginator, RestSource, resource
+from cdk.rest import (
+    Bearer,
+    CursorToken,
+    HttpStream,
+    LinkHeader,
+    Offset,
+    PageNumber,
+    Paginator,
+    Request,
+    Response,
+    RestSource,
+    resource,
+)
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing import Simulator, World, read
@@ -129,6 +141,35 @@ def test_the_streams_of_a_source_that_is_data_are_simulated() -> None:
         result = run(simulator, source, name)
         assert counted(result.records) == counted(simulator.records(name))
         assert len(result.records) >= 5, name
+
+
+@given(st.integers(2, 40), st.integers(1, 40), st.integers(0, 3), st.sampled_from(["number", "offset", "short page"]))
+@settings(max_examples=30)
+def test_pages_are_as_large_as_they_are_asked_for(size: int, count: int, rounds: int, kind: str) -> None:
+    paginators: dict[str, Paginator] = {
+        "number": PageNumber(size=size, size_param="per_page", more=["more"]),
+        "offset": Offset(size, more=["more"]),
+        "short page": PageNumber(size=size),
+    }
+    source = RestSource(
+        "https://api.example.com",
+        resource("rows", "/rows", records_path="rows", primary_key="id", paginator=paginators[kind]),
+    )
+    simulator = Simulator(source, world=World(records=count, round=rounds))
+    pages: list[int] = []
+
+    class Looking:
+        def send(self, request: Request) -> Response:
+            response = simulator.send(request)
+            pages.append(len(response.value_at("rows")))
+            return response
+
+    result = read(source, "rows", config=simulator.config, transport=Looking(), clock=simulator.clock)
+
+    held_rows = simulator.records("rows")
+    assert counted(result.records) == counted(held_rows)
+    assert sum(pages) == len(held_rows)
+    assert {*pages[:-1]} <= {size}
 
 
 class Own(Stream):
