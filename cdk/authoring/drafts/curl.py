@@ -56,6 +56,8 @@ _OF_THE_BROWSER = re.compile(
 )
 _OPAQUE = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-.=+/~:]{16,}")
 _FORMAT = re.compile(r"(?<=.)\.(?:json|xml|csv)$")
+_ID = re.compile(r"\d+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 _ACCEPTED = re.compile(r"(?!text/html|\*/\*)[\w.+*/;=, -]+")
 """What APIs have versions by, where browsers have pages."""
 
@@ -218,10 +220,24 @@ class _Request:
             names = ", ".join(f"`{each}`" for each in self._secrets)
             why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
             known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
+        known += self._fixed_guesses()
         path = re.sub(r"\{\{.*?\}\}", "*", str(self._requester["path"]))
         examples = examples_of(path, (), {"id": "1"}, pages.probe, str(self._requester["http_method"]))
         component = stream_component(name, self._requester, paginator=pages.component)
         return StreamDraft(name, component, [*known, *([] if pages.guess is None else [pages.guess])], examples)
+
+    def _fixed_guesses(self) -> Iterator[Guess]:
+        """What is sent as the command has it, and might be another value each time."""
+        for part in str(self._requester["path"]).split("/"):
+            if _ID.fullmatch(part):
+                why = "the command has it, so nothing else is read"
+                check = "if it is the id of a record, a SubstreamPartitionRouter reads the path of each"
+                yield Guess(f"`{part}` in the path is fixed", why, check)
+        for name, value in as_object(self._requester.get("request_parameters")).items():
+            if isinstance(value, str) and _DAY.match(value):
+                why = f"it is {value} in the command"
+                check = "if it filters records, an `incremental_sync` with it as `start_time_option` reads what is new"
+                yield Guess(f"`{name}` is sent as it is", why, check)
 
     def _url(self) -> SplitResult:
         urls = [*self._options.urls, *([self._options.url] if self._options.url else [])]

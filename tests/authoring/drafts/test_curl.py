@@ -161,6 +161,17 @@ def test_another_request_gets_another_name_and_the_same_one_its_own(tmp_path: Pa
     assert at_once.config.required == manifest["spec"]["connection_specification"]["required"] == ["x_key"]
 
 
+def test_what_is_sent_as_the_command_has_it_is_a_guess() -> None:
+    account = "2f1c8a1e-0b7d-4f5c-9d3e-1a2b3c4d5e6f"
+
+    (stream,) = draft_of_curl(
+        f"curl '{URL}/{account}/items/17?since=2026-01-01T00:00:00Z&day=2026-1&n=20260101'"
+    ).streams
+
+    fixed = [guess.what for guess in stream.guesses if "fixed" in guess.what or "as it is" in guess.what]
+    assert fixed == [f"`{account}` in the path is fixed", "`17` in the path is fixed", "`since` is sent as it is"]
+
+
 def test_what_looks_like_an_expression_is_sent_as_it_is(tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.yaml"
     manifest.write_text(manifest_text(draft_of_curl(f"curl {shlex.quote(URL + '?q={{ 1 * 1 }}')}")))
