@@ -761,7 +761,6 @@ BUGS = [
         "base/connector_line",
         "next(frame for frame in reversed(others) if frame.filename == others[0].filename)",
         "others[-1]",
-        "tests/spark/test_traces.py",
     ),
     Bug(
         "traces hold no secret",
@@ -3287,6 +3286,19 @@ BUGS = [
         "testing/simulator/records",
         "range(len(versions), len(versions) + new), turn)",
         "range(len(versions), len(versions) + new), 0)",
+    ),
+    Bug(
+        "an own connection is refused where nothing answers it",
+        "rest/http/own_connections",
+        "    if _PROCESS.refusals:\n",
+        "    if _PROCESS.refusals < 0:\n",
+    ),
+    Bug(
+        "a mock API lets nobody go around it",
+        "rest/http/transport",
+        "refusing() if isinstance(other, Offline) and other.alone else nullcontext()",
+        "nullcontext()",
+        "tests/testing/test_simulation.py",
     ),
 ]
 

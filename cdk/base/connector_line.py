@@ -2,18 +2,34 @@
 
 import os
 import traceback
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
+from types import FrameType
 
 _KIT = Path(__file__).parents[1]
 _PYTHON = Path(os.__file__).parent
+_PACKAGES = {"site-packages", "dist-packages"}
 
 
 def connector_line(error: BaseException) -> str:
     """The last line of the connector that led to an error, as ` (file:line, in function)`; empty: there is none."""
     if not isinstance(error, Exception):
         return ""  # Ctrl-C comes wherever the connector happens to be
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    others = [frame for frame in frames if _may_be_of_a_connector(Path(frame.filename))]
+    return _line(traceback.extract_tb(error.__traceback__))
+
+
+def calling_line(frame: FrameType) -> str:
+    """The line of the connector that `frame` runs for, now; see `connector_line`."""
+    inwards = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    # Further out, beyond what the kit calls, is who runs the kit.
+    called = [*takewhile(lambda each: not Path(each.filename).is_relative_to(_KIT), inwards)]
+    own = next((each for each in called if _PACKAGES.isdisjoint(Path(each.filename).parts) and _is_other(each)), None)
+    return _line(called[::-1] if own is None else [own])
+
+
+def _line(frames: Sequence[traceback.FrameSummary]) -> str:
+    others = [frame for frame in frames if _is_other(frame)]
     if not others:
         return ""
     # What the connector calls in its turn, a library as a rule, says less of what to change.
@@ -27,6 +43,8 @@ def defined_at(method: object) -> str:
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _may_be_of_a_connector(file: Path) -> bool:
-    of_python = file.is_relative_to(_PYTHON) and "site-packages" not in file.parts
-    return not (of_python or file.is_relative_to(_KIT))
+def _is_other(frame: traceback.FrameSummary) -> bool:
+    """Whether it is neither of Python nor of the kit."""
+    file = Path(frame.filename)
+    of_python = file.is_relative_to(_PYTHON) and _PACKAGES.isdisjoint(file.parts)
+    return not (of_python or file.is_relative_to(_KIT) or frame.filename.startswith("<"))

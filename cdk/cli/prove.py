@@ -17,6 +17,7 @@ from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.cli.simulation import with_simulation
+from cdk.rest.http.own_connections import noticing
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette, record
@@ -95,10 +96,15 @@ def subject_of(
         for name in names:
             if name not in known:
                 raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, known)}")
-    else:
-        with looking_behind():
-            played = Cassette(record(source, settings, streams=names))
-    return Subject(find, settings, played, names)
+        return Subject(find, settings, played, names)
+    with looking_behind(), noticing() as beside:
+        recording = record(source, settings, streams=names)
+    notes = []
+    if beside or not recording.interactions:
+        missing = "not every request" if recording.interactions else "no request"
+        how = f", by connections to {', '.join(beside.values())}" if beside else ""
+        notes = [f"{missing} went through the kit, so that each of these syncs reads the source anew{how}"]
+    return Subject(find, settings, Cassette(recording, alone=False), names, notes)
 
 
 def proof_json(proof: Proof) -> Mapping[str, object]:
@@ -142,6 +148,7 @@ def _lines(proof: Proof) -> list[str]:
         receipts, broken = sum(kill.receipts for kill in kills), sum(bool(kill.problems) for kill in kills)
         lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>6,}{receipts:>10,}{broken:>8}")
     lines += [*proof.problems, *(f"warning: {text}" for text in dict.fromkeys(proof.warnings))]
+    lines += [f"note: {text}" for text in proof.notes]
     broken_kills = [kill for kill in proof.kills if kill.problems]
     for kill in broken_kills[:_SHOWN]:
         lines += [f"{kill.point}: {problem}" for problem in kill.problems]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cdk.rest import Headers, Request, Response
+from cdk.rest.http.transport import Offline
 from cdk.testing.routes import Route, UnexpectedRequest
 
 
@@ -34,7 +35,7 @@ class _Login:
         return self.remaining[sent] < 0
 
 
-class MockApi:
+class MockApi(Offline):
     """A transport that answers from routes, and keeps what it was asked.
 
     Of the routes that match a request the most specific answers: one without `*` in its path before others, then one

@@ -1,10 +1,12 @@
 """Which line of a connector an error comes from."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from cdk.base.connector_line import connector_line
+from cdk.base.connector_line import calling_line, connector_line
 from cdk.engine import read as read_module
 from cdk.rest.http.messages import Headers
 
@@ -40,3 +42,33 @@ def test_a_line_of_the_kit_is_not_taken_for_one_of_the_connector() -> None:
 def test_what_no_connector_has_raised_names_no_line() -> None:
     assert connector_line(ValueError("made, and raised by nobody")) == ""
     assert connector_line(KeyboardInterrupt()) == ""
+
+
+def of(file: str, text: str, **names: object) -> Callable[[], str]:
+    """A function `run` whose code is that of a file."""
+    code: dict[str, Any] = dict(names)
+    exec(compile(text, file, "exec"), code)  # noqa: S102 - made here
+    return code["run"]  # type: ignore[no-any-return] # what the text defines
+
+
+def current_line() -> str:
+    return calling_line(sys._getframe(1))
+
+
+LIBRARY = "/opt/lib/python3/site-packages/client/api.py"
+
+
+def test_a_line_that_runs_is_the_last_one_that_is_of_no_package() -> None:
+    library = of(LIBRARY, "def run():\n    return line()", line=current_line)
+    connector = of("/work/shop.py", "def run():\n\n    return library()", library=library)
+    kit = of(read_module.__file__, "def run():\n    return connector()", connector=connector)
+
+    assert kit() == " (/work/shop.py:3, in run)"
+
+
+def test_of_a_connector_that_is_a_package_it_is_the_one_that_the_kit_leads_to() -> None:
+    library = of(LIBRARY, "def run():\n    return line()", line=current_line)
+    connector = of("/opt/lib/python3/site-packages/shop.py", "def run():\n    return library()", library=library)
+    kit = of(read_module.__file__, "def run():\n    return connector()", connector=connector)
+
+    assert kit() == " (/opt/lib/python3/site-packages/shop.py:2, in run)"

@@ -215,3 +215,36 @@ def test_a_request_that_is_not_recorded_is_no_proof(cli: CommandLine, tmp_path: 
 
     assert ended.code == 1
     assert "products?page=1 is not in the cassette" in ended.stderr
+
+
+BESIDE = """
+import requests
+
+from cdk import Stream
+
+
+class Beside(Stream):
+    primary_key = "id"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def read_records(self, slice):
+        yield from ({"id": row["id"]} for row in requests.get("URL/products", timeout=9).json()["products"])
+"""
+
+
+def test_a_proof_whose_requests_do_not_go_through_the_kit_says_that_each_sync_sends_them(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    with serving(Backend(Sizes(products=9, orders=0, customers=0, visits=0))) as address:
+        (tmp_path / "beside.py").write_text(BESIDE.replace("URL", address))
+        command = ("prove", "--connector", "beside.py", "--at-commits", "1", "--at-random", "0")
+        proven = cli(*command)
+        simulated = cli(*command, "--simulate")
+
+    assert proven.code == 0, proven.stderr
+    notes = [line for line in proven.lines if line.startswith("note: ")]
+    assert len(notes) == 1
+    assert "no request went through the kit, so that each of these syncs reads the source anew" in notes[0]
+    assert "beside.py:12, in read_records)" in notes[0]
+    assert simulated.code == 1
+    assert "that the kit does not open" in simulated.stderr

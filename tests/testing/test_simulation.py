@@ -1,15 +1,17 @@
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 
 import freezegun
 import pytest
+import requests
 import requests_mock
 import responses
 
-from cdk import Source
+from cdk import Json, Slice, Source, Stream
 from cdk.base.times.clock import Stopped, interruptible, sleep, system_clock
 from cdk.rest import Request, RequestsTransport
 from cdk.testing import MockApi, MockClock, at, read, simulated, state
@@ -192,6 +194,33 @@ def test_requests_mock_answers_and_its_redirects_are_followed() -> None:
 
         assert read(Users(CONFIG)).records == [{"id": 1}]
         assert "Cookie" not in api.request_history[-1].headers
+
+
+class OwnRequests(Stream):
+    """A stream that goes around the kit."""
+
+    def read_records(self, slice: Slice) -> Iterator[Json]:  # noqa: ARG002 - there is one
+        yield from requests.get(f"{URL}/users", timeout=9).json()["users"]
+
+
+def test_a_stream_with_requests_of_its_own_reaches_no_network_past_a_mock_api() -> None:
+    run = read(OwnRequests(CONFIG), transport=blog_api())
+
+    assert "found a connection to api.blog.test:443 that the kit does not open" in str(run.error)
+    assert "test_simulation.py:" in str(run.error)
+    assert run.records == []
+
+
+def test_mock_libraries_answer_requests_that_go_around_a_mock_api() -> None:
+    with responses.RequestsMock() as api:
+        api.get(f"{URL}/users", json={"users": [{"id": 1}]})
+
+        assert read(OwnRequests(CONFIG), transport=blog_api()).records == [{"id": 1}]
+
+    with requests_mock.Mocker() as other:
+        other.get(f"{URL}/users", json={"users": [{"id": 2}]})
+
+        assert read(OwnRequests(CONFIG), transport=blog_api()).records == [{"id": 2}]
 
 
 def test_freezegun_stops_the_clock_of_the_kit() -> None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import click
 
+from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
 from cdk.cli.simulation import with_simulation
+from cdk.rest.http.own_connections import noticing
 from cdk.sources.config import prepared_config
 from cdk.testing.cassettes import Cassette
 from cdk.testing.cassettes.drift import drift
@@ -54,9 +56,19 @@ def record(
         source, settings = find(), read_config(config, secrets)
         prepared_config(settings, source, config_name(config), secrets)
         before = without_resumes(Cassette(cassette).recording, source, settings, streams=names) if compare else None
-        recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
+        with noticing() as beside:
+            recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
+        connections = secrets.mask(", ".join(beside.values()))
+        if not recording.interactions:
+            raise FatalError(
+                f"found no request by the kit{' but connections to ' if beside else ''}{connections}, expected some, "
+                "for nothing else is recorded; send requests with `HttpStream` or `HttpClient` of `cdk.rest`"
+            )
         if before is None:
             save(cassette, recording)
+    if beside:
+        text = f"connections to {connections} are not the kit's: not recorded, and refused while the cassette plays"
+        click.echo(f"warning: {text}", err=True)
     if before is None:
         size = sum(len(each.content) for each in recording.interactions)
         click.echo(f"{cassette}: {len(recording.interactions)} responses of {size:,} bytes")

@@ -146,6 +146,7 @@ class Proven(Answer):
     rows: Mapping[str, int]
     commits: int
     problems: Sequence[str]
+    notes: Sequence[str]
     kills: Sequence[KilledSync]
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
@@ -12,6 +12,7 @@ from cdk.base.errors import FatalError
 from cdk.rest.http.egress import Egress, process_egress
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import may_follow, neutral, origin
+from cdk.rest.http.own_connections import refusing
 from cdk.rest.http.streamed_response import MAX_BYTES
 
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -33,6 +34,15 @@ class Transport(Protocol):
         """Send `request` and wait for its response."""
 
 
+class Offline(Transport):
+    """What a transport inherits that answers by itself.
+
+    alone: while it stands for the network, code of this process that goes around it reaches no network either.
+    """
+
+    alone: bool = True
+
+
 @dataclass(slots=True)
 class _Process:
     """What stands for the network in this process, if anything does."""
@@ -48,7 +58,8 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
     """Let `other` answer what transports of this process would send, redirects one by one; None: the network."""
     before, _PROCESS.network = _PROCESS.network, other
     try:
-        yield
+        with refusing() if isinstance(other, Offline) and other.alone else nullcontext():
+            yield
     finally:
         _PROCESS.network = before
 

@@ -10,6 +10,7 @@ from cdk.base.errors import FatalError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.rest import Request, Response
+from cdk.rest.http.transport import Offline
 from cdk.testing.cassettes.interactions import Interaction, Recording, load
 from cdk.testing.cassettes.matching import Sent, fits, nearest, recorded, sent
 from cdk.testing.simulation import MockClock, simulated
@@ -60,31 +61,38 @@ class Answers:
             return answers[min(self._turns[known], len(answers)) - 1]
 
 
-class Cassette:
+class Cassette(Offline):
     """A transport that answers from a recording, in the order in which it was recorded, and sends nothing.
 
     source: the file that `spark-cdk record` wrote, one of vcrpy's does as well; or a recording. secrets: of the config
     that is read with, where they are other than the recorded config's. ignore: parameters and headers that are not
-    compared, such as one that holds a random number. Travels to other processes, where it answers from the beginning.
+    compared, such as one that holds a random number. alone: connections that do not go through the kit are refused
+    while it plays. Travels to other processes, where it answers from the beginning.
     Raises ConfigError: there is no cassette in the file.
     """
 
     def __init__(
-        self, source: str | Path | Recording, *, secrets: Iterable[str] = (), ignore: Iterable[str] = ()
+        self,
+        source: str | Path | Recording,
+        *,
+        secrets: Iterable[str] = (),
+        ignore: Iterable[str] = (),
+        alone: bool = True,
     ) -> None:
         self._path = "in memory" if isinstance(source, Recording) else str(source)
         self._given, self._ignore = tuple(secrets), frozenset(name.lower() for name in ignore)
+        self.alone = alone
         self._play(source if isinstance(source, Recording) else load(Path(source)))
 
     def _play(self, recording: Recording) -> None:
         self.recording, self._secrets = recording, Secrets(self._given)
         self.answers = Answers(recording.interactions, self._ignore)
 
-    def __getstate__(self) -> tuple[str, tuple[str, ...], frozenset[str], Recording]:
-        return self._path, self._given, self._ignore, self.recording
+    def __getstate__(self) -> tuple[str, tuple[str, ...], frozenset[str], bool, Recording]:
+        return self._path, self._given, self._ignore, self.alone, self.recording
 
-    def __setstate__(self, state: tuple[str, tuple[str, ...], frozenset[str], Recording]) -> None:
-        self._path, self._given, self._ignore, recording = state
+    def __setstate__(self, state: tuple[str, tuple[str, ...], frozenset[str], bool, Recording]) -> None:
+        self._path, self._given, self._ignore, self.alone, recording = state
         self._play(recording)
 
     @property

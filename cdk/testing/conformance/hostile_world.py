@@ -9,6 +9,7 @@ from typing import ClassVar
 from cdk.base.values import FieldValue, Record, canonical
 from cdk.protocol import AirbyteStateMessage
 from cdk.rest import Request, Response, Transport
+from cdk.rest.http.transport import Offline
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming, listed
 from cdk.testing.read_result import ReadResult
@@ -156,7 +157,7 @@ def _ordered(rows: Sequence[Record], order: int) -> list[Record]:
     return [list(rows), list(reversed(rows)), [*rows[middle:], *rows[:middle]]][order]
 
 
-class _Growing:
+class _Growing(Offline):
     """An API that gets rows after its first request."""
 
     def __init__(self, api: Transport, rows: list[Record], during: Sequence[Record]) -> None:

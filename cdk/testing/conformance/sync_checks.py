@@ -50,7 +50,7 @@ def check_spark(subject: SuiteSubject) -> None:
         secrets := list(secret_values(subject.source.config_schema, subject.config)), subject.api().send
     )
     subject.read(api=recorder, why="a read that is recorded for Spark")
-    cassette = Cassette(recorder.recording(subject.config, subject.now()), secrets=secrets)
+    cassette = Cassette(recorder.recording(subject.config, subject.now()), secrets=secrets, alone=False)
     with TemporaryDirectory() as local, TemporaryDirectory() as spread, subject.streams() as streams:
         _sync(subject, streams, local, api=cassette)
         _sync(subject, streams, spread, api=cassette, tasks=cassette)

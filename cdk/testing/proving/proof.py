@@ -49,7 +49,7 @@ class Proof:
     """What became of a connector that was killed.
 
     rows: of each stream in an undisturbed sync. commits: of that sync. problems: of the syncs that were not killed.
-    warnings: of the first of them, such as of records that all of them may lack.
+    warnings: of the first of them, such as of records that all of them may lack. notes: of how it was proved.
     """
 
     rows: Mapping[str, int]
@@ -57,6 +57,7 @@ class Proof:
     kills: Sequence[Kill] = ()
     problems: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def proven(self) -> bool:
@@ -95,14 +96,14 @@ def prove(
             problems.append("found no row in an undisturbed sync, expected some: there is nothing that could be lost")
         if problems:
             # What is wrong without a kill is so after each of them.
-            return Proof(counts, commits, problems=problems, warnings=first.warnings)
+            return Proof(counts, commits, problems=problems, warnings=first.warnings, notes=subject.notes)
         kills = []
         for crash_at, seconds in _places(run, at_commits, at_random, random.Random(seed)):  # noqa: S311 - no secret
             folder = Path(home) / "killed"
             kills.append(_killed(subject, trials, folder, differ, crash_at=crash_at, seconds=seconds))
             watch(kills[-1])
             rmtree(folder, ignore_errors=True)
-        return Proof(counts, commits, kills, warnings=first.warnings)
+        return Proof(counts, commits, kills, warnings=first.warnings, notes=subject.notes)
 
 
 def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:

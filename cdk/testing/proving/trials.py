@@ -38,13 +38,15 @@ _BY_RUN = {"_airbyte_raw_id", "_airbyte_extracted_at", "_airbyte_generation_id"}
 class Subject:
     """What is proved: a connector as `find` gives it, with a config, on a cassette. Travels to other processes.
 
-    streams: by name; all where none is named. find: gives the connector anew.
+    streams: by name; all where none is named. find: gives the connector anew. notes: what a person should know of how
+    it is proved.
     """
 
     find: Callable[[], Source]
     config: Mapping[str, JsonValue]
     cassette: Cassette
     streams: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def pipeline(self, folder: Path, interval: str = EACH_PAGE) -> tuple[Pipeline, Source]:
         """The pipeline into a folder; rows are appended where there is a cursor. interval: of its commits."""

@@ -15,6 +15,7 @@ from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import Authenticator, Headers, OAuth2, Request, Response
 from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.http.authenticator import text_of
+from cdk.rest.http.transport import Offline
 from cdk.sources.config import prepared_config
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.source import Source
@@ -41,7 +42,7 @@ class Unsimulated(FatalError):
     """A request that the simulator has no response to."""
 
 
-class Simulator:
+class Simulator(Offline):
     """A transport that answers what a connector asks for with generated records, and sends nothing.
 
     source: the connector. config: what is missing in it is made up, credentials too. world: how much there is.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cdk.testing.cassettes.interactions import Recording, save
 from connectors.shop.api import serving
 from connectors.shop.backend import Backend, Sizes
 from tests.cli.conftest import CommandLine
@@ -81,6 +82,70 @@ def test_a_missing_cassette_is_an_error_that_says_how_to_get_one(cli: CommandLin
 
     assert ran.code == 2
     assert "no.yaml: found no cassette there, or an empty file; `spark-cdk record" in ran.stderr
+
+
+BESIDE = """
+import requests
+
+from cdk import Page, PagedStream, Source
+from connectors.shop.source import Shop
+
+
+class Beside(PagedStream):
+    primary_key = "id"
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def read_page(self, slice, token):
+        page = token["page"] if token else 1
+        answer = requests.get(self.config["base_url"] + "/products", {"page": page}, timeout=9).json()
+        rows = [{"id": row["id"]} for row in answer["products"]]
+        return Page(rows, {"page": page + 1} if answer["has_more"] else None)
+
+
+class Both(Source):
+    config_schema = Shop.config_schema
+
+    def streams(self, config):
+        return [Beside(config), *Shop().streams(config)]
+"""
+
+
+@pytest.mark.parametrize("drift", [[], ["--drift"]])
+def test_what_sends_no_request_by_the_kit_is_not_recorded(
+    cli: CommandLine, config: str, tmp_path: Path, drift: list[str]
+) -> None:
+    (tmp_path / "beside.py").write_text(BESIDE)
+    save(tmp_path / "old.yaml", Recording([]))
+    old = (tmp_path / "old.yaml").read_bytes()
+
+    options = ("--connector", "beside.py", "--config", config, "--cassette", "old.yaml", "--stream", "beside")
+    ran = cli("record", *options, *drift)
+
+    assert (ran.code, ran.lines) == (1, [])
+    assert "found no request by the kit but connections to 127.0.0.1:" in ran.stderr
+    assert "beside.py:14, in read_page), expected some" in ran.stderr
+    assert (tmp_path / "old.yaml").read_bytes() == old
+
+
+def test_connections_beside_the_kit_are_warned_of_and_refused_in_a_replay(
+    cli: CommandLine, config: str, shop: Backend, tmp_path: Path
+) -> None:
+    (tmp_path / "beside.py").write_text(BESIDE)
+    options = ("--connector", "beside.py", "--cassette", "both.yaml")
+    streams = catalog(tmp_path, "beside", "products")
+
+    recorded = cli("record", *options, "--config", config, "--stream", "beside", "--stream", "products")
+    asked = shop.stats()
+    ran = cli("read", *options, "--catalog", streams)
+    synced = cli("sync", *options, "--target", "tables", "--catalog", streams, "-q")
+
+    assert recorded.code == 0
+    assert "beside.py:14, in read_page) are not the kit's: not recorded, and refused while" in recorded.stderr
+    assert (ran.code, synced.code) == (1, 1)
+    assert "that the kit does not open" in synced.stderr
+    assert {record["record"]["stream"] for record in ran.of_type("RECORD")} == {"products"}
+    assert len(rows(tmp_path / "tables" / "products")) == 120
+    assert shop.stats() == asked
 
 
 def catalog(folder: Path, *names: str) -> str:

@@ -1,0 +1,134 @@
+"""Connections that a connector opens beside the kit are seen, whatever library opens them."""
+
+import asyncio
+import http.client
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import requests
+
+from cdk.rest import Request, RequestsTransport
+from cdk.rest.http.own_connections import OwnConnection, noticing, refusing
+from tests.local_server import QuietHandler, answering
+
+
+class Handler(QuietHandler):
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        self.answer(200, b"[]")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield server.server_address[1]
+
+
+def by_requests(port: int) -> None:
+    assert requests.get(f"http://127.0.0.1:{port}/", timeout=9).json() == []
+
+
+def by_urllib(port: int) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=9) as answer:
+        assert answer.read() == b"[]"
+
+
+def by_http_client(port: int) -> None:
+    connection = http.client.HTTPConnection("localhost", port, timeout=9)
+    connection.connect()
+    connection.close()
+
+
+def by_a_socket(port: int) -> None:
+    with socket.socket() as opened:
+        assert opened.connect_ex(("127.0.0.1", port)) == 0
+
+
+def by_asyncio(port: int) -> None:
+    async def connect() -> None:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(connect())
+
+
+@pytest.mark.parametrize("connect", [by_requests, by_urllib, by_http_client, by_a_socket, by_asyncio])
+def test_an_own_connection_is_refused_in_the_block_and_nowhere_else(connect: Callable[[int], None], port: int) -> None:
+    with refusing():
+        with refusing():
+            pass
+        with pytest.raises(OwnConnection, match=rf"to (127.0.0.1|::1):{port} that the kit does not open \(.*, in"):
+            connect(port)
+
+    connect(port)
+
+
+def test_a_host_is_named_before_anybody_is_asked_for_its_address() -> None:
+    line = requests_line.__code__.co_firstlineno + 1
+
+    with refusing(), pytest.raises(OwnConnection) as raised:
+        requests_line("https://api.example.invalid/users")
+
+    assert "to api.example.invalid:443 that" in str(raised.value)
+    assert f" ({__file__}:{line}, in requests_line), expected requests by the kit" in str(raised.value)
+
+
+def requests_line(url: str) -> None:
+    requests.get(url, timeout=9)
+
+
+def test_other_threads_are_refused_too(port: int) -> None:
+    errors: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            by_requests(port)
+        except OwnConnection as error:
+            errors.append(error)
+
+    with refusing():
+        thread = threading.Thread(target=connect)  # noqa: TID251 - as a connector does it
+        thread.start()
+        thread.join()
+
+    assert len(errors) == 1
+
+
+def test_what_sends_nothing_to_others_goes_on(port: int, tmp_path: str) -> None:
+    with refusing():
+        asyncio.run(asyncio.sleep(0))
+        with socket.socket(type=socket.SOCK_DGRAM) as opened:
+            opened.connect(("127.0.0.1", port))
+        with socket.socket(socket.AF_UNIX) as opened, suppress(FileNotFoundError):
+            opened.connect(f"{tmp_path}/nobody")
+        socket.getaddrinfo("localhost", port)
+        with socket.create_server(("127.0.0.1", 0)):
+            pass
+
+
+def test_the_requests_of_the_kit_and_what_talks_to_spark_are_no_own_connections(port: int) -> None:
+    spark: dict[str, Any] = {"__name__": "py4j.clientserver"}
+    exec("def call(connect, port):\n    connect(port)", spark)  # noqa: S102 - made here
+
+    with refusing(), noticing() as beside:
+        assert RequestsTransport().send_once(Request("GET", f"http://127.0.0.1:{port}/")).json() == []
+        spark["call"](by_requests, port)
+
+    assert beside == {}
+
+
+def test_own_connections_are_noticed_once_for_each_line(port: int) -> None:
+    with noticing() as beside:
+        for _ in range(3):
+            by_a_socket(port)
+        by_asyncio(port)
+    by_requests(port)
+
+    assert [text.rpartition(", ")[2] for text in beside.values()] == ["in by_a_socket)", "in connect)"]
+    assert all(text.startswith(f"127.0.0.1:{port} ({__file__}:") for text in beside.values())
