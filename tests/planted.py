@@ -2862,6 +2862,7 @@ BUGS = [
         "if requested is None:\n        return recording",
         "if requested:\n        return recording",
     ),
+    Bug("a sampled cassette is compared with a sample", "cli/authoring/record", "recorded.sample or sample", "sample"),
     Bug(
         "answers to a request come in their order",
         "testing/cassettes/replay",

@@ -49,15 +49,19 @@ def record(
     """Read a connector once, and keep requests and responses in a cassette, without secrets.
 
     With `--drift` the exit code is 1 where fields, types, statuses or pages differ from what was recorded. It reads
-    once, and compares what a read of these streams asks for.
+    once, and compares what a read of these streams asks for; of a sampled cassette, a sample of it.
     """
     secrets = Secrets()
     with plain_errors(secrets):
         source, settings = find(), read_config(config, secrets)
         prepared_config(settings, source, config_name(config), secrets)
-        before = without_resumes(Cassette(cassette).recording, source, settings, streams=names) if compare else None
+        before = None
+        if compare:
+            recorded = Cassette(cassette).recording
+            resumes, sample = 0, recorded.sample or sample
+            before = without_resumes(recorded, source, settings, streams=names, sample=sample)
         with noticing() as beside:
-            recording = record_source(source, settings, streams=names, resumes=0 if compare else resumes, sample=sample)
+            recording = record_source(source, settings, streams=names, resumes=resumes, sample=sample)
         connections = secrets.mask(", ".join(beside.values()))
         if not recording.interactions:
             raise FatalError(

@@ -40,11 +40,13 @@ class Recording:
     """What a cassette holds.
 
     config: the connector's, without its secrets. moment: what its clock said; None where vcrpy itself has recorded.
+    sample: how many records of a page it has at most, where these can be cut; None: all.
     """
 
     interactions: Sequence[Interaction]
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     moment: datetime | None = None
+    sample: int | None = None
 
 
 def load(path: Path) -> Recording:
@@ -64,7 +66,8 @@ def _load(path: Path, _changed: int) -> Recording:
         metadata = rest[0].get(_KEY, {}) if rest else {}
         moment = metadata.get("moment")
         interactions = [_loaded(request, response) for request, response in zip(requests, responses, strict=True)]
-        return Recording(interactions, metadata.get("config", {}), moment and datetime.fromisoformat(moment))
+        moment = moment and datetime.fromisoformat(moment)
+        return Recording(interactions, metadata.get("config", {}), moment, metadata.get("sample"))
     except CassetteNotFoundError:
         text = "found no cassette there, or an empty file; `spark-cdk record --cassette FILE` writes one"
         raise ConfigError(text, path=str(path)) from None
@@ -80,10 +83,13 @@ def save(path: Path, recording: Recording) -> None:
     from vcr.serializers import yamlserializer  # noqa: PLC0415
 
     moment = None if recording.moment is None else recording.moment.isoformat()
+    metadata: dict[str, Json] = {"config": dict(recording.config), "moment": moment}
+    if recording.sample is not None:
+        metadata["sample"] = recording.sample
     document = {
         "requests": [Recorded(each.method, each.url, each.body, dict(each.headers)) for each in recording.interactions],
         "responses": [_saved(each) for each in recording.interactions],
-        "metadata": {_KEY: {"config": dict(recording.config), "moment": moment}},
+        "metadata": {_KEY: metadata},
     }
     try:
         FilesystemPersister.save_cassette(path, document, yamlserializer)

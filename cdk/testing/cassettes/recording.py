@@ -118,27 +118,28 @@ def record(
     with simulated(recorder, clock):
         reads.run(recorder.resuming)
     recording = recorder.recording(config, moment)
-    if sample is None:
-        return recording
-    return replace(
-        recording,
-        interactions=sampled(
-            recording.interactions, sample, lambda fewer: reads.requested(Recording(fewer, moment=moment))
-        ),
-    )
+    return recording if sample is None else reads.sample(recording, sample)
 
 
 def without_resumes(
-    recording: Recording, source: Source, config: Mapping[str, JsonValue], *, streams: Sequence[str] = ()
+    recording: Recording,
+    source: Source,
+    config: Mapping[str, JsonValue],
+    *,
+    streams: Sequence[str] = (),
+    sample: int | None = None,
 ) -> Recording:
     """What `record` without resumes would have recorded of these streams; all where they cannot be replayed.
 
-    config: as people write it, of any secrets. Raises ConfigError: it does not fit.
+    config: as people write it, of any secrets. sample: as for `record`. Raises ConfigError: it does not fit.
     """
-    requested = _Reads.of(source, config, streams, 0).requested(recording)
+    reads = _Reads.of(source, config, streams, 0)
+    requested = reads.requested(recording)
     if requested is None:
         return recording
-    return replace(recording, interactions=[each for each in recording.interactions if recorded(each) in requested])
+    fewer = replace(recording, interactions=[each for each in recording.interactions if recorded(each) in requested])
+    # What resumed reads need whole, these may not.
+    return fewer if sample is None else reads.sample(fewer, sample)
 
 
 class _Reads(NamedTuple):
@@ -177,6 +178,14 @@ class _Reads(NamedTuple):
         except Exception:  # noqa: BLE001 - a connector's own code, which may stumble over what is not there
             return None
         return cassette.answers.requested
+
+    def sample(self, recording: Recording, keep: int) -> Recording:
+        """The recording with at most so many records of each page; see `sampled`."""
+
+        def requested(fewer: Sequence[Interaction]) -> Collection[Sent] | None:
+            return self.requested(replace(recording, interactions=fewer))
+
+        return replace(recording, interactions=sampled(recording.interactions, keep, requested), sample=keep)
 
 
 def _read(

@@ -1,5 +1,7 @@
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import orjson
 import pytest
 
 from cdk import DatetimeCursor, Json, Stream
@@ -9,6 +11,7 @@ from cdk.rest.http.transport import outgoing
 from cdk.testing import read
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.cassettes.drift import drift
+from cdk.testing.cassettes.interactions import load, save
 from cdk.testing.cassettes.recording import without_resumes
 from tests.testing.cassettes.blog import BASE, CONFIG, Api, Blog, Posts
 
@@ -158,3 +161,60 @@ def test_a_missing_field_is_a_drift() -> None:
     found = drift(before, record(Blog(), CONFIG, streams=["posts"], sends=Api().send))
 
     assert found == ["GET /****/posts: field posts[].stars is missing"]
+
+
+def projects() -> RestSource:
+    """A source whose tasks are read for each project."""
+    return RestSource(
+        "https://api.test",
+        resource("projects", "/projects", records_path="items", primary_key="id", paginator=SinglePage()),
+        resource("tasks", "/projects/{projects.id}/tasks", records_path="items", paginator=SinglePage()),
+    )
+
+
+class Projects:
+    """Six projects, of which the fourth has no owner, and tasks of which the API says more now than then."""
+
+    def __init__(self, **fields: Json) -> None:
+        self._fields = fields
+
+    def send(self, request: Request) -> Response:
+        ids = range(1, 7)
+        items: list[Json] = [{"id": number, "owner": None if number == 4 else "ann"} for number in ids]
+        if request.url.endswith("/tasks"):
+            items = [{"id": number, **self._fields} for number in ids]
+        headers = Headers({"Content-Type": "application/json"})
+        return Response(200, headers, orjson.dumps({"items": items}), request.full_url, request)
+
+
+@pytest.mark.parametrize(
+    ("api", "lines"),
+    [
+        (Projects(), []),
+        (Projects(stars=5), [f"GET /projects/{n}/tasks: field items[].stars is new (integer)" for n in (1, 2, 6)]),
+    ],
+)
+def test_of_a_sampled_cassette_a_sample_is_compared(api: Projects, lines: list[str], tmp_path: Path) -> None:
+    save(tmp_path / "cassette.yaml", record(projects(), {}, sends=Projects().send, sample=3))
+    recording = load(tmp_path / "cassette.yaml")
+
+    before = without_resumes(recording, projects(), {}, sample=recording.sample)
+    now = record(projects(), {}, sends=api.send, resumes=0, sample=recording.sample)
+
+    assert len(recording.interactions) == 1 + 3
+    assert drift(before, now) == lines
+
+
+def test_what_resumed_reads_need_whole_is_sampled_where_it_is_compared() -> None:
+    items = [{"id": number, "at": f"2024-01-0{at}T00:00:00Z"} for number, at in enumerate((1, 2, 9, 3, 4), 1)]
+    items[3]["owner"] = None
+
+    def send(request: Request) -> Response:
+        headers = Headers({"Content-Type": "application/json"})
+        return Response(200, headers, orjson.dumps({"items": items}), request.full_url, request)
+
+    recording = record(incremental(), {}, sends=send, sample=3)
+    now = record(incremental(), {}, sends=send, resumes=0, sample=3)
+
+    assert b"owner" in recording.interactions[0].content
+    assert drift(without_resumes(recording, incremental(), {}, sample=3), now) == []
