@@ -77,7 +77,11 @@ class Simulator(Offline):
         with RunScope().working(), simulated(self, self.clock):
             self._names = [stream.name for stream in streams]
             parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
-            self._build({**dict(parents), **{stream.name: stream for stream in streams}})
+            # How a child asks shows where its parents have records; the world itself may be empty.
+            peopled = replace(self.world, records=max(self.world.records, World.records))
+            self._build({**dict(parents), **{stream.name: stream for stream in streams}}, peopled)
+        for api in self._apis.values():
+            api.hold(api.collection, self.world)
         if self.world.faults:
             # Not before: what requests look like was found without.
             self._api = MockApi()
@@ -124,14 +128,14 @@ class Simulator(Offline):
             names = f"; not simulated yet: {', '.join(self.missing)}" if self.missing else ""
             raise Unsimulated(f"{request}: nothing is simulated there{names}; {_ADVICE}") from unknown
 
-    def _build(self, streams: Mapping[str, Stream]) -> None:
-        """Find out what the streams ask for; those first whose records others are read for."""
+    def _build(self, streams: Mapping[str, Stream], world: World) -> None:
+        """Find out what the streams ask for in a world; those first whose records others are read for."""
         waiting = dict(streams)
         while waiting:
             before = len(waiting)
             for name, stream in list(waiting.items()):
                 try:
-                    self._add(name, stream)
+                    self._add(name, stream, world)
                 except (NotSimulated, CdkError) as why:
                     if name in self._names:
                         self.missing[name] = f"{why}; {_ADVICE}" if type(why) is NotSimulated else str(why)
@@ -141,7 +145,7 @@ class Simulator(Offline):
             if len(waiting) == before:
                 return
 
-    def _add(self, name: str, stream: Stream) -> None:
+    def _add(self, name: str, stream: Stream, world: World) -> None:
         anatomy = Anatomy.of(stream)
         self._learn_login(anatomy.authenticator)
         api = StreamApi(
@@ -150,7 +154,7 @@ class Simulator(Offline):
             anatomy,
             collection=self._collection(stream, anatomy),
             added=self._use(stream).added,
-            world=self.world,
+            world=world,
             probe=Probe(self._log_in),
         )
         method = api.first.method
@@ -160,7 +164,7 @@ class Simulator(Offline):
             # One place of the API that two streams read.
             shared = same[0].collection.joined(api.collection)
             for each in (*same, api):
-                each.hold(shared)
+                each.hold(shared, world)
         if not twins:
             self._route(method, api.pattern)
         twins.append(api)

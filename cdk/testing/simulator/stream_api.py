@@ -177,7 +177,7 @@ class StreamApi:
         windows = probe_windows(stream.cursor)
         partitions = list(islice(stream.partitions(), _PARTITIONS))
         if not partitions:
-            raise NotSimulated("there is no partition that it could be read for")
+            raise NotSimulated("its parents, as they are simulated, have no record that it is read for")
         self._place: Leaf = ()
         self._sampled: Sequence[JsonObject] = ()
         self._parts: dict[str, Sequence[JsonObject]] = {}
@@ -231,9 +231,9 @@ class StreamApi:
             token = page_token([self._name, query.part, query.lower, query.upper, end])
         return shape.response(request, self._shown(rows[begin:end]), begin // size, token)
 
-    def hold(self, collection: Collection) -> None:
-        """Have the records of another collection."""
-        self.collection = collection
+    def hold(self, collection: Collection, world: World) -> None:
+        """Have the records of a collection in a world from now on."""
+        self.collection, self._world = collection, world
         self._parts.clear()
 
     def records(self, part: str) -> Sequence[JsonObject]:
