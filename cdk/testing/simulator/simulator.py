@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
-from cdk.base.errors import CdkError, FatalError
+from cdk.base.errors import CdkError
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_object, properties_of, to_json
@@ -38,8 +38,8 @@ _SAMPLES = 5
 _ADVICE = "answer it with a cassette or a MockApi"
 
 
-class Unsimulated(FatalError):
-    """A request that the simulator has no response to."""
+class Unsimulated(CdkError):
+    """A request that the simulator has no response to: of the stream's other slices, none has one either."""
 
 
 class Simulator(Offline):

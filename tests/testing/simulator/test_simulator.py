@@ -21,6 +21,8 @@ from cdk.rest import (
     RestSource,
     resource,
 )
+from cdk.state.slice import Partition, Slice
+from cdk.streams.partitions import list_partitions
 from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing import Simulator, World, read
@@ -192,6 +194,28 @@ class Parsed(HttpStream):
 
 class OfCode(Source):
     stream_classes = (Own, Parsed)
+
+
+class ParsedInParts(Parsed):
+    name = "parts"
+
+    def partitions(self) -> Iterator[Partition]:
+        return list_partitions("part", [*range(9)])
+
+    def path(self, slice: object) -> str:
+        assert isinstance(slice, Slice)
+        return f"/parts/{slice.partition['part']}"
+
+
+class OfParts(Source):
+    stream_classes = (ParsedInParts,)
+
+
+def test_a_stream_that_is_not_simulated_fails_with_its_first_slice() -> None:
+    simulator = Simulator(OfParts())
+    result = read(OfParts(), "parts", transport=simulator, clock=simulator.clock)
+    assert "GET https://api.example.com/parts/0: nothing is simulated there" in str(result.error)
+    assert [line for line in result.logs if "/parts/1" in line] == []
 
 
 def test_an_api_that_is_empty_is_read_as_such_and_grows() -> None:
