@@ -1,7 +1,7 @@
 """The folder of a server: which files it opens, which code may run, and which secrets no answer shows."""
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from cdk.cli.authoring.file_checks import kind_of
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.sources.discovery import find_source
-from cdk.sources.variables import environment, looks_up, with_variables
+from cdk.sources.variables import environment, looks_up, named_values, secrets_beside, with_variables
 from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import PLAIN_KEYS
 
@@ -50,7 +50,14 @@ class Workspace:
         return resolved.relative_to(self._root)
 
     def file(self, text: str, secrets: Secrets) -> Path:
-        """A file in the folder, as are those that it names; `secrets` gets what they hold. Raises ConfigError."""
+        """A file in the folder, as are those that it names; `secrets` gets what they, and each `.env` beside, hold.
+
+        Raises ConfigError.
+        """
+        return self._file(text, secrets, frozenset())
+
+    def _file(self, text: str, secrets: Secrets, named: Collection[str]) -> Path:
+        """named: values of variables that the file which names this one names itself."""
         path = self.path(text)
         value = _value(path)
         if looks_up(value) and not self.trusted:
@@ -58,8 +65,11 @@ class Workspace:
             raise ConfigError(f"takes values from files or commands, which this server does not: {how}", path=text)
         kind = kind_of(value)
         with suppress(ConfigError):
+            variables = environment(path.parent)
+            named = {*named, *named_values(value, variables)}
+            secrets.add(*secrets_beside(path.parent, named=named))
             plain = PLAIN_KEYS if kind == "pipeline" else ()
-            value = with_variables(value, environment(path.parent), lambda _: "", secrets, plain=plain)
+            value = with_variables(value, variables, lambda _: "", secrets, plain=plain)
         match kind:
             case "manifest":
                 secrets.add(*(text for _, text in plain_secrets(value)))
@@ -69,7 +79,7 @@ class Workspace:
                 secrets.add(*_secrets_in(value, looks_secret))
         match value:
             case {"source": Mapping() as source} if kind == "pipeline":
-                self._source(source, path.parent, secrets)
+                self._source(source, path.parent, secrets, named)
             case _:
                 pass
         return path
@@ -114,16 +124,16 @@ class Workspace:
             read_description(openapi if openapi.startswith(("http://", "https://")) else str(self.path(openapi)))
         )
 
-    def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets) -> None:
-        """Look at what a pipeline reads, as at what a tool is given."""
+    def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets, named: Collection[str]) -> None:
+        """Look at what a pipeline reads, as at what a tool is given. named: values of variables that it names."""
         match source.get("config"):
             case str() as file:
-                self.file(str(folder / Path(file).expanduser()), secrets)
+                self._file(str(folder / Path(file).expanduser()), secrets, named)
             case config:
                 secrets.add(*_secrets_in(config, looks_secret))
         match source:
             case {"manifest": str() as manifest}:
-                self.file(str(folder / manifest), secrets)
+                self._file(str(folder / manifest), secrets, named)
             case {"connector": str() as connector}:
                 self.connector(str(folder / connector) if connector.endswith(".py") else connector, secrets)
             case _:

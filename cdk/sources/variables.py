@@ -26,6 +26,11 @@ _NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
 """A name, a number, a path, or an address without a user, a password and parameters."""
 _PORT = re.compile(r"(?:\w+_)?PORT")
+_SHORTEST_UNUSED, _SHORTEST_NAMED = 6, 4
+"""Shorter values of `.env` that a file does not name would be found in every other text; called a secret, in a few."""
+_SEGMENT = r"(?:[a-z_-]+\d{0,2}|\d{1,5})"
+_ORDINARY = re.compile(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
+"""A word of small letters, and a path or an address of such and small numbers: they would hide half of a page."""
 _LONGEST_COMMAND = 60
 """Seconds until a command that prints a secret is given up, such as one that waits for an input."""
 
@@ -37,21 +42,50 @@ def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str,
     refused: why no file is read and no command run: who looks one up gets a ConfigError, as where one fails.
     Raises ConfigError: `.env` cannot be read.
     """
-    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))
+    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # nothing is written
 
 
-def _variables(*folders: Path) -> Iterator[dict[str, str]]:
-    yield os.environ  # type: ignore[misc] # nothing is written to it
-    for file in (folder / ".env" for folder in folders):
-        if not file.is_file():
-            continue
-        from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
+def secrets_beside(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
+    """What of a folder's `.env` may be secret, whether a file names it or not. Raises ConfigError: it cannot be read.
 
-        try:
-            values = dotenv_values(file, interpolate=False)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
-        yield {name: value for name, value in values.items() if value is not None}
+    named: values that files of this folder name: where they stand says whether they are secret.
+    """
+    for name, value in _file_variables(folder).items():
+        called = looks_secret(name)
+        ordinary = value in named or (not called and _ORDINARY.fullmatch(value))
+        if len(value) >= (_SHORTEST_NAMED if called else _SHORTEST_UNUSED) and not ordinary:
+            yield value
+
+
+def named_values(value: JsonValue, environ: Mapping[str, str]) -> set[str]:
+    """The values of the variables that are named anywhere in a value, as far as they are set."""
+    names = set[str]()
+
+    def note(variable: re.Match[str], _: Keys) -> str:
+        names.add(variable["name"] or "")
+        return ""
+
+    _filled(value, (), note)
+    return {environ[name] for name in names if name in environ}
+
+
+def _variables(*folders: Path) -> Iterator[Mapping[str, str]]:
+    yield os.environ
+    yield from map(_file_variables, folders)
+
+
+def _file_variables(folder: Path) -> Mapping[str, str]:
+    """What the `.env` of a folder says. Raises ConfigError: it cannot be read."""
+    file = folder / ".env"
+    if not file.is_file():
+        return {}
+    from dotenv import dotenv_values  # noqa: PLC0415 - most folders have no such file
+
+    try:
+        values = dotenv_values(file, interpolate=False)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class _Lookups(dict[str, str]):

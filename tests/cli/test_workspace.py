@@ -46,6 +46,18 @@ def test_a_pipeline_with_a_misspelt_key_is_looked_at_as_one(workspace: Workspace
     assert secrets.holds(f"a text with {PLANTED['by its name']} in it")
 
 
+def test_what_lies_in_an_env_file_is_a_secret_though_no_file_names_it(workspace: Workspace, tmp_path: Path) -> None:
+    pipeline = tmp_path / "things" / "pipeline.yaml"
+    pipeline.write_text(pipeline.read_text().replace('"path": "tables"', '"path": "${TABLES}"'))
+    with (tmp_path / "things" / ".env").open("a") as file:
+        file.write("\nTABLES=/Data/Of-2024\nOTHER=unused-4711\nSTAGE=production\n")
+    secrets = Secrets()
+
+    workspace.pipeline("things/pipeline.yaml", secrets)
+
+    assert secrets.mask("unused-4711 in /Data/Of-2024 of production") == "**** in /Data/Of-2024 of production"
+
+
 @pytest.mark.parametrize("text", ["${file:/etc/hostname}", "${command:touch here}"])
 def test_a_server_that_is_not_trusted_reads_no_file_and_runs_no_command_for_a_value(
     workspace: Workspace, tmp_path: Path, text: str

@@ -7,7 +7,7 @@ import pytest
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, dotted
-from cdk.sources.variables import PartialEnvironment, environment, with_variables
+from cdk.sources.variables import PartialEnvironment, environment, named_values, secrets_beside, with_variables
 
 ENVIRON = {"SET": "value", "EMPTY": ""}
 
@@ -51,6 +51,37 @@ def test_values_come_from_files_and_commands_too(tmp_path: Path) -> None:
     assert filled == {"a": "Bearer s3cr3t of a file", "b": ["a b: s3cr3t"] * 2, "c": "${file:token}"}
     assert secrets.mask("s3cr3t of a file, a b: s3cr3t") == "****, ****"
     assert (tmp_path / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "secret"),
+    [
+        ("OTHER=planted-4711", True),
+        ("OTHER=correct-horse", True),
+        ("OTHER=Planted", True),
+        ("OTHER=471108", True),
+        ("OTHER=https://hooks.example.com/T0AB3/xYz", True),
+        ("OTHER=https://hooks.example.com/abc123def456", True),
+        ("OTHER=https://somebody:else@example.com/", True),
+        ("PASSWORD=tables", True),
+        ("PASSWORD=root", True),
+        ("OTHER=tables", False),
+        ("OTHER=a4711", False),
+        ("OTHER=/data/tables", False),
+        ("OTHER=data/v2/tables", False),
+        ("OTHER=s3://lake/tables2/", False),
+        ("OTHER=http://127.0.0.1:8000/v1", False),
+        ("NAMED=planted-4712", False),
+        ("OTHER", False),
+    ],
+)
+def test_what_lies_in_an_env_file_may_be_secret_though_nothing_names_it(
+    tmp_path: Path, line: str, *, secret: bool
+) -> None:
+    (tmp_path / ".env").write_text(f"{line}\nNAMED=planted-4712\n" if "NAMED" not in line else line)
+    named = named_values({"target": ["${NAMED}/${UNSET:-x}"]}, environment(tmp_path))
+
+    assert [*secrets_beside(tmp_path, named=named)] == ([line.partition("=")[2]] if secret else [])
 
 
 @pytest.mark.parametrize(

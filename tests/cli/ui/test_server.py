@@ -137,6 +137,19 @@ def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: T
     assert SECRET not in shown + failed
 
 
+def test_what_an_api_echoes_of_an_env_file_is_masked_though_the_config_does_not_use_it(
+    page: TestClient, folder: Path
+) -> None:
+    with (folder / ".env").open("a") as file:
+        file.write("\nOTHER=unused-4711\n")
+    (folder / "shop.py").write_text((folder / "shop.py").read_text().replace("<b>for", "<b>unused-4711"))
+
+    shown = page.get("/build?connector=shop.py&config=config.json&stream=orders").text
+
+    assert "&lt;b&gt;**** ****&lt;/b&gt;" in shown
+    assert "unused-4711" not in shown
+
+
 _SAME = {"sec-fetch-site": "same-origin"}
 
 
