@@ -115,10 +115,11 @@ def _order(value: JsonValue) -> tuple[bool, float, str]:
 
 
 def _ranks(values: Sequence[JsonValue]) -> Mapping[str, int]:
-    """How late each value is among them, from 1 to HEATS."""
+    """How late each value is among them, from 1 to HEATS, which the latest has, be it the only one."""
     distinct = {canonical(value): value for value in values if value is not None}
-    ordered = sorted(distinct, key=lambda text: _order(distinct[text]))
-    return {text: 1 + (HEATS - 1) * rank // max(1, len(ordered) - 1) for rank, text in enumerate(ordered)}
+    latest_first = sorted(distinct, key=lambda text: _order(distinct[text]), reverse=True)
+    most = max(1, len(latest_first) - 1)
+    return {text: HEATS - (HEATS - 1) * rank // most for rank, text in enumerate(latest_first)}
 
 
 def _kind(position: Position, ranks: Mapping[str, int]) -> str:

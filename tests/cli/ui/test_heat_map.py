@@ -25,6 +25,13 @@ def test_numbers_are_compared_as_numbers() -> None:
     assert kinds == {'{"n":9}: seq 9': "heat1", '{"n":10}: seq 10': "heat3", '{"n":100}: seq 100': "heat5"}
 
 
+def test_where_all_stand_at_one_cursor_it_is_the_latest() -> None:
+    state = {"states": [{"partition": {"n": n}, "cursor": {"seq": 7}} for n in range(3)]}
+
+    assert [cell.kind for cell in heat_map(state, "", 10).cells] == ["heat5"] * 3
+    assert [cell.kind for cell in heat_map({"seq": 7}, "", 10).cells] == ["heat5"]
+
+
 def test_of_many_partitions_those_of_a_page_are_looked_at() -> None:
     texts = {canonical({"n": f"{n:05}"}): canonical({"cursor": {"seq": n}}) for n in range(MANY)}
     broken = {canonical({"n": f"{MANY}"}): "this would be an error if it were decoded"}

@@ -77,7 +77,7 @@ def test_a_stream_shows_where_its_partitions_stand_and_how_they_came_there(page:
 
     assert "2 partitions" in shown
     assert shown.count('<rect x="') == 2
-    assert 'class="heat1"><title>{&#34;shop&#34;:&#34;a&#34;}: at 5</title>' in shown
+    assert 'class="heat5"><title>{&#34;shop&#34;:&#34;a&#34;}: at 5</title>' in shown
     # Each partition has a commit of its own, or both have one.
     assert re.search(r"{&#34;shop&#34;:&#34;a&#34;} at: nothing → 5(</td>|\n)", shown)
     assert "older commits" not in shown
