@@ -70,7 +70,7 @@ def _simulator(
             raise click.UsageError(
                 f"Missing option '--target': where do the tables go? Those of {pipeline} would get generated records"
             )
-        from cdk.cli.sync.pipeline_from_file import known_source  # noqa: PLC0415 - `read` starts without it
+        from cdk.cli.pipeline_from_file import known_source  # noqa: PLC0415 - `read` starts without it
 
         source, config = known_source(pipeline, secrets, trusted=trusted)
         return testing.Simulator(source, config, world)

@@ -21,8 +21,8 @@ from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
+from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.state.options import PipelineFile
-from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.sources.discovery import find_source
 from cdk.sources.variables import environment, looks_up, named_values, secrets_beside, with_variables
 from cdk.streams.source import Source

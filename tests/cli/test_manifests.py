@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
 from cdk.base.task_map import run_inline
+from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.protocol.source_events import ProtocolEvents, SyncEvents
-from cdk.cli.sync.pipeline_from_file import file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, given_pipeline
 from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest

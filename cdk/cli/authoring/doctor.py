@@ -23,8 +23,8 @@ from cdk.cli.options import (
     pipeline_path,
     with_egress,
 )
+from cdk.cli.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", None)}
 

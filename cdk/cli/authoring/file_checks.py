@@ -16,9 +16,9 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.base.yaml_file import YamlFile
 from cdk.cli.config_file import load_config
 from cdk.cli.input_files import read_documents
+from cdk.cli.pipeline_from_file import source_named
 from cdk.cli.protocol.catalog_file import catalog_items, configured_stream
 from cdk.cli.protocol.state_file import load_state
-from cdk.cli.sync.pipeline_from_file import source_named
 from cdk.engine.protocol_read import find_stream
 from cdk.lake.arrow.columns import columns
 from cdk.lake.storage.credentials import secrets_of

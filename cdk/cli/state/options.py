@@ -13,7 +13,7 @@ from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import to_json
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import FILE
-from cdk.cli.sync.pipeline_from_file import file_pipeline
+from cdk.cli.pipeline_from_file import file_pipeline
 from cdk.cli.sync.stream_table import counted
 from cdk.lake.admin.locate import StreamLocation, choose_locations, locations_in
 from cdk.lake.admin.state_admin import Admin, EditResult

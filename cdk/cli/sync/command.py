@@ -29,11 +29,11 @@ from cdk.cli.options import (
     with_cassette,
     with_egress,
 )
+from cdk.cli.pipeline_from_file import Simulated, config_file, file_pipeline
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.simulation import simulated_parts, with_simulation
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
-from cdk.cli.sync.pipeline_from_file import Simulated, config_file, file_pipeline
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
 from cdk.cli.sync.plan import show_previews
 from cdk.cli.sync.report import SyncReport

@@ -12,10 +12,10 @@ from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
+from cdk.cli.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun, past_runs
-from cdk.cli.sync.pipeline_from_file import config_file, file_pipeline
 from cdk.cli.sync.stream_table import span
 from cdk.lake.admin.diff import shown, values
 from cdk.lake.admin.locate import locations_in

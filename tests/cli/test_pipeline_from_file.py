@@ -6,7 +6,7 @@ import pytest
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.cli.sync.pipeline_from_file import known_source
+from cdk.cli.pipeline_from_file import known_source
 from tests.cli.conftest import CommandLine
 from tests.cli.shop_pipeline import put_shop
 
