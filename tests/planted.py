@@ -758,7 +758,7 @@ BUGS = [
     Bug("a wait can be ended", "base/times/clock", "while not stop.is_set() and seconds > 0:", "while seconds > 0:"),
     Bug(
         "an error is said with the connector's line",
-        "base/connector_line",
+        "base/process/connector_line",
         "next(frame for frame in reversed(others) if frame.filename == others[0].filename)",
         "others[-1]",
     ),
@@ -2639,8 +2639,8 @@ BUGS = [
     ),
     Bug(
         "a line of the kit is none of the connector's",
-        "base/connector_line",
-        "_KIT = Path(__file__).parents[1]",
+        "base/process/connector_line",
+        "_KIT = Path(__file__).parents[2]",
         "_KIT = Path(__file__).parents[0]",
     ),
     Bug(
@@ -2911,10 +2911,10 @@ BUGS = [
     ),
     Bug(
         "what a connector prints has no secrets",
-        "base/printed_lines",
+        "base/process/printed_lines",
         "secrets.mask(line)",
         "line",
-        "tests/base/test_printed_lines.py",
+        "tests/base/process/test_printed_lines.py",
     ),
     Bug(
         "an unexpected error of custom code leaves a crash report",
@@ -2942,7 +2942,7 @@ BUGS = [
         "cli/sync/past_runs",
         '"interrupted" if cut else report["status"]',
         'report["status"]',
-        "tests/cli/test_runs.py",
+        "tests/cli/lake/test_runs.py",
     ),
     Bug(
         "no mask of a secret gets into a manifest",
@@ -3191,7 +3191,7 @@ BUGS = [
         "lake/admin/table_facts",
         "completed.get(location.name, facts.completed)",
         "facts.completed",
-        "tests/cli/test_tables.py",
+        "tests/cli/lake/test_tables.py",
     ),
     Bug("a log line hides secrets", "cli/sync/json_log", "self._secrets.mask_json(line)", "line"),
     Bug(

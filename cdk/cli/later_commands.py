@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from cdk.cli.authoring.record import record
     from cdk.cli.authoring.simulate import simulate
     from cdk.cli.authoring.validate import schema, validate
+    from cdk.cli.lake.query import query
+    from cdk.cli.lake.runs import runs
+    from cdk.cli.lake.tables import tables
     from cdk.cli.mcp.command import mcp
     from cdk.cli.prove import prove
-    from cdk.cli.query import query
-    from cdk.cli.runs import runs
     from cdk.cli.state.command import state
     from cdk.cli.sync.command import sync
     from cdk.cli.sync.plan import plan
-    from cdk.cli.tables import tables
     from cdk.cli.ui.command import ui
 
 __all__ = [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 import click
 
@@ -13,45 +13,54 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.cli.config_file import read_config
 from cdk.cli.options import given_source, temporary_config
+from cdk.streams.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_HELP = "Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`."
 _SIMULATED = "cdk.cli.simulation"
 """Under this name, the context of a command has what stands for parts of its pipeline file."""
 
 
-def with_simulation(command: Callable[P, R]) -> Callable[P, R]:
-    """Let requests of `command` be answered by a simulator of its connector; its config lacks nothing then."""
+class FindPipelineSource(Protocol):
+    """Gives the source of a pipeline file, and what is known of its config."""
 
-    @click.option(
-        "--simulate",
-        is_flag=False,
-        flag_value="",
-        metavar="WORLD",
-        help="Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`.",
-    )
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        text = kwargs.pop("simulate", None)
-        if not isinstance(text, str):
-            return command(*args, **kwargs)
-        secrets = Secrets()
-        try:
-            simulator = _simulator(text, args, kwargs, secrets)
-        except CdkError as error:
-            raise click.ClickException(secrets.mask(str(error))) from error
-        for name, why in simulator.missing.items():
-            click.echo(f"{name} is not simulated: {why}", err=True)
-        with simulator.playing(), temporary_config(simulator.config) as config:
-            if kwargs.get("pipeline") is None:
-                kwargs["config"] = config
-            else:
-                click.get_current_context().meta[_SIMULATED] = simulator.config, kwargs.pop("target")
-                kwargs["target"] = None
-            return command(*args, **kwargs)
+    def __call__(self, path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
+        """Raises CdkErrors."""
 
-    return run
+
+def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let requests of a command be answered by a simulator of its connector; its config lacks nothing then.
+
+    of_pipeline: for a command that takes a pipeline file.
+    """
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+        @click.option("--simulate", is_flag=False, flag_value="", metavar="WORLD", help=_HELP)
+        @wraps(command)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            text = kwargs.pop("simulate", None)
+            if not isinstance(text, str):
+                return command(*args, **kwargs)
+            secrets = Secrets()
+            try:
+                simulator = _simulator(text, args, kwargs, secrets, of_pipeline)
+            except CdkError as error:
+                raise click.ClickException(secrets.mask(str(error))) from error
+            for name, why in simulator.missing.items():
+                click.echo(f"{name} is not simulated: {why}", err=True)
+            with simulator.playing(), temporary_config(simulator.config) as config:
+                if kwargs.get("pipeline") is None:
+                    kwargs["config"] = config
+                else:
+                    click.get_current_context().meta[_SIMULATED] = simulator.config, kwargs.pop("target")
+                    kwargs["target"] = None
+                return command(*args, **kwargs)
+
+        return run
+
+    return decorate
 
 
 def simulated_parts() -> tuple[Mapping[str, JsonValue], str] | None:
@@ -60,19 +69,21 @@ def simulated_parts() -> tuple[Mapping[str, JsonValue], str] | None:
 
 
 def _simulator(
-    text: str, args: Sequence[object], options: Mapping[str, object], secrets: Secrets
+    text: str,
+    args: Sequence[object],
+    options: Mapping[str, object],
+    secrets: Secrets,
+    of_pipeline: FindPipelineSource | None,
 ) -> "testing.Simulator":
     """The simulator of the connector that a command is called with. Raises CdkErrors, and UsageError."""
     world, trusted = testing.World.parse(text), bool(options.get("allow_custom_code"))
     pipeline, find = cast("Path | None", options.get("pipeline")), args[0] if args else None
-    if pipeline is not None:
+    if pipeline is not None and of_pipeline is not None:
         if options.get("target") is None:
             raise click.UsageError(
                 f"Missing option '--target': where do the tables go? Those of {pipeline} would get generated records"
             )
-        from cdk.cli.pipeline_from_file import known_source  # noqa: PLC0415 - `read` starts without it
-
-        source, config = known_source(pipeline, secrets, trusted=trusted)
+        source, config = of_pipeline(pipeline, secrets, trusted=trusted)
         return testing.Simulator(source, config, world)
     if not callable(find):
         connector, manifest = options.get("connector"), options.get("manifest_path")

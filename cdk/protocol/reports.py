@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeAlias
 
-from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError
+from cdk.base.process.connector_line import connector_line
 from cdk.protocol.catalog import StreamDescriptor
 from cdk.protocol.lines import message_line
 from cdk.protocol.messages import AirbyteLogMessage, AirbyteMessage, Level, Type

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from cdk.base.connector_line import connector_line
 from cdk.base.errors import ConfigError
+from cdk.base.process.connector_line import connector_line
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream

@@ -4,8 +4,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from cdk.base.connector_line import defined_at
 from cdk.base.errors import FatalError, PaginationLoop
+from cdk.base.process.connector_line import defined_at
 from cdk.base.values import NotJson, Record
 from cdk.state.position import Trail
 from cdk.state.slice import Slice

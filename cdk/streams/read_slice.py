@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
-from cdk.base.connector_line import defined_at
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import FirstWarning, logger, warn
+from cdk.base.process.connector_line import defined_at
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record

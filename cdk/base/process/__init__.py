@@ -1,1 +1,1 @@
-"""This process: its garbage collector, locks that end with it, named points at which it can be made to die."""
+"""This process: its garbage collector, locks, code that runs, what that prints, and where it can be made to die."""

@@ -11,8 +11,8 @@ from types import FrameType
 
 from cdk.base.errors import ConnectorExit
 from cdk.base.logs import log_records, logger
-from cdk.base.printed_lines import prints_on_stderr
 from cdk.base.process.interruption import Interrupted
+from cdk.base.process.printed_lines import prints_on_stderr
 from cdk.base.run import one_run
 from cdk.base.times.clock import system_clock
 from cdk.cli.command_errors import LIMIT_REACHED, retries_on_stderr

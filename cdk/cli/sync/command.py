@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from cdk.authoring.problems import locating
-from cdk.base.printed_lines import prints_on_stderr
+from cdk.base.process.printed_lines import prints_on_stderr
 from cdk.base.secret_masking import Secrets
 from cdk.cli.command_errors import warnings_on_stderr
 from cdk.cli.crash_reports import CrashReports, crash_report_option
@@ -29,7 +29,7 @@ from cdk.cli.options import (
     with_cassette,
     with_egress,
 )
-from cdk.cli.pipeline_from_file import Simulated, config_file, file_pipeline
+from cdk.cli.pipeline_from_file import Simulated, config_file, file_pipeline, known_source
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.simulation import simulated_parts, with_simulation
 from cdk.cli.sync.display import Display
@@ -77,7 +77,7 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @click.option("--no-progress", is_flag=True, help="Show nothing while it runs; the summary still comes.")
 @click.option("-q", "--quiet", is_flag=True, help="Say only what goes wrong.")
 @with_cassette
-@with_simulation
+@with_simulation(known_source)
 @with_egress
 def sync(
     pipeline: Path | None,

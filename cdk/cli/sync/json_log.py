@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from cdk.base.logs import STREAM, logger
-from cdk.base.printed_lines import printing_to
+from cdk.base.process.printed_lines import printing_to
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue, to_json

@@ -32,10 +32,10 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.values import canonical, from_json, to_json
 from cdk.cli.authoring.preview import chosen_stream, preview_json
 from cdk.cli.config_file import load_config
+from cdk.cli.lake.tables import facts_json, table_facts_of
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
 from cdk.cli.state.options import PipelineFile
 from cdk.cli.sync.past_runs import past_runs
-from cdk.cli.tables import facts_json, table_facts_of
 from cdk.cli.ui.editing import MANIFESTS, EditedManifest, check_manifest, open_manifest, save_manifest
 from cdk.cli.ui.folder_files import folder_files
 from cdk.cli.ui.heat_map import heat_map

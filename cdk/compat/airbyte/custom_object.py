@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError, FatalError
+from cdk.base.process.connector_line import connector_line
 from cdk.declarative.model.context import Runtime
 
 _runtime: ContextVar[Runtime] = ContextVar("runtime")

@@ -10,8 +10,8 @@ from inspect import getmembers, isclass
 from pathlib import Path
 from types import ModuleType
 
-from cdk.base.connector_line import connector_line
 from cdk.base.errors import ManifestError
+from cdk.base.process.connector_line import connector_line
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import running

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from types import FrameType
 
-from cdk.base.connector_line import calling_line
 from cdk.base.errors import FatalError
+from cdk.base.process.connector_line import calling_line
 
 _ALLOWED = ("cdk.rest.http.requests_adapter", "py4j.", "pyspark.")
 """Modules that may connect: what sends the kit's requests, and what talks to Spark on this machine."""

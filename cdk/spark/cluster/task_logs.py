@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cdk.base.logs import STREAM, log_records, logger, retries
-from cdk.base.printed_lines import printing_to
+from cdk.base.process.printed_lines import printing_to
 from cdk.base.secret_masking import Secrets
 from cdk.rest.http.activity import current_stream
 

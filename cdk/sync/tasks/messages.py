@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cdk.base.connector_line import connector_line
 from cdk.base.errors import CdkError, FailureType, FatalError
 from cdk.base.process.concurrency import BEGINNING, Learned
+from cdk.base.process.connector_line import connector_line
 from cdk.base.secret_masking import Secrets
 from cdk.lake.arrow.columns import ColumnType
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits

@@ -5,7 +5,7 @@ from threading import Barrier
 
 import pytest
 
-from cdk.base.printed_lines import printing_to, prints_on_stderr
+from cdk.base.process.printed_lines import printing_to, prints_on_stderr
 from cdk.base.secret_masking import Secrets
 
 

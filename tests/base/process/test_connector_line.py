@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdk.base.connector_line import calling_line, connector_line
+from cdk.base.process.connector_line import calling_line, connector_line
 from cdk.engine import read as read_module
 from cdk.rest.http.messages import Headers
 

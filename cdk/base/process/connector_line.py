@@ -7,7 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 
-_KIT = Path(__file__).parents[1]
+_KIT = Path(__file__).parents[2]
 _PYTHON = Path(os.__file__).parent
 _PACKAGES = {"site-packages", "dist-packages"}
 
