@@ -10,8 +10,11 @@ from cdk.base.values import FieldValue, Record, canonical
 from cdk.protocol import AirbyteStateMessage
 from cdk.rest import Request, Response, Transport
 from cdk.rest.http.transport import Offline
+from cdk.streams.datetime_cursor import DatetimeCursor
+from cdk.streams.source import Source
 from cdk.testing.conformance.faults import Failing
 from cdk.testing.conformance.finding import Nonconforming, listed
+from cdk.testing.conformance.subject import SuiteSubject
 from cdk.testing.read_result import ReadResult
 from cdk.testing.run import Connector, connector, read
 from cdk.testing.simulation import MockClock
@@ -46,7 +49,8 @@ class HostileWorld(ABC):
     before; where the reader's clock was behind, in the next read at the latest.
 
     source, config: as in `ConnectorSuite`. stream: the one that is read. examples: how many worlds.
-    begin: the present moment before the first row. ordered: the API sorts by the cursor, so rows keep their order.
+    begin: the present moment before the first row, which the stream has to ask for: not before its cursor starts.
+    ordered: the API sorts by the cursor, so rows keep their order.
     late: how many hours the stream looks back, and so how late rows may come, less what the reader's clock is ahead.
     Needs the package hypothesis.
     """
@@ -133,15 +137,37 @@ class HostileWorld(ABC):
             api.grow()
             read_before |= set(map(canonical, run.records))
             state, complete = run.state_messages or state, run.error is None
-            self._judge(run, each, sorted(visible - read_before), f"read {number} of {len(rounds)}")
+            missing = {text: dates[text] for text in sorted(visible - read_before) if complete}
+            if missing:
+                self._check_reach(source, api, now, missing)
+            self._judge(run, each, [*missing], f"read {number} of {len(rounds)}")
+
+    def _check_reach(self, source: Source, api: Transport, now: datetime, missing: Mapping[str, datetime]) -> None:
+        """Raise Nonconforming: some rows do not lie where the stream reads at all. missing: their dates."""
+        with SuiteSubject(source, self.config, lambda: api, MockClock(now)).streams() as streams:
+            cursor = streams[self.stream].cursor
+            if not isinstance(cursor, DatetimeCursor):
+                return
+            start, end = cursor.moment(cursor.start), cursor.until(now)
+        early = [text for text, date in missing.items() if start is not None and date < start]
+        beyond = early or [text for text, date in missing.items() if date > end]
+        if beyond:
+            limit = f"starts at {cursor.start}" if early else f"ends at {cursor.write(end)}"
+            raise Nonconforming(
+                f"{len(beyond)} rows of this world lie where the stream never reads: {listed(beyond)}",
+                where=f"{self.stream}, whose cursor {limit}",
+                expected=f"a cursor that reads the rows of the world, which come from {self.begin} on",
+                advice="set `begin` of the world, so that they come after the start of the cursor and before its end",
+            )
 
     def _judge(self, run: ReadResult, each: Round, missing: list[str], which: str) -> None:
-        if run.error is None and missing:
+        if missing:
             raise Nonconforming(
                 f"{len(missing)} rows are lost when {which} is complete: {listed(missing)}",
                 where=f"{self.stream}, state {[canonical(blob) for blob in run.states[-1:]]}",
                 expected="every row that was there when the read began",
-                advice="ask for values from the last one on, itself included, and have states cover only what came",
+                advice="ask for values from the last one on, itself included, and have states cover only what came; "
+                f"where the stream asks for no value as old as {self.begin}, set `begin`",
             )
         if run.error is not None and each.healthy is None:
             raise Nonconforming(

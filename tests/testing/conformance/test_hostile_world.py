@@ -266,6 +266,36 @@ def test_a_row_at_the_second_where_a_clock_stands_that_is_behind_may_come_with_t
         Bad().play(rounds, 4)
 
 
+class Later(Posts):
+    cursor = DatetimeCursor("written_at", start="2026-01-01T00:00:00Z", end="2026-02-20T00:00:00Z")
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        return {"since": slice.window and slice.window.start, "until": slice.window and slice.window.end}
+
+
+@pytest.mark.parametrize(
+    ("begin", "limit"),
+    [
+        ("2024-03-01T00:00:00+00:00", "starts at 2026-01-01T00:00:00Z"),
+        ("2026-02-20T06:00:00+00:00", "ends at 2026-02-20T00:00:00Z"),
+    ],
+)
+def test_rows_that_lie_where_a_stream_never_reads_are_no_fault_of_it(begin: str, limit: str) -> None:
+    class Early(HalfOpenWorld):
+        source: ClassVar[Connector] = blog(Later)
+
+    Early.begin = begin
+    with pytest.raises(Nonconforming) as raised:
+        Early().play([Round([0]), Round([])], 4)
+    Early.begin = "2026-01-02T00:00:00+00:00"
+    Early().play([Round([0]), Round([])], 4)
+
+    lines = str(raised.value).splitlines()
+    assert lines[0].startswith("1 rows of this world lie where the stream never reads: ")
+    assert lines[1].endswith(f"posts, whose cursor {limit}")
+    assert "set `begin` of the world" in lines[3]
+
+
 def test_rows_that_come_late_are_lost_where_the_stream_does_not_look_back() -> None:
     rounds = [Round([0, 2, 2]), Round([-4])]
 
