@@ -9,7 +9,7 @@ import click
 from cdk.base.documents import place_in, read_document
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.values import JsonValue, canonical, json_kind
+from cdk.base.values import JsonValue, canonical, json_kind, undotted
 from cdk.sources.config import prepared_config
 from cdk.sources.variables import environment, with_variables
 from cdk.streams.source import Source
@@ -20,7 +20,20 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
 
     Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
     """
-    return prepared_config(read_config(path, secrets), source, config_name(path), secrets)
+    config, name = read_config(path, secrets), config_name(path)
+    try:
+        return prepared_config(config, source, name, secrets)
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        if path is None or not all(line.startswith(f"{name}: ") for line in lines):
+            raise
+        raise ConfigError("\n".join(_placed(line.removeprefix(f"{name}: "), path) for line in lines)) from error
+
+
+def _placed(text: str, path: Path) -> str:
+    """What is wrong with a part of the config, with the line of the file; that of what it is missing in."""
+    part, colon, words = text.partition(": ")
+    return f"{place_in(path, tuple(undotted(part)))}: {words}" if colon and " " not in part else f"{path}: {text}"
 
 
 def config_name(path: Path | None) -> str:

@@ -37,7 +37,7 @@ def test_check_says_that_a_connection_works(cli: CommandLine, guarded: str, tmp_
     ("config", "said"),
     [
         ({"api_key": "hunter2"}, "the source refused the key ****"),
-        ({"api_kye": "hunter2"}, "c.json: api_key: found nothing ('api_kye' is unknown), expected a value"),
+        ({"api_kye": "hunter2"}, "c.json:1 api_key: found nothing ('api_kye' is unknown), expected a value"),
     ],
 )
 def test_check_that_fails_says_why_and_is_no_failure_of_the_command(

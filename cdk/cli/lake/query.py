@@ -33,10 +33,10 @@ _FILE_WIDTH = 1_000
 @json_option
 @translate_errors
 def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
-    """Ask the tables of a PIPELINE file in SQL; each is called like its stream, and its history `orders_history`.
+    """Ask the tables of a PIPELINE file in SQL; each is called like its stream.
 
-    Reads the tables in this process; starts no Spark and asks no API. With --json each row is an object on a line of
-    its own.
+    A history is called `orders_history`. Reads the tables in this process; starts no Spark and asks no API. With --json
+    each row is an object on a line of its own.
     """
     tables = _tables(pipeline)
     with _explained(pipeline.path, tables):
