@@ -1,12 +1,17 @@
 """PrintedLines: what code prints, line by line, for whoever shows it: secrets are masked in whole lines."""
 
 import io
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 
+from cdk.base.logs import log_records
 from cdk.base.secret_masking import Secrets
+
+printed = logging.getLogger("print")
+"""What tasks of other processes have printed, a record a line."""
 
 
 class PrintedLines(io.TextIOBase):
@@ -47,6 +52,10 @@ def printing_to(show: Callable[[str], object]) -> Iterator[None]:
 
 @contextmanager
 def prints_on_stderr(secrets: Secrets) -> Iterator[None]:
-    """Let what a block prints to standard output appear on standard error, without secrets."""
-    with printing_to(lambda line: sys.stderr.write(f"{secrets.mask(line)}\n")):
+    """Let what a block, and its tasks elsewhere, print to standard output appear on standard error, without secrets."""
+
+    def show(line: str) -> None:
+        sys.stderr.write(f"{secrets.mask(line)}\n")
+
+    with log_records(lambda record: show(record.getMessage()), printed), printing_to(show):
         yield

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from cdk.base.logs import STREAM, logger
-from cdk.base.process.printed_lines import printing_to
+from cdk.base.process.printed_lines import printed, printing_to
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue, to_json
@@ -54,7 +54,7 @@ class JsonLog(logging.Handler):
 
     def prints(self) -> AbstractContextManager[None]:
         """Write a line of the log for each that a block prints."""
-        return printing_to(lambda line: self.note(logging.INFO, line, stream=current_stream(), logger="print"))
+        return printing_to(lambda line: self.note(logging.INFO, line, stream=current_stream(), logger=printed.name))
 
     def _write(self, at: datetime, level: str, message: str, stream: str | None, fields: dict[str, JsonValue]) -> None:
         line = {

@@ -5,12 +5,13 @@ A Python worker that logs by itself writes into Spark's log, where secrets stay 
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cdk.base.logs import STREAM, log_records, logger, retries
-from cdk.base.process.printed_lines import printing_to
+from cdk.base.process.printed_lines import printed, printing_to
 from cdk.base.secret_masking import Secrets
 from cdk.rest.http.activity import current_stream
 
@@ -22,26 +23,28 @@ _FORMAT = logging.Formatter()
 
 @dataclass(frozen=True)
 class TaskLine:
-    """One thing that a task logged; or printed, which has no logger. stream: that it was read for, if it is known."""
+    """One thing that a task logged, or printed. stream: that it was read for, if it is known."""
 
     text: str
-    logger: str | None = None
-    level: int = logging.INFO
-    created: float = 0.0
-    stream: str | None = None
+    logger: str
+    level: int
+    created: float = field(default_factory=time.time)
+    stream: str | None = field(default_factory=current_stream)
     trace: str | None = None
 
     @classmethod
     def of(cls, record: logging.LogRecord) -> "TaskLine":
         """What a log record says."""
         trace = _FORMAT.formatException(record.exc_info) if record.exc_info else None
-        return cls(record.getMessage(), record.name, record.levelno, record.created, current_stream(), trace)
+        return cls(record.getMessage(), record.name, record.levelno, record.created, trace=trace)
+
+    @classmethod
+    def printed(cls, text: str) -> "TaskLine":
+        """A line of standard output."""
+        return cls(text, printed.name, logging.INFO)
 
     def repeat(self) -> None:
-        """Log it in this process as if it had been logged here at that time, or print it."""
-        if self.logger is None:
-            sys.stdout.write(f"{self.text}\n")
-            return
+        """Log it in this process as if it had been logged here at that time."""
         fields = {
             "name": self.logger,
             "levelno": self.level,
@@ -107,7 +110,7 @@ def _redirected(handle: Callable[[TaskLine], object]) -> Iterator[None]:
     try:
         with (
             log_records(lambda record: handle(TaskLine.of(record)), root),
-            printing_to(lambda text: handle(TaskLine(text))),
+            printing_to(lambda text: handle(TaskLine.printed(text))),
         ):
             yield
     finally:

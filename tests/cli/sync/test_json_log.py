@@ -107,7 +107,7 @@ def test_what_a_connector_logs_and_prints_is_on_standard_error_without_secrets(
     if options:
         assert ran.stdout == ""
         logged = {line["logger"]: line for line in map(json.loads, ran.stderr.splitlines())}
-        assert logged["print"]["message"] == "a printed key ****"
+        assert (logged["print"]["message"], logged["print"]["stream"]) == ("a printed key ****", "orders")
         shown = logged["shop"]
         assert (shown["message"], shown["stream"], shown["level"]) == ("a key ****", "orders", "WARNING")
     else:

@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 from cdk.base.logs import STREAM, log_records, logger, retries
+from cdk.base.process.printed_lines import prints_on_stderr
 from cdk.base.secret_masking import Secrets
 from cdk.rest.http.activity import Activity, working_for
 from cdk.spark.cluster.task_logs import gathering_lines, log_levels, masked_lines
@@ -39,15 +40,17 @@ def test_what_a_task_logs_is_logged_again_with_its_time_its_stream_and_its_trace
     assert "ValueError" in failed.exc_text
 
 
-def test_what_a_task_prints_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    with gathering_lines(log_levels()) as lines:
-        print("one page")
+def test_what_a_task_prints_is_shown_on_standard_error_with_its_stream(capfd: pytest.CaptureFixture[str]) -> None:
+    with gathering_lines(log_levels()) as lines, working_for("orders", Activity()):
+        print("a key pa-ss-word")
     assert capfd.readouterr() == ("", "")
 
-    for line in lines:
-        line.repeat()
+    with prints_on_stderr(Secrets(["pa-ss-word"])):
+        for line in lines:
+            line.repeat()
 
-    assert capfd.readouterr() == ("one page\n", "")
+    assert capfd.readouterr() == ("", "a key ****\n")
+    assert (lines[0].stream, lines[0].created > 0) == ("orders", True)
 
 
 def test_a_task_logs_what_its_driver_listens_to() -> None:
