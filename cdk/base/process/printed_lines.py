@@ -1,11 +1,12 @@
-"""PrintedLines: what code prints, line by line, for whoever shows it: secrets are masked in whole lines."""
+"""PrintedLines: what code prints, line by line, for whoever shows it; and standard error without secrets."""
 
 import io
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from cdk.base.logs import log_records
 from cdk.base.secret_masking import Secrets
@@ -39,11 +40,32 @@ class PrintedLines(io.TextIOBase):
             self.write("\n")
 
 
+class _Masked:
+    """A file of text, such as a terminal, into which no secret is written."""
+
+    def __init__(self, file: TextIO, secrets: Secrets) -> None:
+        self._file, self._secrets = file, secrets
+
+    def write(self, text: str) -> int:
+        self._file.write(self._secrets.mask(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the file's
+        return getattr(self._file, name)
+
+
 @contextmanager
-def printing_to(show: Callable[[str], object]) -> Iterator[None]:
-    """Let `show` get what a block prints to standard output, in any thread, a line each."""
+def printing_to(show: Callable[[str], object], *, errors: bool = False) -> Iterator[None]:
+    """Let `show` get what a block prints to standard output, in any thread, a line each.
+
+    errors: also what it writes to standard error.
+    """
     lines = PrintedLines(show)
-    with redirect_stdout(lines):
+    with redirect_stdout(lines), redirect_stderr(lines) if errors else nullcontext():
         try:
             yield
         finally:
@@ -52,10 +74,11 @@ def printing_to(show: Callable[[str], object]) -> Iterator[None]:
 
 @contextmanager
 def prints_on_stderr(secrets: Secrets) -> Iterator[None]:
-    """Let what a block, and its tasks elsewhere, print to standard output appear on standard error, without secrets."""
+    """Let what a block, and its tasks elsewhere, print appear on standard error, and nothing there have secrets."""
 
     def show(line: str) -> None:
         sys.stderr.write(f"{secrets.mask(line)}\n")
 
-    with log_records(lambda record: show(record.getMessage()), printed), printing_to(show):
+    masked = cast("TextIO", _Masked(sys.stderr, secrets))
+    with redirect_stderr(masked), log_records(lambda record: show(record.getMessage()), printed), printing_to(show):
         yield

@@ -36,6 +36,7 @@ class JsonLog(logging.Handler):
         super().__init__(level)
         self.pipeline, self._secrets = "", secrets
         self.names: Callable[[], RunNames] = RunNames
+        self._descriptor = sys.stderr.fileno()
         self._format = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,8 +54,12 @@ class JsonLog(logging.Handler):
             self._write(system_clock(), logging.getLevelName(level), message, stream, {"logger": logger.name, **fields})
 
     def prints(self) -> AbstractContextManager[None]:
-        """Write a line of the log for each that a block prints."""
-        return printing_to(lambda line: self.note(logging.INFO, line, stream=current_stream(), logger=printed.name))
+        """Write a line of the log for each that a block prints, to standard error too."""
+
+        def note(line: str) -> None:
+            self.note(logging.INFO, line, stream=current_stream(), logger=printed.name)
+
+        return printing_to(note, errors=True)
 
     def _write(self, at: datetime, level: str, message: str, stream: str | None, fields: dict[str, JsonValue]) -> None:
         line = {
@@ -70,7 +75,7 @@ class JsonLog(logging.Handler):
         # A signal may come while a line is written: the lock is the thread's own then, and no buffer is half full.
         self.acquire()
         try:
-            os.write(sys.stderr.fileno(), text)
+            os.write(self._descriptor, text)
         finally:
             self.release()
 

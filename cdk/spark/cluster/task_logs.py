@@ -92,10 +92,11 @@ def gathering_lines(levels: Mapping[str, int]) -> Iterator[Sequence[TaskLine]]:
 @contextmanager
 def masked_lines(secrets: Secrets) -> Iterator[None]:
     """Write what this block logs, and prints, to standard error alone, without secrets: for tasks of a user's query."""
+    errors = sys.stderr
 
     def write(line: TaskLine) -> None:
         text = line.text if line.trace is None else f"{line.text}\n{line.trace}"
-        sys.stderr.write(f"{secrets.mask(text)}\n")
+        errors.write(f"{secrets.mask(text)}\n")
 
     with _redirected(write):
         yield
@@ -110,7 +111,7 @@ def _redirected(handle: Callable[[TaskLine], object]) -> Iterator[None]:
     try:
         with (
             log_records(lambda record: handle(TaskLine.of(record)), root),
-            printing_to(lambda text: handle(TaskLine.printed(text))),
+            printing_to(lambda text: handle(TaskLine.printed(text)), errors=True),
         ):
             yield
     finally:

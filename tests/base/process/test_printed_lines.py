@@ -1,5 +1,6 @@
 """What code prints: lines, each of its thread, without secrets."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -44,3 +45,12 @@ def test_a_secret_that_is_printed_in_pieces_is_hidden(capsys: pytest.CaptureFixt
         print("-word")
 
     assert capsys.readouterr() == ("", "key=****\n")
+
+
+def test_what_is_written_to_standard_error_has_no_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    with prints_on_stderr(Secrets(["pa-ss-word"])):
+        print("key", "pa-ss-word", file=sys.stderr)
+        sys.stderr.writelines(["pa-ss-word", "\n"])
+        assert not sys.stderr.isatty()
+
+    assert capsys.readouterr() == ("", "key ****\n****\n")
