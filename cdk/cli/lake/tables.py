@@ -39,8 +39,8 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
     Reads the logs of the tables only; starts no Spark and asks no API. The exit code is 3 where a table is older than
     `max_age` and `max_lag` say, here or in the file, and 1 where a table cannot be read.
     """
-    name = pipeline.settings.name
-    target, facts_list = table_facts_of(pipeline, FreshnessLimits(max_age, max_lag))
+    name, limits = pipeline.settings.name, FreshnessLimits(max_age, max_lag)
+    target, facts_list = table_facts_of(pipeline, limits)
     now = system_clock()
     aged = [(facts, facts.freshness(now)) for facts in facts_list]
     if as_json:
@@ -50,28 +50,38 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
         _print_table(name, target, aged)
     if any(facts.problem for facts in facts_list):
         return 1
-    return STALE if any(freshness.stale for _, freshness in aged) else 0
+    # Where `streams` does not name them, nothing tells which streams a pipeline has that never ran.
+    never = not facts_list and (limits | _limits(pipeline.settings)).max_age is not None
+    if never and not as_json:
+        click.echo(f"{name}: stale: exceeds max_age: no sync has read a stream to its end")
+    return STALE if never or any(freshness.stale for _, freshness in aged) else 0
 
 
 def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) -> tuple[Path, Sequence[TableFacts]]:
-    """The folder of a pipeline's tables, and what can be told of each. Raises ConfigError.
+    """The folder of a pipeline's tables, and what can be told of each.
 
-    limits: how old they may be, in place of what the pipeline says.
+    limits: how old they may be, in place of what the pipeline says. Raises ConfigError: the folder cannot be read, or
+    is missing and nothing says how old a table may be: one that was never filled is older.
     """
-    settings, target = pipeline.settings, tables_folder(pipeline)
+    settings = pipeline.settings
+    by_default = _limits(settings)
+    named = {
+        name: _request(options, limits | _limits(options) | by_default)
+        for name, options in (settings.streams or {}).items()
+    }
+    applied = [request.limits for request in named.values()] or [limits | by_default]
+    target = tables_folder(pipeline, missing=any(each.max_age is not None for each in applied))
     try:
-        by_default = _limits(settings)
-        named = {
-            name: _request(options, limits | _limits(options) | by_default)
-            for name, options in (settings.streams or {}).items()
-        }
         return target, tables_of(LocalFolder(target), settings.name, named, limits | by_default)
     except (DeltaError, OSError) as error:
         raise ConfigError(f"the tables cannot be listed: {error}", path=str(target)) from error
 
 
-def tables_folder(pipeline: PipelineFile) -> Path:
-    """The folder of a pipeline's tables. Raises ConfigError: there is none, or they are in a store."""
+def tables_folder(pipeline: PipelineFile, *, missing: bool = False) -> Path:
+    """The folder of a pipeline's tables. missing: whether it may be.
+
+    Raises ConfigError: there is none, or the tables are in a store.
+    """
     settings = pipeline.settings
     if "://" in settings.target.path:
         raise ConfigError(
@@ -80,7 +90,7 @@ def tables_folder(pipeline: PipelineFile) -> Path:
             path=str(pipeline.path),
         )
     target = Path(settings.target.path).absolute()
-    if not target.is_dir():
+    if not (missing or target.is_dir()):
         raise ConfigError("the folder is missing: run a sync, which creates it", path=str(target))
     return target
 

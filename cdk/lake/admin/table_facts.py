@@ -130,14 +130,15 @@ def tables_of(
     """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
 
     named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all. limits:
-    how old tables may be whose streams it does not name.
+    how old tables may be whose streams it does not name. A folder that is missing has no tables.
     A table that cannot be read is among them, with its problem. Histories are no streams: they are left out.
     Raises OSError, DeltaError: the folder cannot be read.
     """
     named = named or {}
     existing, completed = [], last_completed(target, pipeline)
     streams: set[str] = set()
-    for location in locations_in(target, pipeline):
+    exists = target.on_disk is None or target.on_disk.is_dir()
+    for location in locations_in(target, pipeline) if exists else ():
         names = {location.name, location.stream}
         request = next((named[name] for name in named if name in names), None)
         requested = request or TableRequest(limits=limits)

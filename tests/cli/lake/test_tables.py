@@ -176,6 +176,38 @@ def test_a_target_that_is_not_there_is_told(cli: CommandLine, folder: Path, path
     assert said in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("keys", "options", "stale"),
+    [
+        (
+            "max_age: 1h\nstreams: [orders, users]",
+            (),
+            ["orders: stale: exceeds max_age", "users: stale: exceeds max_age"],
+        ),
+        ("streams: {orders: {}, users: {max_age: 1h}}", (), ["users: stale: exceeds max_age"]),
+        ("max_age: 1h", (), ["shop: stale: exceeds max_age: no sync has read a stream to its end"]),
+        ("", ("--max-age", "1h"), ["shop: stale: exceeds max_age: no sync has read a stream to its end"]),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_pipeline_that_never_ran_is_older_than_it_may_be(
+    cli: CommandLine, folder: Path, keys: str, options: tuple[str, ...], stale: list[str], *, there: bool
+) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("streams: [orders, products, users]", keys))
+    if there:
+        (folder / "tables").mkdir()
+
+    ran, as_json = cli("tables", "pipeline.yaml", *options), cli("tables", "pipeline.yaml", "--json", *options)
+
+    assert (ran.code, as_json.code, ran.stderr) == (3, 3, "")
+    assert [line for line in ran.lines if "stale" in line] == stale
+    listed = json.loads("\n".join(as_json.lines))["tables"]
+    assert [one["stream"] for one in listed if one["stale"]] == [
+        line.partition(":")[0] for line in stale if "sync" not in line
+    ]
+    assert (folder / "tables").exists() is there
+
+
 def test_a_log_that_cannot_be_read_is_told(cli: CommandLine, folder: Path) -> None:
     commit(folder, "orders", TableState("incremental", "append"))
     commit(folder, "products", TableState("incremental", "append", complete=True))
