@@ -12,7 +12,9 @@ from itertools import islice, product
 from cdk.base.errors import CdkError
 from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_list, as_object, properties_of
 from cdk.declarative.interpolation.template import compile_template
+from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.source import ManifestSource
+from cdk.rest import path as value_at
 from cdk.rest.declared.placeholders import placeholders
 from cdk.rest.declared.stream import ResourceStream
 from cdk.sources.schema_check import misfits
@@ -54,7 +56,7 @@ def field_uses(source: Source, streams: Sequence[Stream]) -> dict[str, FieldUse]
     for stream in streams:
         if isinstance(stream, ResourceStream):
             _learn_resource(stream, uses)
-    for part in objects_in(source.resolved) if isinstance(source, ManifestSource) else ():
+    for part in documents_of(source, streams):
         match part:
             case {"type": "ParentStreamConfig", "parent_key": str(key), "stream": {"name": str(name)}}:
                 use = uses.setdefault(name, FieldUse())
@@ -65,6 +67,14 @@ def field_uses(source: Source, streams: Sequence[Stream]) -> dict[str, FieldUse]
             case _:
                 pass
     return uses
+
+
+def documents_of(source: Source, streams: Sequence[Stream]) -> Sequence[JsonObject]:
+    """All objects of a manifest, and of what became of its templates."""
+    if not isinstance(source, ManifestSource):
+        return []
+    copies = [stream.copy for stream in streams if isinstance(stream, DeclaredStream) and stream.copy is not None]
+    return [part for document in (source.resolved, *copies) for part in objects_in(document)]
 
 
 def objects_in(value: FieldValue) -> Iterator[JsonObject]:
@@ -86,23 +96,41 @@ def passing_choices(
     Found by trying what the condition compares with; one that reads more than records and the config is not tried.
     """
     scope: dict[str, object] = {"config": config}
-    paths = list(dict.fromkeys(filter(None, _record_paths(condition))))
+    paths = list(dict.fromkeys(filter(None, _paths(condition, "record"))))
+    names = {name for path in paths for name in path}
+    literals = [each for match in _LITERAL.finditer(condition) for each in _near(match) if each not in names]
+    literals += [value_at(*path)(config) for path in _paths(condition, "config") if path]
     try:
         template = compile_template(condition)
-        if not paths or len(template.matching(scope, list(samples))) == len(samples):
+
+        def passing(records: Sequence[JsonObject]) -> bool:
+            return len(template.matching(scope, list(records))) == len(records)
+
+        missing = [path for path in paths if value_at(*path)(samples[0]) is None]
+        if not paths or (passing(samples) and not missing):
             return {}
-        names = {name for path in paths for name in path}
-        literals = [each for match in _LITERAL.finditer(condition) for each in _near(match) if each not in names]
-        options = [[each for each in (True, False, *literals) if _fits(each, schema, path)] for path in paths]
-        for values in islice(product(*options), _MOST_TRIED):
-            record = deepcopy(samples[0])
-            for path, value in zip(paths, values, strict=True):
-                put(record, path, value)
-            if template.matching(scope, [record]):
-                return {path: [value] for path, value in zip(paths, values, strict=True)}
+        options = [
+            [
+                # A field that is there may also stay as it is.
+                *([] if path in missing else [()]),
+                *((value,) for value in (True, False, *literals) if _fits(value, schema, path)),
+            ]
+            for path in paths
+        ]
+        for chosen in islice(product(*options), _MOST_TRIED):
+            choices: Choices = {path: values for path, values in zip(paths, chosen, strict=True) if values}
+            if passing([_with(record, choices) for record in samples]):
+                return choices
     except CdkError:
         pass
     return {}
+
+
+def _with(record: JsonObject, choices: Choices) -> JsonObject:
+    changed = deepcopy(record)
+    for path, (value, *_) in choices.items():
+        put(changed, path, value)
+    return changed
 
 
 def _learn_resource(stream: ResourceStream, uses: dict[str, FieldUse]) -> None:
@@ -121,7 +149,7 @@ def _learn_stream(stream: JsonObject, use: FieldUse) -> None:
     match as_object(as_object(stream.get("retriever")).get("record_selector")).get("record_filter"):
         case {"type": "RecordFilter", "condition": str(condition)} if condition not in use.conditions:
             use.conditions.append(condition)
-            read += _record_paths(condition)
+            read += _paths(condition, "record")
         case _:
             pass
     added: list[Path] = []
@@ -142,15 +170,15 @@ def _addition(declared: JsonValue) -> tuple[Path, list[Path]]:
     """Where an added field goes, and what its value reads of the record."""
     match declared:
         case {"path": [*target], "value": value}:
-            return tuple(map(str, target)), _record_paths(value) if isinstance(value, str) else []
+            return tuple(map(str, target)), _paths(value, "record") if isinstance(value, str) else []
         case _:
             return (), []
 
 
-def _record_paths(text: str) -> list[Path]:
-    """What a text with expressions reads of a record; nothing where it is none."""
+def _paths(text: str, name: str) -> list[Path]:
+    """What a text with expressions reads of a variable; nothing where it is none."""
     try:
-        return [tuple(path) for scope, *path in compile_template(text).paths if scope == "record"]
+        return [tuple(path) for scope, *path in compile_template(text).paths if scope == name]
     except CdkError:
         return []
 
@@ -170,7 +198,7 @@ def _near(literal: re.Match[str]) -> Sequence[JsonValue]:
 
 
 def _fits(value: JsonValue, schema: JsonSchema, path: Path) -> bool:
-    return not misfits(value, schema_at(schema, path))
+    return value is not None and not misfits(value, schema_at(schema, path))
 
 
 def _with_field(schema: JsonSchema, path: Path, example: JsonValue) -> JsonSchema:

@@ -17,6 +17,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.clock import write_timestamp
 from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object, kinds_of, properties_of
 from cdk.rest import path
+from cdk.sources.schema_check import misfits
 from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
@@ -106,14 +107,16 @@ class Collection:
 
     def joined(self, other: "Collection") -> "Collection":
         """This collection with what another one needs: two streams read it."""
-        schema = {**self.schema, "properties": {**properties_of(other.schema), **properties_of(self.schema)}}
-        passing = [*self.passing, *(each for each in other.passing if each not in self.passing)]
+        own, others = properties_of(self.schema), properties_of(other.schema)
+        properties = {**others, **{name: part for name, part in own.items() if part or name not in others}}
+        schema = {**self.schema, "properties": properties}
+        passing = [each for each in (*self.passing, *other.passing) if _fits(each, schema)]
         return replace(
             self,
             schema=schema,
             key_paths=list(dict.fromkeys([*self.key_paths, *other.key_paths])),
             copies=list(dict.fromkeys([*self.copies, *other.copies])),
-            passing=passing,
+            passing=[each for at, each in enumerate(passing) if each not in passing[:at]],
         )
 
     def records(self, world: World, part: str = "") -> list[JsonObject]:
@@ -237,6 +240,10 @@ def _distinct(schema: JsonSchema, name: str, part: str, number: int) -> JsonValu
         case _:
             slug = "".join(letter if letter.isalnum() else "-" for letter in name.lower())
             return f"{slug}-{serial}"
+
+
+def _fits(choices: Choices, schema: JsonSchema) -> bool:
+    return not any(misfits(value, schema_at(schema, at)) for at, values in choices.items() for value in values)
 
 
 def put(record: JsonObject, path: Sequence[str], value: JsonValue) -> None:

@@ -23,6 +23,7 @@ from cdk.streams.stream import Stream
 from cdk.testing.mock_api import MockApi
 from cdk.testing.routes import Route, UnexpectedRequest
 from cdk.testing.simulation import MockClock, simulated
+from cdk.testing.simulator.described_streams import FIELDS, schema_source, written_source
 from cdk.testing.simulator.examples import example_of
 from cdk.testing.simulator.field_use import FieldUse, field_uses, objects_in, passing_choices
 from cdk.testing.simulator.pages import token_in
@@ -32,6 +33,8 @@ from cdk.testing.simulator.templates import Query, leaves
 
 _TOKEN = "simulated-token"  # noqa: S105 - it opens nothing
 _HISTORY = timedelta(days=30)
+_PEOPLED = 10
+"""So many records there are at least while it is found out what requests look like."""
 _SAMPLES = 5
 """So many records are tried in a filter."""
 
@@ -68,20 +71,15 @@ class Simulator(Offline):
         self.missing: dict[str, str] = {}
         self._apis: dict[str, StreamApi] = {}
         self._api, self._logins = MockApi(), set[str]()
+        self._entries: set[str] = set()
         self._routed: dict[tuple[str, str], list[StreamApi]] = {}
-        # A run of its own: responses of a parent may be kept, those of another simulator too.
+        # Runs of their own: responses of a parent may be kept, those of another simulator too.
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
-            streams = source.open(prepared_config(self.config, source, "config", Secrets()))
-            self.world = replace(self.world, now=_present(streams, self.world))
-            self._uses = field_uses(source, streams)
-        with RunScope().working(), simulated(self, self.clock):
-            self._names = [stream.name for stream in streams]
-            parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
-            # How a child asks shows where its parents have records; the world itself may be empty.
-            peopled = replace(self.world, records=max(self.world.records, World.records))
-            self._build({**dict(parents), **{stream.name: stream for stream in streams}}, peopled)
-        for api in self._apis.values():
-            api.hold(api.collection, self.world)
+            prepared = prepared_config(self.config, source, "config", Secrets())
+            if (described := written_source(source)) is not None:
+                self._describe(*described, prepared)
+        with RunScope().working(), simulated(self, MockClock(self.world.now)):
+            self._build_all(source, source.open(prepared), prepared)
         if self.world.faults:
             # Not before: what requests look like was found without.
             self._api = MockApi()
@@ -127,6 +125,40 @@ class Simulator(Offline):
         except UnexpectedRequest as unknown:
             names = f"; not simulated yet: {', '.join(self.missing)}" if self.missing else ""
             raise Unsimulated(f"{request}: nothing is simulated there{names}; {_ADVICE}") from unknown
+
+    def _describe(self, written: Source, names: Sequence[str], config: Mapping[str, JsonValue]) -> None:
+        """Find out how responses describe streams, and what those ask for that are written out.
+
+        written: a source of these. names: of the streams in it that are descriptions. Raises Unsimulated: one is not.
+        """
+        self._build_all(written, written.open(config), config)
+        for name in names:
+            if name in self.missing:
+                raise Unsimulated(
+                    f"what says which streams there are of {name!r} (HttpComponentsResolver) is not simulated: "
+                    f"{self.missing[name]}"
+                )
+
+    def _build_all(self, source: Source, streams: Sequence[Stream], config: Mapping[str, JsonValue]) -> None:
+        """Find out what all streams of a source ask for that is not known yet."""
+        self.world = replace(self.world, now=_present(streams, self.world))
+        self._uses, self._names = field_uses(source, streams), [stream.name for stream in streams]
+        self.missing.clear()
+        with simulated(self, self.clock):
+            schemas = schema_source(source, streams)
+            if schemas is not None:
+                entries = [entry for entry in schemas.open(config) if entry.name not in self._entries]
+                self._uses |= field_uses(schemas, entries)
+                self._entries |= {entry.name for entry in entries}
+                self._build({entry.name: entry for entry in entries}, replace(self.world, records=FIELDS, round=0))
+            parents = [(f"{parent.name} as a parent", parent) for stream in streams for parent in _parents(stream)]
+            named = {**dict(parents), **{stream.name: stream for stream in streams}}
+            # How a child asks shows where its parents have records; the world itself may be empty.
+            peopled = replace(self.world, records=max(self.world.records, _PEOPLED))
+            self._build({name: stream for name, stream in named.items() if name not in self._apis}, peopled)
+        for name, api in self._apis.items():
+            if name not in self._entries:
+                api.hold(api.collection, self.world)
 
     def _build(self, streams: Mapping[str, Stream], world: World) -> None:
         """Find out what the streams ask for in a world; those first whose records others are read for."""
@@ -213,7 +245,8 @@ class Simulator(Offline):
         )
         samples = collection.samples(self.world, _SAMPLES)
         choices = [passing_choices(each, samples, collection.schema, self.config) for each in use.conditions]
-        return replace(collection, passing=[*use.passing, *filter(None, choices)])
+        use = replace(use, passing=[*use.passing, *filter(None, choices)])
+        return replace(collection, schema=use.schema(schema), passing=use.passing)
 
     def _use(self, stream: Stream) -> FieldUse:
         """What is done with the fields of a stream, or of one that is read for others alone."""

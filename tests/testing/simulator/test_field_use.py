@@ -169,8 +169,10 @@ def test_two_streams_that_keep_other_records_of_one_place_both_have_some() -> No
         ("{{ record.state == 'open' }}", {("state",): ["open"]}),
         ("{{ record.meta.size > 4.0 and record['ok'] }}", {("meta", "size"): [5.0], ("ok",): [True]}),
         ("{{ record.get('archived') is not none and not record.archived }}", {("archived",): [False]}),
-        ("{{ not record.hidden }}", {}),
-        ("{{ record.state == config['state'] }}", {}),
+        ("{{ not record.hidden }}", {("hidden",): [False]}),
+        ("{{ not record.hidden and 'b' not in record.columns }}", {("hidden",): [False]}),
+        ("{{ record.state == config['state'] }}", {("state",): ["ready"]}),
+        ("{{ record.id >= 0 }}", {}),
         ("{{ record.day >= stream_interval.start_time }}", {}),
         ("{{ '' in record.columns }}", {}),
         ("{{ nothing( }}", {}),
@@ -180,4 +182,6 @@ def test_values_that_pass_a_condition_are_those_that_it_compares_with(condition:
     schema: Json = {"properties": {"columns": {"type": "array", "items": {"type": "string"}}}}
     samples: list[Json] = [{"id": number, "columns": ["a"]} for number in range(3)]
 
-    assert passing_choices(condition, samples, schema, {}) == choices
+    assert passing_choices(condition, samples, schema, {"state": "ready"}) == {
+        path: tuple(values) for path, values in choices.items()
+    }
