@@ -104,7 +104,8 @@ class _Lookups(dict[str, str]):
         # Files end with a line feed, and so do outputs; a secret seldom does.
         value = (self._file(text) if kind == "file" else self._output(text)).strip("\r\n")
         if not value:
-            raise ConfigError(f"the {kind} `{_shown(text)}` is empty, expected a value")
+            what = "is empty" if kind == "file" else "printed nothing"
+            raise ConfigError(f"the {kind} `{_shown(text)}` {what}, expected a value")
         self[name] = value
         return value
 

@@ -94,7 +94,7 @@ def test_what_lies_in_an_env_file_may_be_secret_though_nothing_names_it(
         ("${command:nowhere-to-be-found}", "a: the command `nowhere-to-be-found` cannot be run: No such file"),
         ("${command:sh -c 'echo s3cr3t; exit 3'}", "a: the command `sh …` ended with exit code 3; try it in a shell"),
         ("${command:true 's3cr3t}", "a: the command `true …` is, or prints, no text"),
-        ("${command:true}", "a: the command `true` is empty, expected a value"),
+        ("${command:true}", "a: the command `true` printed nothing, expected a value"),
     ],
 )
 def test_a_file_or_a_command_that_gives_nothing_is_named_without_what_it_says(

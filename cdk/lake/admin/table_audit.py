@@ -19,6 +19,7 @@ from cdk.lake.parquet.table_files import LoggedFile, apply_commit, commit_at, ol
 from cdk.lake.storage.folder import Folder
 
 _LISTED = 5
+_UNKNOWN = "an unknown number of rows"
 
 
 @dataclass(frozen=True)
@@ -149,17 +150,18 @@ def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -
         if logged.rows is not None and logged.rows != footer_rows:
             wrong.append(f"{path} has {_count(footer_rows)} by its footer, and {logged.rows:,} by the log")
     if missing:
-        wrong.append(f"{len(missing)} files of the table are missing, such as {missing[0]}")
+        many = f"{len(missing):,} files of the table are missing, such as {missing[0]}"
+        wrong.append(many if missing[1:] else f"a file of the table is missing: {missing[0]}")
     return None if missing else rows
 
 
 def _count(rows: int | None) -> str:
-    return "rows that nobody counted" if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'}"
+    return _UNKNOWN if rows is None else f"{rows:,} {'row' if rows == 1 else 'rows'}"
 
 
 def _change(rows: int | None) -> str:
     if rows is None:
-        return "rows that nobody counted"
+        return _UNKNOWN
     if rows == 0:
         return "as many rows as before"
     return f"{abs(rows):,} {'row' if abs(rows) == 1 else 'rows'} {'fewer' if rows < 0 else 'more'}"

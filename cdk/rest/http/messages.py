@@ -131,10 +131,12 @@ class Request:
             return self
         if authorized or self.body is not None or self.has_secrets or scope.secrets.holds(self.full_url):
             shown = scope.secrets.mask(self.hide(str(self)))
-            allowed = ", ".join(sorted(map(str, scope.origins))) or "no host at all"
+            if not target.host:
+                raise ForeignHost(f"{shown}: expected http:// or https://, and a host; correct the URL")
+            allowed = ", ".join(sorted(map(str, scope.origins))) or "a host that the config or `url_base` names"
             raise ForeignHost(
                 f"{shown}: expected a URL on {allowed}; credentials and bodies are not sent elsewhere: if "
-                f"{target if target.host else 'that host'} is right, name it in the config or as `url_base`"
+                f"{target} is right, name it in the config or as `url_base`"
             )
         return replace(self, headers=neutral(self.headers))
 

@@ -247,7 +247,7 @@ def test_a_missing_file_of_a_history_is_a_finding(tmp_path: Path) -> None:
     (finding,) = findings(lake.one, "shop", audits(lake.one)[0])
 
     assert (finding.stream, finding.broken) == ("orders, history", True)
-    assert finding.text.startswith("1 files of the table are missing, such as part-")
+    assert finding.text.startswith("a file of the table is missing: part-")
 
 
 def test_what_a_history_still_lacks_is_added_before_the_state_moves(tmp_path: Path) -> None:

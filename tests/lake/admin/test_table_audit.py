@@ -217,7 +217,7 @@ def test_a_file_that_is_gone_leaves_no_count(root: Path) -> None:
 
     found = audit(LocalFolder(root))
     assert (found.rows, found.in_files) == (3, None)
-    assert found.wrong == [f"1 files of the table are missing, such as {gone.name}"]
+    assert found.wrong == [f"a file of the table is missing: {gone.name}"]
 
 
 def test_rows_that_a_deletion_vector_takes_are_none(root: Path) -> None:
@@ -246,5 +246,5 @@ def test_files_whose_rows_the_log_does_not_count_are_said() -> None:
     found = Audit(0, other_commits=[OtherCommit(4, "WRITE", None)], rows=None, in_files=7)
 
     assert found.others_gained is None
-    assert found.summary().endswith("other commits: rows that nobody counted; the table has 7 rows")
+    assert found.summary().endswith("other commits: an unknown number of rows; the table has 7 rows")
     assert found.to_json()["other_commits"] == [{"version": 4, "operation": "WRITE", "gained": None}]

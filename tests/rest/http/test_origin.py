@@ -140,6 +140,21 @@ def test_a_request_with_secrets_does_not_leave_its_scope(held: Mapping[str, Any]
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://files.test/a", "http:///a", "//files.test/a"])
+def test_a_url_that_names_no_host_for_http_is_said_to_be_that(url: str) -> None:
+    request = Request("GET", url, headers={"Authorization": "Bearer abcd"}, scope=CredentialScope.of([url]))
+
+    with pytest.raises(ForeignHost, match=r"^GET .*: expected http:// or https://, and a host; correct the URL$"):
+        request.outgoing()
+
+
+def test_where_no_host_is_named_the_refusal_says_who_names_one() -> None:
+    request = Request("GET", API, headers={"Authorization": "Bearer abcd"}, scope=CredentialScope.of([]))
+
+    with pytest.raises(ForeignHost, match="expected a URL on a host that the config or `url_base` names; credentials"):
+        request.outgoing()
+
+
 def test_what_is_no_absolute_url_is_left_to_the_transport() -> None:
     request = Request("GET", "api.test/v1", headers={"Authorization": "Bearer abcd"}, scope=CredentialScope.of([]))
 
