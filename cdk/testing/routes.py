@@ -31,6 +31,10 @@ class UnexpectedRequest(AssertionError):
     """A request that no route answers."""
 
 
+class WrongAnswer(AssertionError, TypeError):
+    """What a function of `answers` returns is no response: a mistake of the test, not of the connector."""
+
+
 class Route:
     """Requests of one kind, and their responses in order; the last response repeats.
 
@@ -67,20 +71,26 @@ class Route:
         """Add a response: `json`, or `body` as it is.
 
         after: seconds until it comes; the client gives up after two minutes, with a Timeout.
+        Raises TypeError: `body` is no bytes, or `json` cannot be JSON.
         """
+        self._content(json, body)
 
         def respond(request: Request) -> Response:
             if after:
                 sleep(min(after, _PATIENCE))
             if after > _PATIENCE:
                 raise Timeout(f"{request}: no response in time (nothing came for {_PATIENCE:.0f} s)")
-            return _response(request, status, headers, orjson.dumps(json) if body is None else body)
+            # Made now: a test may have changed the value since.
+            return _response(request, status, headers, self._content(json, body))
 
         return self.answers(respond)
 
     def breaks_off(self, *, json: object = None, body: bytes | None = None, at: int = 1) -> Self:
-        """Add a response that says 200 and ends after `at` bytes of its body, as a lost connection does."""
-        content = orjson.dumps(json) if body is None else body
+        """Add a response that says 200 and ends after `at` bytes of its body, as a lost connection does.
+
+        Raises as `returns`.
+        """
+        content = self._content(json, body)
 
         def respond(request: Request) -> Response:
             error = Timeout(f"{request}: the connection failed (the body ends after {at} of {len(content)} bytes)")
@@ -136,7 +146,7 @@ class Route:
         return self
 
     def answers(self, respond: Respond) -> Self:
-        """Add a function that answers."""
+        """Add a function from a request to its Response; see the how-to page for one."""
         self._responses.append(respond)
         return self
 
@@ -168,7 +178,24 @@ class Route:
                 self._changes[number]()
         if not self._responses:
             raise UnexpectedRequest(f"{request}: its route {self} has no response; add `.returns(...)`")
-        return self._responses[min(number, len(self._responses)) - 1](request)
+        response: object = self._responses[min(number, len(self._responses)) - 1](request)
+        if not isinstance(response, Response):
+            raise WrongAnswer(
+                f"{self}: found {_kind(response)} that a function of `answers` returned, expected a Response; return "
+                "`cdk.rest.Response(200, Headers(), b'[]', request.full_url, request)`, or use `returns(json=...)`"
+            )
+        return response
+
+    def _content(self, json: object, body: bytes | None) -> bytes:
+        """The body of a response. Raises TypeError: it can be none."""
+        if body is None:
+            return orjson.dumps(json)
+        if not isinstance(body, bytes):
+            raise TypeError(
+                f"{self}: found {_kind(body)} for `body`, expected bytes; encode a text, such as "
+                "`body='...'.encode()`, and give values as `json`"
+            )
+        return body
 
     def __str__(self) -> str:
         conditions = [str(dict(part)) for part in (self._params, self._body) if part]
@@ -180,6 +207,11 @@ class Route:
 def _response(request: Request, status: int, headers: Mapping[str, str] | None, body: bytes) -> Response:
     fields = {"Content-Type": "application/json", **(headers or {})}
     return Response(status, Headers(fields), body, request.full_url, request)
+
+
+def _kind(value: object) -> str:
+    """What a value is, for a message; never the value, which may be large."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def _lost(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:

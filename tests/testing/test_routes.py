@@ -4,7 +4,8 @@ import pytest
 
 from cdk import Timeout
 from cdk.rest import Request
-from cdk.testing import MockApi, MockClock, simulated
+from cdk.testing import MockApi, MockClock, read, simulated
+from tests.testing.blog import CONFIG, Blog, blog_api
 
 USERS = Request("GET", "https://api.test/users", {"page": 2})
 FORM = Request("POST", "https://api.test/token", body=b"grant_type=refresh_token&refresh_token=r1")
@@ -113,3 +114,32 @@ def test_an_api_of_which_all_is_used_says_nothing() -> None:
     api.send(USERS)
 
     api.assert_all_used()
+
+
+def test_a_body_that_is_no_bytes_is_refused_where_the_test_gives_it() -> None:
+    route = MockApi().get("/users")
+
+    with pytest.raises(TypeError, match="GET /users: found a value of type str for `body`, expected bytes; encode"):
+        route.returns(body="<html>")  # type: ignore[arg-type] # the mistake
+    with pytest.raises(TypeError, match="found a value of type dict for `body`, expected bytes"):
+        route.breaks_off(body={})  # type: ignore[arg-type] # the mistake
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        route.returns(json={1, 2})
+
+
+@pytest.mark.parametrize(("value", "kind"), [({"data": []}, "a value of type dict"), (None, "None")])
+def test_a_function_that_returns_no_response_fails_the_test_and_not_the_connector(value: object, kind: str) -> None:
+    api = blog_api()
+    api.get("/users").answers(lambda _: value)  # type: ignore[arg-type, return-value] # the mistake
+
+    with pytest.raises(TypeError, match=f"GET /users: found {kind} that a function of `answers` returned, expected"):
+        read(Blog(), "users", config=CONFIG, transport=api)
+
+
+def test_a_value_is_answered_as_it_is_when_a_request_comes() -> None:
+    api, users = MockApi(), [1]
+    api.get("/users").returns(json=users)
+
+    users.append(2)
+
+    assert api.send(USERS).json() == [1, 2]
