@@ -1,6 +1,6 @@
 """ConnectorStateManager: state messages in, each changed state out, once."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import deepcopy
 from typing import Protocol
 
@@ -61,6 +61,11 @@ class ConnectorStateManager:
                 self._blobs[StreamDescriptor(name=name)] = blob
         else:
             raise BadState(path, message.model_dump(exclude_none=True), "a state with `stream`, `global` or `data`")
+
+    @property
+    def streams(self) -> Collection[StreamDescriptor]:
+        """Those of which there is a state."""
+        return self._blobs.keys()
 
     def get_stream_state(self, name: str, namespace: str | None = None) -> Stored:
         """A copy of a stream's wire state; `{}` for one that was never read."""

@@ -1,7 +1,7 @@
 """read: streams through the real engine, and what came out of them."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +18,14 @@ from cdk.base.values import FieldValue, from_json
 from cdk.engine.checkpoint_throttle import LONGEST
 from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read
-from cdk.protocol import AirbyteStateMessage, AirbyteStream, ConfiguredAirbyteCatalog, ConfiguredAirbyteStream, SyncMode
+from cdk.protocol import (
+    AirbyteStateMessage,
+    AirbyteStream,
+    ConfiguredAirbyteCatalog,
+    ConfiguredAirbyteStream,
+    StreamDescriptor,
+    SyncMode,
+)
 from cdk.rest import Transport
 from cdk.sources.config import prepared_config
 from cdk.sources.discovery import find_source, source_of
@@ -53,7 +60,8 @@ def read(
     `cdk.testing.simulated`. concurrency: how many slices are read at once, from the start. every_state: have a state
     message wherever the read could resume; by default they weigh no more than the records.
 
-    Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request.
+    Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request, or a state
+    is of no stream of the source.
     """
     result, secrets = ReadResult(), Secrets()
     with simulated(transport, clock), one_run():
@@ -67,10 +75,12 @@ def read(
             raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
         result.schemas = {each.name: each.json_schema() for each in chosen}
         with _lines_of_the_log(result.logs, secrets), warnings_in(result.warnings), _errors_of(result):
+            manager = ConnectorStateManager(state)
+            _check_states(manager, streams, alone=isinstance(source, Stream))
             run_read(
                 streams,
                 _catalog(chosen, mode),
-                ConnectorStateManager(state),
+                manager,
                 lambda lines: result.messages.extend(from_json(line) for line in lines.splitlines()),
                 execute=serial if concurrency == 1 else Threads(concurrency, Learned(concurrency)),
                 mask=secrets.mask,
@@ -102,6 +112,25 @@ def _opened(
     opened.events = _Hearing(result, secrets)
     settings = prepared_config(config, opened, "config", secrets)
     return opened.open(settings), SecretCheck(secret_values(opened.config_schema, settings))
+
+
+def _check_states(states: ConnectorStateManager, streams: Sequence[Stream], *, alone: bool) -> None:
+    """Raise AssertionError: a state is of none of the streams, or, of a stream that is read alone, none is its own.
+
+    A command would warn of it, and go on: streams come and go. In a test it is a slip.
+    """
+    known = {StreamDescriptor(name=stream.name, namespace=stream.namespace) for stream in streams}
+    unknown = [] if alone and known & {*states.streams} else [each for each in states.streams if each not in known]
+    if unknown:
+        names = " nor ".join(_missing(each, known) for each in unknown)
+        raise AssertionError(f"state: there is no stream {names}; correct the name, for such a state has no effect")
+
+
+def _missing(state: StreamDescriptor, known: Collection[StreamDescriptor]) -> str:
+    """A stream that is none of those that are known, and what may be meant."""
+    if others := [str(each) for each in known if each.name == state.name]:
+        return f"{str(state)!r}; there is {others[0]!r}, whose state is an AirbyteStateMessage with that namespace"
+    return f"{str(state)!r}{did_you_mean(str(state), map(str, known))}"
 
 
 class _Hearing(Events):

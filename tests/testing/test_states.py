@@ -1,6 +1,6 @@
 import pytest
 
-from cdk import Checkpoint, Done, Json, Partition, Stream
+from cdk import Checkpoint, Done, Json, Partition, Source, Stream
 from cdk.state.manager import ConnectorStateManager
 from cdk.state.stream_state import StreamState
 from cdk.testing import at, done, each, read, state, state_differences
@@ -65,6 +65,25 @@ def test_states_of_several_streams_do_not_mix() -> None:
 
     assert len(read(Users(), state=messages).records) == 3
     assert {record["seq"] for record in read(Events(), state=messages).records} == {9}
+
+
+def test_a_state_of_no_stream_fails_the_test_with_the_nearest_name() -> None:
+    class Two(Source):
+        stream_classes = (Users, Events)
+
+    class Abroad(Users):
+        name = "users"
+        namespace = "eu"
+
+    with pytest.raises(AssertionError, match="no stream 'uesrs'; did you mean 'users'"):
+        read(Users(), state=state(uesrs=at(page=4)))
+    with pytest.raises(AssertionError, match=r"no stream 'uesrs'; did you mean 'users'\? nor 'evnts'; did you"):
+        read(Two(), "users", state=state(uesrs=at(page=4), evnts=at(seq=9)))
+    with pytest.raises(AssertionError, match="no stream 'orders'; there is 'events', 'users'; correct"):
+        read(Two(), state=state(users=at(page=4), orders=at(page=4)))
+    with pytest.raises(AssertionError, match=r"no stream 'users'; there is 'eu\.users', whose state is an"):
+        read(Abroad(), state=state(users=at(page=4)))
+    assert len(read(Two(), "users", state=state(users=at(page=4), events=at(seq=9))).records) == 3
 
 
 def test_a_state_may_be_in_any_form_of_the_wire() -> None:
