@@ -1,5 +1,6 @@
 """The page in the Chromium of the machine, by mouse and by keyboard alone: each view opens, and nothing is refused."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -136,6 +137,7 @@ def _play_read(person: Person) -> None:
     person.fill(stream="visits")
     person.press("Read", new=True)
     _see(browser, "Build", "5 records")
+    _see(browser, "Build", "An API that fails, or tells to wait, is asked again")
     person.link("Pipelines")
     person.link("Build")
 
@@ -159,6 +161,9 @@ def _play_draft(person: Person) -> None:
     person.fill(text=drafted.replace("path: /items", "path: [/items]"))
     person.press("Save", new=True)
     assert "requester.path: " in browser.find_element(By.ID, "main").text
+    person.fill(text=re.sub(r"( +)path: /items", r"\1request_headers: {X-Api-Key: planted-4711}\n\g<0>", drafted))
+    person.press("Save", new=True)
+    assert "request_headers.X-Api-Key: found a credential" in browser.find_element(By.ID, "main").text
     person.fill(text=drafted.replace("name: items", "name: goods").replace("[items]", "[goods]"))
     person.press("Save", new=True)
     assert browser.find_element(By.LINK_TEXT, "goods").is_displayed()

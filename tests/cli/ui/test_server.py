@@ -137,6 +137,18 @@ def test_a_test_read_shows_requests_records_and_schema_beside_each_other(page: T
     assert SECRET not in shown + failed
 
 
+def test_beside_each_button_that_calls_an_api_stands_that_it_may_take_long(page: TestClient, manifest: Path) -> None:
+    for query, ids in {
+        "": ["read-waits", "draft-waits"],
+        f"connector=api/{manifest.name}": ["read-waits"],
+        f"connector=api/{manifest.name}&stream=none": ["read-waits", "save-waits"],
+    }.items():
+        shown = page.get(f"/build?{query}").text
+
+        assert re.findall(r'<button aria-describedby="([\w-]+)">', shown) == ids
+        assert re.findall(r'<small id="([\w-]+)">An API that fails, or tells to wait, is asked again: ', shown) == ids
+
+
 def test_what_an_api_echoes_of_an_env_file_is_masked_though_the_config_does_not_use_it(
     page: TestClient, folder: Path
 ) -> None:
