@@ -20,6 +20,7 @@ from cdk.base.errors import (
 from cdk.rest.errors.api_message import find_message
 from cdk.rest.errors.error_handler import Action
 from cdk.rest.http.messages import Response
+from cdk.rest.http.origin import Origin, may_follow, origin
 
 _LONGEST = 300
 
@@ -55,6 +56,8 @@ STATUSES: Mapping[int, StatusMeaning] = {
     RATE_LIMIT_STATUS: StatusMeaning(Action.RATE_LIMITED, RateLimited, "ask less often (`budget`), or try again later"),
 }
 _SERVER_ERROR = StatusMeaning(Action.RETRY, ServerError, "the source has a problem: try again later")
+_REFUSED = (CredentialsError, Forbidden)
+_ELSEWHERE = "if that host is right, make it the URL of this request"
 _UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule says what this means: add one to `error_handler`")
 
 
@@ -62,7 +65,8 @@ def error_for(response: Response, *, wait: float | None = None) -> CdkError:
     """The error that a response means. wait: seconds the API asked to wait, for RateLimited."""
     usual = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
     _, kind, advice = STATUSES.get(response.status, usual)
-    message = _message(response, advice)
+    # What was not sent was not refused.
+    message = _message(response, _ELSEWHERE if kind in _REFUSED and _redirected_to(response) else advice)
     return RateLimited(message, wait=wait) if kind is RateLimited else kind(message)
 
 
@@ -104,5 +108,15 @@ def _message(response: Response, advice: str) -> str:
 
 
 def _with_text(response: Response, status: str) -> str:
-    text = error_text(response)
-    return f"{response.request} answered {status}{f': {text}' if text else ''}"
+    text, elsewhere = error_text(response), _redirected_to(response)
+    request = str(response.request)
+    if elsewhere is not None:
+        unsent = ", where its credentials are not sent," if response.request.has_secrets else ""
+        request = f"{request} was redirected to {response.request.hide(str(elsewhere))}{unsent} and"
+    return f"{request} answered {status}{f': {text}' if text else ''}"
+
+
+def _redirected_to(response: Response) -> Origin | None:
+    """The origin that a request was redirected to, without its credentials; None where it stayed."""
+    target = origin(response.url)
+    return None if not target.host or may_follow(origin(response.request.url), target) else target

@@ -1,4 +1,6 @@
+from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -64,6 +66,33 @@ def test_an_error_says_what_was_asked_what_came_and_what_to_do() -> None:
         "GET https://api.test/users?page=2&api_key=**** answered 404 Not Found: no such page for ****; "
         "check the address and the ids in it"
     )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_did_not_follow_a_redirect_were_not_refused(status: int) -> None:
+    asked = Request("GET", "https://api.test/users", headers={"Authorization": "Bearer abcd"})
+
+    error = error_for(replace(response(status=status, request=asked), url="http://login.test:8080/users?from=abcd"))
+
+    answered = f"answered {status} {HTTPStatus(status).phrase}"
+    assert str(error) == (
+        f"GET https://api.test/users was redirected to http://login.test:8080, where its credentials are not sent, and "
+        f"{answered}; if that host is right, make it the URL of this request"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "came_from", "told"),
+    [
+        ("http://api.test/a", "https://api.test/b", ""),
+        ("https://api.test/a", "https://api.test:443/b", ""),
+        ("https://api.test/a", "https://cdn.test/b", " was redirected to https://cdn.test and"),
+    ],
+)
+def test_an_error_names_where_it_came_from(asked: str, came_from: str, told: str) -> None:
+    error = error_for(replace(response(status=404, request=Request("GET", asked)), url=came_from))
+
+    assert str(error) == f"GET {asked}{told} answered 404 Not Found; check the address and the ids in it"
 
 
 @pytest.mark.parametrize(
