@@ -402,17 +402,18 @@ class Swallowing(Accounts):
             return Page([], None)
 
 
-@bug("a token that is printed", "no_secret", "a secret of the config or of a request is in what `")
+@bug("a token that is printed in pieces", "no_secret", "a secret of the config or of a request is in what `")
 class Printing(Accounts):
     def authenticator(self) -> Bearer:
-        print("the token is", self.config["api_key"], file=sys.stderr)
+        # As a whole it is masked.
+        print("the token is ", *self.config["api_key"], sep="", file=sys.stderr)
         return super().authenticator()
 
 
-@bug("a token that is printed in base64", "no_secret", "a secret of the config or of a request is in what `")
+@bug("a token that is printed in pieces of base64", "no_secret", "a secret of the config or of a request is in what `")
 class Encoding(Accounts):
     def authenticator(self) -> Bearer:
-        print("Basic", base64.b64encode(self.config["api_key"].encode()).decode(), file=sys.stderr)
+        print("Basic ", *base64.b64encode(self.config["api_key"].encode()).decode(), sep="", file=sys.stderr)
         return super().authenticator()
 
 
