@@ -141,7 +141,9 @@ class ManifestSource(Source):
         except TypeError as error:
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
-        recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id, self._manifest.path)
+        # Another process may have been started in another folder.
+        path = None if self._manifest.path is None else self._manifest.path.absolute()
+        recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id, path)
         streams: dict[str, DeclaredStream] = {}
         for stream in declared:
             if stream.name in streams:
