@@ -27,7 +27,7 @@ class FindPipelineSource(Protocol):
     """Gives the source of a pipeline file, and what is known of its config."""
 
     def __call__(self, path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
-        """Raises CdkErrors."""
+        """The source, and its config without what is not set. Raises CdkErrors: one of them is wrong."""
 
 
 def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:

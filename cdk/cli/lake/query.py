@@ -46,10 +46,14 @@ def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
                 for row in batch.to_pylist():
                     click.echo(to_json(row, str).decode())
             return 0
-        table = rows.read_all()
-    _print(table.slice(0, most))
-    hidden = f", {most:,} of them shown" if table.num_rows > most else ""
-    click.echo(f"{counted(table.num_rows, 'row')}{hidden}")
+        first, count = list[pa.RecordBatch](), 0
+        for batch in rows:
+            # Of an answer that is larger than the memory only this much is retained.
+            first += [batch.slice(0, most - count)] if count < most else []
+            count += batch.num_rows
+    _print(pa.Table.from_batches(first, rows.schema))
+    hidden = f", {most:,} of them shown" if count > most else ""
+    click.echo(f"{counted(count, 'row')}{hidden}")
     return 0
 
 

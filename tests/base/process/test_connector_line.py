@@ -60,10 +60,10 @@ LIBRARY = "/opt/lib/python3/site-packages/client/api.py"
 
 def test_a_line_that_runs_is_the_last_one_that_is_of_no_package() -> None:
     library = of(LIBRARY, "def run():\n    return line()", line=current_line)
-    connector = of("/work/shop.py", "def run():\n\n    return library()", library=library)
+    connector = of("/srv/shop.py", "def run():\n\n    return library()", library=library)
     kit = of(read_module.__file__, "def run():\n    return connector()", connector=connector)
 
-    assert kit() == " (/work/shop.py:3, in run)"
+    assert kit() == " (/srv/shop.py:3, in run)"
 
 
 def test_of_a_connector_that_is_a_package_it_is_the_one_that_the_kit_leads_to() -> None:
