@@ -17,7 +17,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from tests.cli.ui.browser import chromium, problems, served, size
+from tests.cli.ui.browser import chromium, problems, served, size, visit
 from tests.cli.ui.large_pipeline import VIEWS, put_many
 from tests.cli.ui.shop_folder import put_shop
 
@@ -44,12 +44,12 @@ def main() -> None:
         print(f"{chosen.partitions:,} partitions, {chosen.runs:,} runs")
         _print("view", "server CPU", "loaded", "nodes", "answer", "peak memory")
         with served(folder) as (address, server), chromium() as browser:
-            browser.get(address)
+            visit(browser, address)
             for name, path in VIEWS.items():
                 there = address.partition("/?")[0] + path
                 _measure(browser, server, name, there)
                 for link in _LINKS.get(name, ()):
-                    browser.get(there)
+                    visit(browser, there)
                     for found in browser.find_elements(By.LINK_TEXT, link):
                         _measure(browser, server, link, str(found.get_property("href")))
             if wrong := problems(browser):
@@ -57,10 +57,10 @@ def main() -> None:
 
 
 def _measure(browser: Chrome, server: int, name: str, address: str) -> None:
-    browser.get(address)
+    visit(browser, address)
     browser.get("about:blank")
     before = _cpu(server)
-    browser.get(address)
+    visit(browser, address)
     cpu = _cpu(server) - before
     nodes, bytes_, seconds = size(browser)
     _print(name, f"{cpu:.2f} s", f"{seconds:.2f} s", f"{nodes:,}", f"{bytes_:,} B", f"{_peak(server)} MB")

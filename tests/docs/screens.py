@@ -14,7 +14,7 @@ from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.new_connector import new_connector
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
-from tests.cli.ui.browser import chromium, problems, served
+from tests.cli.ui.browser import chromium, problems, served, visit
 from tests.docs.pictures import FOLDER
 
 _STATIONS = 300
@@ -71,7 +71,7 @@ def main() -> None:
         folder = Path(name)
         _put_weather(folder)
         with served(folder) as (address, _), chromium("--hide-scrollbars") as browser:
-            browser.get(address)
+            visit(browser, address)
             here = address.partition("/?")[0]
             stream = f"{here}/stream?file=pipeline.yaml&stream=readings"
             _take(browser, "ui-stream", stream, 530)
@@ -120,7 +120,7 @@ def _take(browser: Chrome, name: str, address: str, height: int, *, opened: str 
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 1200, "height": height, "deviceScaleFactor": 1, "mobile": False}
     )
-    browser.get(address)
+    visit(browser, address)
     if opened:
         browser.find_element(By.CSS_SELECTOR, opened).click()
     browser.save_screenshot(str(FOLDER / f"{name}.png"))

@@ -11,7 +11,19 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.cli.ui.browser import MISSING, REASON, Keyboard, Mouse, Person, chromium, focusable, problems, served, size
+from tests.cli.ui.browser import (
+    MISSING,
+    REASON,
+    Keyboard,
+    Mouse,
+    Person,
+    chromium,
+    focusable,
+    problems,
+    served,
+    size,
+    visit,
+)
 from tests.cli.ui.large_pipeline import VIEWS, put_many
 from tests.cli.ui.shop_folder import MANIFEST, SECRET, put_shop
 from tests.local_server import QuietHandler, answering
@@ -44,14 +56,14 @@ def address(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def opened(address: str) -> Iterator[Chrome]:
     with chromium() as browser:
-        browser.get(address)
+        visit(browser, address)
         yield browser
 
 
 @pytest.fixture
 def browser(opened: Chrome, address: str) -> Chrome:
     """The list of pipelines, and nothing that was said before."""
-    opened.get(address)
+    visit(opened, address)
     assert problems(opened) == []
     return opened
 
@@ -98,7 +110,7 @@ def _play_pipeline(person: Person) -> None:
     assert _first_run(browser) == newest
     for link in ("Build", "Pipelines"):
         person.link(link)
-        browser.back()
+        person.back()
 
 
 def _play_stream(person: Person) -> None:
@@ -120,7 +132,7 @@ def _play_stream(person: Person) -> None:
     person.link("newest commits")
     for link in ("All pipelines", "Build"):
         person.link(link)
-        browser.back()
+        person.back()
 
 
 def _play_read(person: Person) -> None:
@@ -171,14 +183,14 @@ def _play_draft(person: Person) -> None:
 
 @pytest.mark.parametrize("view", _EACH)
 def test_tab_leads_through_a_view_in_order_and_past_what_all_views_have(browser: Chrome, view: str) -> None:
-    browser.get(_at(browser, _EACH[view].partition("#")[0]))
+    visit(browser, _at(browser, _EACH[view].partition("#")[0]))
     person = Keyboard(browser)
 
     order = [*iter(person.tab, None)]
 
     assert order == focusable(browser)
     assert order[0].get_property("textContent") == "Skip to the content"
-    browser.refresh()
+    visit(browser, browser.current_url)
     person.tab()
     ActionChains(browser).send_keys(Keys.ENTER).perform()
     assert browser.switch_to.active_element.get_attribute("id") == "main"
@@ -192,7 +204,7 @@ def test_tab_leads_through_a_view_in_order_and_past_what_all_views_have(browser:
 
 def test_who_turns_a_page_by_keyboard_goes_on_there(browser: Chrome) -> None:
     person = Keyboard(browser)
-    browser.get(_at(browser, VIEWS["pipeline"]))
+    visit(browser, _at(browser, VIEWS["pipeline"]))
 
     person.link("older runs")
     again = person.tab()
@@ -209,7 +221,7 @@ def test_a_view_fits_a_narrow_window_and_arrows_scroll_its_tables(browser: Chrom
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": False}
     )
     try:
-        browser.get(_at(browser, _EACH[view]))
+        visit(browser, _at(browser, _EACH[view]))
 
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
         for region in browser.find_elements(By.CLASS_NAME, "wide"):
@@ -231,7 +243,7 @@ def test_a_text_can_be_read_in_light_and_in_the_dark(browser: Chrome, view: str,
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
-    browser.get(_at(browser, _EACH[view]))
+    visit(browser, _at(browser, _EACH[view]))
 
     assert browser.execute_script(_UNREADABLE) == []
 
@@ -266,7 +278,7 @@ return [...document.querySelectorAll("main *")].filter(each => {
 def test_a_view_is_as_large_as_what_it_shows_however_much_there_is(
     browser: Chrome, view: str, nodes: int, bytes_: int
 ) -> None:
-    browser.get(_at(browser, _EACH[view]))
+    visit(browser, _at(browser, _EACH[view]))
 
     found = size(browser)
 
@@ -285,7 +297,7 @@ def test_a_view_is_as_large_as_what_it_shows_however_much_there_is(
     ],
 )
 def test_an_error_is_told_in_the_view_and_the_way_on_is_there(browser: Chrome, path: str, why: str) -> None:
-    browser.get(_at(browser, path))
+    visit(browser, _at(browser, path))
 
     assert why in browser.find_element(By.CSS_SELECTOR, "[role=alert]").text
     assert len(problems(browser)) == 2, "the answer's status, once by the console and once by the network"
@@ -308,7 +320,7 @@ _PLANTED = {
 
 def test_what_a_page_does_wrong_is_noticed(address: str) -> None:
     with chromium() as browser:
-        browser.get(address)
+        visit(browser, address)
         assert problems(browser) == []
 
         for planted, found in _PLANTED.items():
