@@ -230,16 +230,28 @@ class Response:
         body = self._body_with(names)
         return f"no {names[0]!r} in the body, which is a list" if type(body) is list else absence(body, names)
 
-    def _body_with(self, names: Sequence[str]) -> JsonValue:
-        """The body, or what is left of it without the records, where a path leads elsewhere."""
+    @property
+    def frame_text(self) -> bytes:
+        """The body, with an empty list in place of the records where these were cut out."""
+        return self.body if self._rest is None else self._rest[1]
+
+    def frame(self) -> JsonValue:
+        """The body as JSON, with an empty list in place of the records where these were cut out.
+
+        Raises DecodeError: the body is not JSON.
+        """
         if self._rest is not None and self._decoded is None:
             where, rest = self._rest
             body = from_json(rest)
-            # Another list with the same text may have been taken for that of the records; and a path that goes where
-            # they were, or may go there, wants the whole body.
-            if path(*where)(body) == [] and ANY not in names and not _meet(names, where):
+            # Another list with the same text may have been taken for that of the records.
+            if path(*where)(body) == []:
                 return body
         return self.json()  # type: ignore[no-any-return] # JSON
+
+    def _body_with(self, names: Sequence[str]) -> JsonValue:
+        """The body, or its frame where a path leads past the records that were cut out."""
+        where = () if self._rest is None else self._rest[0]
+        return self.json() if ANY in names or _meet(names, where) else self.frame()
 
     def chunks(self) -> Generator[bytes, None, None]:
         """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""

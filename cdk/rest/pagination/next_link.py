@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from cdk.base.errors import BadState, ConfigError, DecodeError
 from cdk.base.suggestions import nearest
@@ -121,21 +122,28 @@ def unfollowed_next(response: Response) -> str:
     if "next" in links(response.headers.get("link", "")):
         return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
     for name, value in response.headers.items():
-        if value and value != "0" and _NO_LETTER.sub("", name.lower()) in _HEADERS:
+        if _is_next_header(name) and value and value != "0":
             return f"{value[:_SHOWN]!r} in the header {name}"
     # In most bodies there is none of these: to look for it costs microseconds.
-    if response.is_stream or not any(sign in response.body for sign in _SIGNS):
+    if response.is_stream or not any(sign in response.frame_text for sign in _SIGNS):
         return ""
     try:
-        body = response.value_at()
-        places = [((), body)] + [((name,), response.value_at(name)) for name in _AROUND if type(body) is dict]
+        body = response.frame()
     except DecodeError:
         return ""
+    around = [((name,), body[name]) for name in _AROUND if name in body] if type(body) is dict else []
+    places: list[tuple[tuple[str, ...], JsonValue]] = [((), body), *around]
     named = (each for where, value in places for each in _named_next(where, value))
     return next((f"{repr(value)[:_SHOWN]} in {' > '.join(where)} of the body" for where, value in named), "")
 
 
 _SHOWN = 80
+
+
+@lru_cache(maxsize=1024)
+def _is_next_header(name: str) -> bool:
+    """Whether a header is called like a next page; remembered, as a source's responses have the same headers."""
+    return _NO_LETTER.sub("", name.lower()) in _HEADERS
 
 
 def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:

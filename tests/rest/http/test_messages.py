@@ -124,6 +124,15 @@ def test_a_value_beside_the_records_is_found_without_decoding_them() -> None:
     assert [str(record["id"]) for record in answer.value_at("data")] == ["1e999"]
 
 
+def test_a_frame_is_the_body_without_the_records_that_were_cut_out() -> None:
+    body = {"page": {"records": [{"next": "of a record"}]}, "next": "u"}
+    answer, uncut = cut(body, "page", "records"), response(body)
+
+    assert b"of a record" not in answer.frame_text
+    assert answer.frame() == {"page": {"records": []}, "next": "u"}
+    assert (uncut.frame_text, uncut.frame()) == (uncut.body, body)
+
+
 def test_what_was_decoded_already_is_not_cut() -> None:
     answer = response({"data": [{"id": 1}]})
     answer.json()
