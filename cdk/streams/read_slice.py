@@ -129,8 +129,8 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     if records:
                         yield finish(records, None)
                     position = None if token is None else Checkpoint(marks.cut(token), trail=trail)
-                    page = finish(page_records, position, warning)
-                    yield replace(page, doubt=doubt and f"{stream.name}: {doubt}", followed=token is not None)
+                    doubt = doubt and f"{stream.name}: {doubt}"
+                    yield finish(page_records, position, warning, doubt=doubt, followed=token is not None)
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:
@@ -152,7 +152,15 @@ class _Finisher:
         self._warned_undated = self._warned_outside = False
         self._first = True
 
-    def __call__(self, records: Sequence[Record], position: Position | None, warning: str = "") -> ReadPage:
+    def __call__(
+        self,
+        records: Sequence[Record],
+        position: Position | None,
+        warning: str = "",
+        *,
+        doubt: str = "",
+        followed: bool = False,
+    ) -> ReadPage:
         cursor, window, skipped = self._stream.cursor, self._slice.window, 0
         if position is not None and not position.done and not self._stream.supports_checkpointing:
             position = None
@@ -177,7 +185,7 @@ class _Finisher:
                 self._advance(cursor, looked_at, values)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
-        return ReadPage(records, position, self._edge, skipped, warning=warning)
+        return ReadPage(records, position, self._edge, skipped, warning=warning, doubt=doubt, followed=followed)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError: among the records of a page is something else."""

@@ -56,7 +56,8 @@ class RecoveringReader:
         """
         remaining, resets = _remaining(slice), 0
         while remaining:
-            attempt = _Attempt(replace(slice, window=remaining[0]), remaining, uncut=remaining == [slice.window])
+            uncut = remaining == [slice.window]
+            attempt = _Attempt(slice if uncut else replace(slice, window=remaining[0]), remaining, uncut=uncut)
             try:
                 yield from attempt.read(self.inner, self._incremental, self._reset.limit)
             except SplitWindow as refused:

@@ -121,8 +121,8 @@ def unfollowed_next(response: Response) -> str:
     """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
     if "next" in links(response.headers.get("link", "")):
         return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
-    for name, value in response.headers.items():
-        if _is_next_header(name) and value and value != "0":
+    for name in _next_headers(tuple(response.headers)):
+        if (value := response.headers[name]) and value != "0":
             return f"{value[:_SHOWN]!r} in the header {name}"
     # In most bodies there is none of these: to look for it costs microseconds.
     if response.is_stream or not any(sign in response.frame_text for sign in _SIGNS):
@@ -140,10 +140,10 @@ def unfollowed_next(response: Response) -> str:
 _SHOWN = 80
 
 
-@lru_cache(maxsize=1024)
-def _is_next_header(name: str) -> bool:
-    """Whether a header is called like a next page; remembered, as a source's responses have the same headers."""
-    return _NO_LETTER.sub("", name.lower()) in _HEADERS
+@lru_cache(maxsize=64)
+def _next_headers(names: tuple[str, ...]) -> Sequence[str]:
+    """The headers that are called like a next page. Remembered: the responses of a source have the same headers."""
+    return [name for name in names if _NO_LETTER.sub("", name.lower()) in _HEADERS]
 
 
 def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
