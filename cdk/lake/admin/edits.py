@@ -48,6 +48,8 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
             raise StateError("the last full refresh is complete: the next sync reads every partition from its start")
         state = _decoded_state(saved)
         existing = _partition_in(state, partition)
+        if traits_of(saved.write_mode).hidden_until_complete:
+            return _from_start(f"reset {partition.key}", saved, _waiting_rows(saved))
         # What is kept for all partitions would count for this one as well.
         anew = Start() if WHOLE in state.positions and existing != WHOLE else None
         positions = StoredPositions.of(state.positions).updated({existing: anew})
@@ -121,9 +123,8 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
         between = not saved.complete and saved.state is not None
         if between and state == decoded(stream, saved.state):
             return Change(what, saved, (), ("The stream stands there already: nothing changes.",))
-        if of_another or not between:
-            why = f"What was read before is not in the table, and an {saved.write_mode} has all rows of one read."
-            return _from_start(what, saved, why)
+        why = f"What was read before is not in the table, and an {saved.write_mode} has all rows of one read."
+        return _from_start(what, saved, _waiting_rows(saved) if between and not of_another else why)
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
@@ -187,6 +188,14 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
         saved.sync_mode, saved.write_mode, generation=saved.generation + 1, records=records, keys=saved.keys
     )
     return Change(what, new, tuple(moves(saved.state, None)), tuple(means))
+
+
+def _waiting_rows(saved: TableState) -> str:
+    """Why a generation that is not visible yet goes on from no other position than that of its rows."""
+    return (
+        "The rows that wait to become visible are those of the read up to where it was interrupted: from elsewhere "
+        f"some would be there twice, or missing, and an {saved.write_mode} has all rows of one read, once."
+    )
 
 
 def _is_interrupted(state: StreamState) -> bool:

@@ -383,6 +383,26 @@ def test_a_state_in_the_middle_of_an_overwrite_begins_none_that_lacks_the_rows_b
     assert users.saved == replace(PAGES, records=1)
 
 
+@pytest.mark.parametrize("verb", ["set", "reset"])
+def test_an_interrupted_overwrite_that_is_moved_begins_anew_for_its_rows_are_those_of_one_read(
+    state: CommandLine, folder: Path, verb: str
+) -> None:
+    users = Filled(folder / "tables" / "users")
+    page, part = {"page": 7}, {"states": [{"partition": {"shop": "a"}, "cursor": {"page": 7}}]}
+    waiting = DataFile("waiting.parquet", 1, 3, 0)
+    users.add(page if verb == "set" else part, base=replace(PAGES, complete=False, pending=(waiting,)))
+    (folder / "new.json").write_text('{"page": 5}')
+
+    if verb == "set":
+        done = state("set", "users", "new.json")
+    else:
+        done = state("reset", "--stream", "users", "--partition", '{"shop": "a"}')
+
+    assert done.code == 0
+    assert any("some would be there twice, or missing" in line for line in done.lines)
+    assert users.saved == TableState("full_refresh", "overwrite", generation=2)
+
+
 def test_the_state_of_a_complete_full_refresh_reads_nothing_as_done(state: CommandLine, folder: Path) -> None:
     users = Filled(folder / "tables" / "users")
     users.add({"page": 2}, 1, base=replace(PAGES, write_mode="append", complete=False))
