@@ -193,7 +193,7 @@ class Admin:
                 stream=location.stream,
             )
         other = location.open(name, clock=self.clock, lost=True)
-        if other.state_version is not None:
+        if other.rows_state_version is not None:
             raise StateError(f"the pipeline {name!r} has a state of its own already", stream=location.stream)
         means = f"Both pipelines write to this table from now on, each with a state of its own ({saved.write_mode})."
         change = Change(f"fork from {self.pipeline}", replace(saved, sync=""), (), (means,))

@@ -101,7 +101,7 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
 
 def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> str:
     """Whose rows a table has, of which this pipeline has no state, and what to do; nothing where there are none."""
-    if table.state_version is not None or table.row_count() == 0:
+    if table.rows_state_version is not None or table.row_count() == 0:
         return ""
     if others := table.other_pipelines:
         return (

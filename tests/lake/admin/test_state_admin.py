@@ -639,6 +639,20 @@ def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
     assert (new.sync(), len(old.rows)) == (0, everything)
 
 
+def test_a_renamed_pipeline_appends_nothing_again_to_a_table_that_was_restored_to_before(tmp_path: Path) -> None:
+    old, new = Lake(tmp_path, Orders()), Lake(tmp_path, Orders(), pipeline="store")
+    everything = old.sync()
+    version = old.table.version
+    old.admin.fork(old.one, "store")
+    DeltaTable(str(tmp_path / "orders")).restore(version)
+
+    assert "a state of the pipeline 'shop', and none of 'store'" in new.refused()
+    assert len(old.rows) == everything
+
+    old.admin.fork(old.one, "store")
+    assert (new.sync(), len(old.rows)) == (0, everything)
+
+
 def test_a_renamed_pipeline_says_that_a_history_gets_all_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
