@@ -1,5 +1,6 @@
 """`spark-cdk query PIPELINE.yaml "select ..."`: SQL over the tables of a pipeline, in this process, without Spark."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from cdk.lake.storage.folder import LocalFolder
 from cdk.lake.storage.table_folders import HISTORY
 
 _FILE_WIDTH = 1_000
+_PLAIN = re.compile("[a-z_][a-z0-9_]*")
+"""Names that SQL takes for what they are without quotes."""
 
 
 @click.command()
@@ -39,7 +42,7 @@ def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
     each row is an object on a line of its own.
     """
     tables = _tables(pipeline)
-    with _explained(pipeline.path, tables):
+    with _explained(pipeline.path, sql, tables):
         rows = _answer(tables, sql)
         if as_json:
             for batch in rows:
@@ -72,18 +75,25 @@ def _tables(pipeline: PipelineFile) -> Mapping[str, DeltaTable]:
 def _answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.RecordBatchReader:
     builder = QueryBuilder()
     for name, table in tables.items():
-        # In quotes a name is what it is, with capitals and dots.
-        builder.register('"{}"'.format(name.replace('"', '""')), table)
+        builder.register(_quoted(name), table)
     return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
 
+def _quoted(name: str) -> str:
+    """A name in quotes, where it is what it is, with capitals, dots and dashes."""
+    return '"{}"'.format(name.replace('"', '""'))
+
+
 @contextmanager
-def _explained(path: Path, tables: Collection[str]) -> Iterator[None]:
+def _explained(path: Path, sql: str, tables: Collection[str]) -> Iterator[None]:
     """Raise ConfigError: the query of this block cannot be answered."""
     try:
         yield
     except (DeltaError, pa.ArrowException) as error:
-        hint = f"; the tables are {', '.join(map(repr, sorted(tables)))}" if "not found" in str(error) else ""
+        # Without its quotes a name may be a syntax error as well.
+        unquoted = any(name in sql and _quoted(name) not in sql for name in tables if not _PLAIN.fullmatch(name))
+        lists, names = unquoted or "not found" in str(error), ", ".join(map(_quoted, sorted(tables)))
+        hint = f"; the tables are {names}, in the quotes that SQL needs for capitals, dots and dashes" if lists else ""
         raise ConfigError(f"the query cannot be answered: {error}{hint}", path=str(path)) from error
 
 

@@ -1,12 +1,16 @@
 """`spark-cdk query`: SQL over the tables of a pipeline."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tests.cli.conftest import CommandLine
+from tests.spark.featured_table import FEATURES, delete_by_vector, give
 
 SHOP = dedent("""
     from cdk import Page, PagedStream, Source
@@ -39,6 +43,8 @@ PIPELINE = dedent("""
       orders: {write_mode: append_dedup, history: true}
       Eu-Products: {write_mode: append}
 """)
+
+TABLES = 'the tables are "eu.Eu-Products", "orders", "orders_history", in the quotes'
 
 
 @pytest.fixture
@@ -82,7 +88,9 @@ def test_histories_and_tables_of_namespaces_have_names(cli: CommandLine) -> None
 @pytest.mark.parametrize(
     ("sql", "text"),
     [
-        ("select 1 from ordres", "the tables are 'eu.Eu-Products', 'orders', 'orders_history'"),
+        ("select 1 from ordres", TABLES),
+        ("select 1 from eu.Eu-Products", TABLES),
+        ('select 1 from eu."Eu-Products"', TABLES),
         ("selec", "the query cannot be answered: SQL error"),
         ("select nope from orders", "No field named nope"),
         ("select id / 0 from orders", "the query cannot be answered"),
@@ -97,6 +105,28 @@ def test_a_query_that_cannot_be_answered_is_an_error(cli: CommandLine, sql: str,
     assert ran.stderr.startswith("Error: pipeline.yaml: ")
     assert text in ran.stderr
     assert ran.lines == []
+
+
+def test_rows_that_another_engine_deleted_are_in_no_answer(synced: Path, cli: CommandLine) -> None:
+    root = synced / "tables" / "orders"
+    give(root, FEATURES["deletion vectors"])
+    (file,) = pa.table(DeltaTable(str(root)).get_add_actions(flatten=True)).to_pylist()
+    delete_by_vector(root, {file["path"]: [1, 2]})
+
+    ran = cli("query", "pipeline.yaml", "select id, count(*) over () as n from orders order by id", "--json")
+
+    assert [json.loads(line) for line in ran.lines] == [{"id": 1, "n": 2}, {"id": 4, "n": 2}]
+
+
+def test_a_column_that_another_engine_renamed_has_its_new_name(synced: Path, cli: CommandLine) -> None:
+    root = synced / "tables" / "orders"
+    mapping = FEATURES["column mapping"]
+    give(root, mapping)
+    give(root, replace(mapping, properties={}, fields={"day": {"name": "date of"}}))
+
+    ran = cli("query", "pipeline.yaml", 'select "date of" from orders where "date of" > \'2024-01-03\'', "--json")
+
+    assert [json.loads(line) for line in ran.lines] == [{"date of": "2024-01-04"}]
 
 
 def test_before_the_first_sync_there_is_nothing_to_ask(cli: CommandLine, tmp_path: Path) -> None:
