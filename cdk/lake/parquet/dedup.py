@@ -106,19 +106,20 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
 
 def _deleted(marks: pa.ChunkedArray, rest: Rest) -> pa.ChunkedArray:
     """Which rows say that they are deleted, also by a mark that their column does not hold."""
-    deleted = _says_so(marks)
+    deleted = _mean_deleted(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
         return deleted
-    changes = pc.struct_field(rest([META], pa.repeat(True, len(marks)))[META], "changes")
+    notes = rest([META], pa.repeat(True, len(marks)))[META]
+    changes = pc.struct_field(notes, "changes")
     noting = pc.and_(pc.is_null(marks), pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
     if not pc.any(noting).as_py():
         return deleted
-    notes = rest([META], noting.combine_chunks())[META].to_pylist()
-    originals = pa.chunked_array([pa.array([noted(note, {DELETED_AT}) for note in notes], pa.string())])
-    return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), _says_so(originals).combine_chunks())
+    texts = [noted(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
+    originals = _mean_deleted(pa.chunked_array([pa.array(texts, pa.string())]))
+    return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), originals.combine_chunks())
 
 
-def _says_so(marks: pa.ChunkedArray) -> pa.ChunkedArray:
+def _mean_deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which marks say that a row is deleted: no text that is empty, as in CSV, nor `false`, `null` or 0."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
