@@ -61,12 +61,23 @@ def past_runs(
     since = _moment(reports[-1], "started_at") if len(reports) == most else None
     runs, rest = runs_of(existing, newest, pipeline, most, since)
     # The last report of a sync counts: one that ended with an error of its own is gone on with under its id.
-    last = {report["sync_id"] or report["started_at"]: report for report in reversed(reports)}
+    last, vain = dict[str, Report](), list[Report]()
+    for report in reports:
+        if last.setdefault(report["sync_id"] or report["started_at"], report) is not report and not _commits(report):
+            vain.append(report)  # what others have committed is among the commits of the sync
     last |= history.by_sync({run.sync for run in runs} - last.keys())
     listed = [past_run(run, last.pop(run.sync, None), unfinished) for run in runs]
-    others = (report for report in last.values() if rest is None or _moment(report, "started_at") >= rest.before)
-    listed += [past_run(Run(sync=report["sync_id"] or ""), report, None) for report in others]
+    others = [*vain, *last.values()]
+    listed += [
+        past_run(Run(sync=report["sync_id"] or ""), report, None)
+        for report in others
+        if rest is None or _moment(report, "started_at") >= rest.before
+    ]
     return sorted(listed, key=lambda run: run.started.timestamp() if run.started else 0.0, reverse=True), rest
+
+
+def _commits(report: Report) -> int:
+    return sum(stream["commits"]["count"] for stream in report["streams"])
 
 
 def _moment(report: Report, name: str) -> datetime:

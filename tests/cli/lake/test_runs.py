@@ -104,6 +104,22 @@ def test_runs_that_committed_nothing_are_listed_by_their_reports(cli: CommandLin
     assert SECRET not in "".join(path.read_text() for path in history(folder).iterdir())
 
 
+def test_an_attempt_that_committed_nothing_is_listed_beside_the_one_that_went_on_with_it(
+    cli: CommandLine, folder: Path
+) -> None:
+    path = next(history(folder).glob(f"*-{listed(cli)[0]['sync_id']}.json"))
+    error = {"message": "Spark was lost"}
+    times = {"started_at": "2024-01-01T00:00:00+00:00", "ended_at": "2024-01-01T00:00:01+00:00"}
+    attempt = {**json.loads(path.read_text()), **times, "status": "failed", "error": error, "streams": []}
+    (history(folder) / f"20240101T000000000000-{attempt['sync_id']}.json").write_text(json.dumps(attempt))
+
+    went_on, _, failed = listed(cli)
+
+    assert failed["sync_id"] == went_on["sync_id"]
+    assert (went_on["status"], went_on["commits"]) == ("done", 1)
+    assert (failed["status"], failed["error"], failed["commits"]) == ("failed", "Spark was lost", 0)
+
+
 def test_figures_are_those_of_the_report_where_the_log_has_them_no_more(cli: CommandLine, folder: Path) -> None:
     for name in ("orders", "visits", "broken"):
         shutil.rmtree(folder / "tables" / name)
