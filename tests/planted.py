@@ -3298,8 +3298,26 @@ BUGS = [
     Bug(
         "an own connection is refused where nothing answers it",
         "rest/http/own_connections",
-        "    if _PROCESS.refusals:\n",
-        "    if _PROCESS.refusals < 0:\n",
+        "    if _PROCESS.refusals and connection.sends:\n",
+        "    if False:\n",
+    ),
+    Bug(
+        "an own connection goes nowhere where no request may go",
+        "rest/http/own_connections",
+        "            limit.check(connection)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "a connector's own connections are limited in a task",
+        "sync/tasks/bundle_task",
+        "        limiting(),\n        crashes,\n",
+        "        crashes,\n",
+    ),
+    Bug(
+        "an inner address is no connection to a name of the list that leads elsewhere",
+        "rest/http/egress",
+        "if not (names and is_public(address)) and",
+        "if not names and",
     ),
     Bug(
         "a mock API lets nobody go around it",

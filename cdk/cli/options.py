@@ -15,6 +15,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
 from cdk.base.values import JsonValue, canonical
 from cdk.rest.http.egress import Egress, limited
+from cdk.rest.http.own_connections import limiting
 from cdk.sources.discovery import find_source
 from cdk.streams.source import Source
 
@@ -118,7 +119,7 @@ def given_source(
 
 
 def with_egress(command: Callable[P, R]) -> Callable[P, R]:
-    """Let requests of `command` go only where `--egress` says."""
+    """Let requests of `command`, and what its connector connects to itself, go only where `--egress` says."""
 
     @click.option(
         "--egress", metavar="LIST", help="Where requests may go: `public`, hosts, or both. Default: anywhere."
@@ -126,13 +127,11 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         text = _taken(kwargs, "egress", str)
-        if text is None:
-            return command(*args, **kwargs)
         try:
-            egress = Egress.parse(text)
+            egress = None if text is None else Egress.parse(text)
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
-        with limited(egress):
+        with limited(egress), limiting():
             return command(*args, **kwargs)
 
     return run

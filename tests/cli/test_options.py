@@ -22,6 +22,16 @@ streams:
       record_selector: {type: RecordSelector, extractor: {type: DpathExtractor, field_path: [data]}}
 """
 
+BESIDE = """
+import requests
+from cdk import Page, PagedStream
+
+
+class Users(PagedStream):
+    def read_page(self, slice, token):
+        return Page(requests.get("http://HOST/", timeout=9).json())
+"""
+
 
 @pytest.fixture
 def listening() -> socket.socket:
@@ -53,3 +63,23 @@ def test_a_list_of_hosts_that_means_nothing_is_a_command_line_that_is_not_unders
 
     assert ran.code == 2
     assert "expected `public`, hosts" in ran.stderr
+
+
+def test_what_a_connector_connects_to_itself_ends_the_command_too(
+    cli: CommandLine, tmp_path: Path, listening: socket.socket
+) -> None:
+    with listening:
+        host = f"127.0.0.1:{listening.getsockname()[1]}"
+        (tmp_path / "beside.py").write_text(BESIDE.replace("HOST", host))
+        ran = cli("read", "--connector", "beside.py", "--egress", "public")
+        synced = cli("sync", "--connector", "beside.py", "--target", "tables", "--egress", "public", "--quiet")
+        listening.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+    refused = (
+        f"no request may go to {host} with --egress public: the address is not public; if that host is right, add it"
+    )
+    assert f"{refused} there ({tmp_path}/beside.py:8, in read_page)" in "\n".join(ran.lines)
+    assert f"{refused} there ({tmp_path}/beside.py:8, in read_page)" in synced.stderr
+    assert (ran.code, synced.code) == (1, 1)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import USERS, at_terminal
 
 PROTOCOL = ("spec", "check", "discover", "read")
-EGRESS = {"cdk.rest", "cdk.rest.http", "cdk.rest.http.egress"}
+EGRESS = {"cdk.rest", "cdk.rest.http", "cdk.rest.http.egress", "cdk.rest.http.own_connections"}
 HEAVY = {"requests", "pyspark", "pyarrow", "rich", "jsonschema", "deltalake", "yaml", "jinja2"}
 
 ENDLESS = """

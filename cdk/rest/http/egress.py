@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -94,6 +94,37 @@ class Egress:
             return
         for *_, sockaddr in addresses:
             self.check_address(host, port, str(sockaddr[0]))
+
+    def check_connection(self, host: str, port: int, names: Sequence[str]) -> None:
+        """Raise ConfigError: no connection to this host, an address as a rule, is allowed.
+
+        names: those that were looked up before. Which of them an address belongs to is not known, and look-ups of large
+        sites give others each time: so any public address counts as that of a name of the list that was looked up, and
+        others where a name of the list leads there.
+        """
+        address = _address(host)
+        if address is None:
+            self.check_host(host, port)
+            self.check_name(host, port)
+            return
+        try:
+            self.check_host(host, port)
+        except ConfigError:
+            names = [name for name in names if self._lists(_plain(name), port)]
+            if not (names and is_public(address)) and not self._leads(names, port, address):
+                raise
+
+    def _leads(self, names: Sequence[str], port: int, address: Address) -> bool:
+        """Whether one of `names`, or of the names in the list, leads to an address."""
+        listed = [target.host for target in self.targets if target.port in (None, port)]
+        for name in dict.fromkeys([*names, *(host for host in listed if not host.startswith("*."))]):
+            try:
+                answers = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+            except (OSError, UnicodeError):
+                continue
+            if any(_address(str(sockaddr[0])) == address for *_, sockaddr in answers):
+                return True
+        return False
 
     def _lists(self, host: str, port: int) -> bool:
         return any(target.covers(host, port) for target in self.targets)

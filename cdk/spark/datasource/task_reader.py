@@ -17,6 +17,7 @@ from cdk.engine.executors import Threads
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.rest.auth.tokens import IssuedToken, access_tokens, holding, run_tokens
+from cdk.rest.http.own_connections import limiting
 from cdk.spark.cluster.task_logs import masked_lines
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
@@ -105,7 +106,8 @@ class TaskReader:
 
         # Spark's workers live on: what a task keeps of the API is for this task.
         own_run = RunScope().working()
-        with masking(self.secrets), masked_lines(self.secrets), own_run, holding(hand.tokens, last=True):
+        masked = (masking(self.secrets), masked_lines(self.secrets))
+        with limiting(), masked[0], masked[1], own_run, holding(hand.tokens, last=True):
             run_tokens().learn = self.secrets.add
             for (n, slice), page in Threads(hand.threads)(iter(enumerate(hand.slices)), read):
                 if page.restarted and n in delivered:

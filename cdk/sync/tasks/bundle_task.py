@@ -31,6 +31,7 @@ from cdk.rest.auth.tokens import SliceProgress, TokenEnded, holding, reading
 from cdk.rest.conditional_requests import NotModified, conditional_reads
 from cdk.rest.http.activity import activities, task_activity, working_for
 from cdk.rest.http.metrics import counting
+from cdk.rest.http.own_connections import limiting
 from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
 from cdk.rest.tracing import Trace, tracing
@@ -59,7 +60,14 @@ def run_bundle(
         return BundleResult(requests=lent.unsent)
     budgets = sharing(job.share, copied=task_attempt() > 0)
     crashes = setting(CRASH_SECRETS, job.crash_secrets)
-    with crashes, budgets as ledger, leasing(lent), holding(job.tokens) as held, activities().task(job.live):
+    with (
+        limiting(),
+        crashes,
+        budgets as ledger,
+        leasing(lent),
+        holding(job.tokens) as held,
+        activities().task(job.live),
+    ):
         result = read_bundle(job, tasks, clock, repeating)
     result.spent = None if ledger.lost else ledger.spent()
     result.requests, result.tokens = lent.sent, held.findings

@@ -132,6 +132,47 @@ def test_other_hosts_are_refused_by_name(egress: str, host: str, port: int) -> N
 
 
 @pytest.mark.parametrize(
+    ("egress", "host", "names"),
+    [
+        ("public", "8.8.8.8", ()),
+        ("10.0.0.5", "10.0.0.5", ()),
+        ("api.example.com", "10.0.0.5", ()),
+        ("*.example.com", "10.0.0.5", ("api.example.com",)),
+        ("api.example.com", "8.8.8.8", ("api.example.com",)),
+        ("api.example.com:443", "api.example.com", ()),
+    ],
+)
+def test_a_connection_may_go_where_a_name_of_the_list_that_was_looked_up_may_lead(
+    monkeypatch: pytest.MonkeyPatch, egress: str, host: str, names: tuple[str, ...]
+) -> None:
+    leads(monkeypatch, "10.0.0.5")
+
+    Egress.parse(egress).check_connection(host, 443, names)
+
+
+@pytest.mark.parametrize(
+    ("egress", "host", "names"),
+    [
+        ("public", "10.0.0.6", ("api.example.com",)),
+        ("public", "api.example.com", ()),
+        ("*.example.com", "10.0.0.5", ()),
+        ("*.example.com", "10.0.0.6", ("api.example.com",)),
+        ("api.example.com", "8.8.8.8", ()),
+        ("api.example.com", "8.8.8.8", ("other.example.com",)),
+        ("api.example.com:80", "8.8.8.8", ("api.example.com",)),
+        ("api.example.com:80", "10.0.0.5", ("api.example.com",)),
+    ],
+)
+def test_a_connection_that_no_name_of_the_list_explains_is_refused(
+    monkeypatch: pytest.MonkeyPatch, egress: str, host: str, names: tuple[str, ...]
+) -> None:
+    leads(monkeypatch, "10.0.0.5")
+
+    with pytest.raises(ConfigError, match=f"{host}:443 with --egress"):
+        Egress.parse(egress).check_connection(host, 443, names)
+
+
+@pytest.mark.parametrize(
     "text", ["", " , ", "http://a.com", "a.com/x", "a*.com", "a.com:0", "a.com:x", "a.com:70000", "a.b:80:90"]
 )
 def test_a_list_that_means_nothing_is_refused(text: str) -> None:

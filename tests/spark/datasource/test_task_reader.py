@@ -1,11 +1,13 @@
 """How slices are dealt to the tasks of a frame, and read there."""
 
+import socket
 from collections.abc import Iterable, Mapping
 
 import pytest
 
-from cdk import Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
+from cdk import ConfigError, Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.secret_masking import Secrets
+from cdk.rest.http.egress import Egress, limited
 from cdk.spark.datasource.filter_pushdown import BatchReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.task_reader import TaskReader
@@ -60,3 +62,17 @@ def test_a_task_reads_all_pages_of_its_slices_several_at_once() -> None:
 
     assert len(rows) == 18
     assert all(rows.index(f"{part}-None") < rows.index(f"{part}-{{'page': 2}}") for part in range(9))
+
+
+class Beside(Parts):
+    """Connects itself."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        socket.create_connection(("127.0.0.1", 9)).close()
+        return super().read_page(slice, token)
+
+
+def test_a_task_connects_nowhere_where_no_request_may_go() -> None:
+    frame = reader(Beside(1), 1)
+    with limited(Egress.parse("public")), pytest.raises(ConfigError, match=r"127\.0\.0\.1:9 .*, in read_page\)"):
+        list(frame.read(frame.partitions()[0]))

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,9 +35,10 @@ from cdk.base.records.raw_json_lines import JsonLines
 from cdk.lake.arrow.columns import columns
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.lake.storage.folder import unwritable
+from cdk.rest.http.egress import Egress, limited
 from cdk.rest.limits.task_budgets import longest_wait
 from cdk.state.stream_state import StreamState
-from cdk.sync.tasks.bundle_task import read_bundle
+from cdk.sync.tasks.bundle_task import read_bundle, run_bundle
 from cdk.sync.tasks.interim_results import InterimResults
 from cdk.sync.tasks.messages import BundleJob, BundleResult, SliceResult, SliceTask, WriteTarget
 from tests.samples import STREAMS, Orders, Plain, Users
@@ -527,3 +529,21 @@ def test_the_files_hold_the_rows_that_are_reported_whatever_the_budget(
 
     assert len(records(folder, result)) == sum(progress.rows for progress in result.progress)
     assert all(progress.failure is None and progress.positions for progress in result.progress)
+
+
+class Beside(PagedStream):
+    """Connects itself."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
+        socket.create_connection(("127.0.0.1", 9)).close()
+        return Page([], None)
+
+
+def test_a_task_connects_nowhere_where_no_request_may_go(tmp_path: Path) -> None:
+    job = BundleJob({0: target(tmp_path, Beside())}, 4, 1)
+    with limited(Egress.parse("public")):
+        failure = run_bundle((job, [SliceTask(0, 0, Slice())])).progress[0].failure
+
+    assert failure is not None
+    assert "no request may go to 127.0.0.1:9 with --egress public" in failure.message
+    assert failure.message.endswith(", in read_page)")
