@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import click
 
-from cdk import sources, testing
+from cdk import sources
 from cdk.base.errors import ConfigError
 from cdk.base.times.durations import duration
 from cdk.base.values import JsonValue, canonical
@@ -132,28 +132,6 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         with limited(egress), limiting():
-            return command(*args, **kwargs)
-
-    return run
-
-
-def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
-    """Let requests of `command` be answered from `--cassette`, at the time of its recording."""
-
-    @file_option("--cassette", "Answer requests from a recording of `spark-cdk record`; send none.")
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        path = _taken(kwargs, "cassette", Path)
-        if path is None:
-            return command(*args, **kwargs)
-        try:
-            cassette = testing.Cassette(path)
-        except ConfigError as error:
-            raise click.UsageError(str(error)) from error
-        with cassette.playing(), temporary_config(cassette.config) as config:
-            if kwargs.get("config", config) is None and kwargs.get("pipeline") is None:
-                # That of the recording, which lacks nothing but the secrets.
-                kwargs["config"] = config
             return command(*args, **kwargs)
 
     return run

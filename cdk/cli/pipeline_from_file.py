@@ -21,21 +21,24 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptio
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
-    """What stands for parts of a pipeline whose API is simulated. target: where its tables go, and its states."""
+class Replaced:
+    """What stands for parts of a pipeline whose requests a simulation or a cassette answers.
 
-    config: Mapping[str, JsonValue]
+    config: None: the pipeline's. target: where its tables go, and its states.
+    """
+
+    config: Mapping[str, JsonValue] | None
     target: str
 
 
 def file_pipeline(
-    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None, simulated: Simulated | None = None
+    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None, replaced: Replaced | None = None
 ) -> tuple[Pipeline, Source]:
     """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
-    if simulated is None:
+    if replaced is None:
         settings = Pipeline.load(path, secrets=secrets)
     else:
-        settings = _elsewhere(Pipeline.load(path, secrets=secrets, config=simulated.config), simulated.target)
+        settings = _elsewhere(Pipeline.load(path, secrets=secrets, config=replaced.config), replaced.target)
     secrets.add(*secrets_of(settings.target.storage))
     source = source_named(settings.source, path.parent, trusted=trusted)
     source.events = events or source.events
@@ -43,7 +46,7 @@ def file_pipeline(
 
 
 def _elsewhere(settings: Pipeline, target: str) -> Pipeline:
-    """The pipeline with tables and states elsewhere, as those of a simulation must be. Raises ConfigError."""
+    """The pipeline with tables and states elsewhere, as those of answers made here must be. Raises ConfigError."""
     try:
         path = TargetOptions(path=target).path
     except ValidationError as error:

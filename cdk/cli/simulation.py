@@ -1,4 +1,4 @@
-"""`--simulate`: the option of commands that read a connector whose API is simulated then."""
+"""`--cassette` and `--simulate`: options of commands that read a connector whose requests are answered here then."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -8,18 +8,19 @@ from typing import ParamSpec, Protocol, TypeVar, cast
 import click
 
 from cdk import testing
-from cdk.base.errors import CdkError
+from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.cli.config_file import read_config
-from cdk.cli.options import given_source, temporary_config
+from cdk.cli.options import file_option, given_source, temporary_config
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_GENERATED = "generated records"
 _HELP = "Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`."
-_SIMULATED = "cdk.cli.simulation"
+_REPLACED = "cdk.cli.simulation"
 """Under this name, the context of a command has what stands for parts of its pipeline file."""
 
 
@@ -28,6 +29,32 @@ class FindPipelineSource(Protocol):
 
     def __call__(self, path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
         """The source, and its config without what is not set. Raises CdkErrors: one of them is wrong."""
+
+
+def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
+    """Let requests of `command` be answered from `--cassette`, at the time of its recording."""
+
+    @file_option("--cassette", "Answer requests from a recording of `spark-cdk record`; send none.")
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        path = kwargs.pop("cassette", None)
+        if not isinstance(path, Path):
+            return command(*args, **kwargs)
+        if kwargs.get("simulate") is not None:
+            raise click.UsageError("--cassette and --simulate both answer the requests: give one of them")
+        try:
+            cassette = testing.Cassette(path)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        with cassette.playing(), temporary_config(cassette.config) as config:
+            if kwargs.get("pipeline") is not None:
+                kwargs.update(_elsewhere(kwargs, None, "the records of the cassette"))
+            elif kwargs.get("config", config) is None:
+                # That of the recording, which lacks nothing but the secrets.
+                kwargs["config"] = config
+            return command(*args, **kwargs)
+
+    return run
 
 
 def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -54,8 +81,7 @@ def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[
                 if kwargs.get("pipeline") is None:
                     kwargs["config"] = config
                 else:
-                    click.get_current_context().meta[_SIMULATED] = simulator.config, kwargs.pop("target")
-                    kwargs["target"] = None
+                    kwargs.update(_elsewhere(kwargs, simulator.config, _GENERATED))
                 return command(*args, **kwargs)
 
         return run
@@ -63,9 +89,31 @@ def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[
     return decorate
 
 
-def simulated_parts() -> tuple[Mapping[str, JsonValue], str] | None:
-    """The config, and the place of the tables, of the pipeline whose API is simulated; None: none is."""
-    return click.get_current_context().meta.get(_SIMULATED)
+def replaced_parts() -> tuple[Mapping[str, JsonValue] | None, str] | None:
+    """What stands for parts of the pipeline file where requests are answered here; None: all is as the file says.
+
+    These are the config, None for that of the file, and the place of the tables.
+    """
+    return click.get_current_context().meta.get(_REPLACED)
+
+
+def _elsewhere(
+    options: Mapping[str, object], config: Mapping[str, JsonValue] | None, records: str
+) -> Mapping[str, object]:
+    """Options of a command, changed so that tables and states of its pipeline file go where `--target` says.
+
+    config: see `replaced_parts`. records: what is read. Raises UsageError: there is no `--target`.
+    """
+    click.get_current_context().meta[_REPLACED] = config, _target(options, records)
+    return {"target": None}
+
+
+def _target(options: Mapping[str, object], records: str) -> object:
+    if options.get("target") is None:
+        raise click.UsageError(
+            f"Missing option '--target': where do the tables go? Those of {options['pipeline']} would get {records}"
+        )
+    return options["target"]
 
 
 def _simulator(
@@ -79,10 +127,7 @@ def _simulator(
     world, trusted = testing.World.parse(text), bool(options.get("allow_custom_code"))
     pipeline, find = cast("Path | None", options.get("pipeline")), args[0] if args else None
     if pipeline is not None and of_pipeline is not None:
-        if options.get("target") is None:
-            raise click.UsageError(
-                f"Missing option '--target': where do the tables go? Those of {pipeline} would get generated records"
-            )
+        _target(options, _GENERATED)
         source, config = of_pipeline(pipeline, secrets, trusted=trusted)
         return testing.Simulator(source, config, world)
     if not callable(find):

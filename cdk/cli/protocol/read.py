@@ -26,7 +26,6 @@ from cdk.cli.options import (
     max_requests_option,
     number_option,
     state_option,
-    with_cassette,
     with_egress,
     with_source,
 )
@@ -35,7 +34,7 @@ from cdk.cli.protocol.catalog_file import load_catalog, whole_catalog
 from cdk.cli.protocol.protocol_command import run_protocol_command
 from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.protocol.state_file import load_state
-from cdk.cli.simulation import with_simulation
+from cdk.cli.simulation import with_cassette, with_simulation
 from cdk.engine.executors import Executor, Threads
 from cdk.engine.protocol_read import StreamsFailed, Watch, run_read
 from cdk.protocol import ConfiguredAirbyteCatalog

@@ -26,12 +26,11 @@ from cdk.cli.options import (
     max_requests_option,
     number_option,
     pipeline_path,
-    with_cassette,
     with_egress,
 )
-from cdk.cli.pipeline_from_file import Simulated, config_file, file_pipeline, known_source
+from cdk.cli.pipeline_from_file import Replaced, config_file, file_pipeline, known_source
 from cdk.cli.protocol.source_events import SyncEvents
-from cdk.cli.simulation import simulated_parts, with_simulation
+from cdk.cli.simulation import replaced_parts, with_cassette, with_simulation
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
 from cdk.cli.sync.pipeline_from_options import GivenOptions, check_given, given_pipeline
@@ -52,7 +51,9 @@ from cdk.sync.settings.pipeline_file import Pipeline, SparkOptions, StreamOption
 @config_option
 @catalog_option
 @click.option(
-    "--target", metavar="PATH", help="Without a PIPELINE, or with --simulate: a folder for the tables, or an address."
+    "--target",
+    metavar="PATH",
+    help="Without a PIPELINE, or with --simulate or --cassette: a folder for the tables, or an address.",
 )
 @click.option("--name", metavar="NAME", help="The state hangs on it, without a PIPELINE. Default: the connector's.")
 @click.option("--allow-empty", is_flag=True, help="Without a PIPELINE: an overwrite may leave a table without rows.")
@@ -114,7 +115,7 @@ def sync(
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
     with into, listening(secrets) as signals, sync_report, crashes.writing(), locating(pipeline):
-        events = SyncEvents(secrets, config if pipeline is None or simulated_parts() else config_file(pipeline))
+        events = SyncEvents(secrets, config if pipeline is None or replaced_parts() else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
         with prints_on_stderr(secrets) if log is None else log.prints():
@@ -143,9 +144,9 @@ def _opened(
 ) -> tuple[Pipeline, Source]:
     """The pipeline and its source, from its file or from options. Raises ConfigError."""
     if pipeline is not None:
-        parts = simulated_parts()
-        simulated = None if parts is None else Simulated(*parts)
-        return file_pipeline(pipeline, secrets, trusted=trusted, events=events, simulated=simulated)
+        parts = replaced_parts()
+        replaced = None if parts is None else Replaced(*parts)
+        return file_pipeline(pipeline, secrets, trusted=trusted, events=events, replaced=replaced)
     return given_pipeline(options, secrets, trusted=trusted, events=events)
 
 

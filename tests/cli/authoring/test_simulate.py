@@ -95,6 +95,31 @@ def test_a_pipeline_is_simulated_with_its_write_modes_and_its_own_tables_and_sta
     assert "a PIPELINE file says what --target would" in unsimulated.stderr
 
 
+@pytest.mark.usefixtures("notes")
+def test_a_pipeline_replays_a_cassette_into_other_tables_and_its_own_tables_and_states_are_left_alone(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "pipeline.yaml").write_text(
+        "name: notes\n"
+        "source: {connector: notes.py, config: {token: t}}\n"
+        "target: {path: lake}\n"
+        "state: {state_provider: {type: local, config: {path: log}}}\n"
+    )
+    cli("record", *OPTIONS, "--simulate", "records=12", "--cassette", "notes.yaml", "--stream", "notes")
+    before = {path for path in tmp_path.iterdir() if path.name != "__pycache__"}
+    command = ("sync", "pipeline.yaml", "--cassette", "notes.yaml", "--stream", "notes", "-q")
+    refused, replayed = cli(*command), cli(*command, "--target", "trial")
+
+    assert refused.code == 2
+    assert (
+        "Missing option '--target': where do the tables go? Those of pipeline.yaml would get the records of the "
+        "cassette" in refused.stderr
+    )
+    assert replayed.code == 0, replayed.stderr
+    assert len(rows(tmp_path / "trial" / "notes")) == 12
+    assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == {*before, tmp_path / "trial"}
+
+
 def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> None:
     simulator = Simulator(find_source(str(notes)))
     with server(simulator, 0) as httpd:
@@ -116,6 +141,10 @@ def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> No
             "Missing option '--target': where do the tables go? Those of pipeline.yaml would get generated records",
         ),
         (("sync", "--simulate"), "which connector?"),
+        (
+            ("read", *OPTIONS, "--simulate", "records=1", "--cassette", "notes.yaml"),
+            "--cassette and --simulate both answer the requests: give one of them",
+        ),
     ],
 )
 def test_a_world_or_a_connector_that_is_none_is_refused(cli: CommandLine, arguments: list[str], text: str) -> None:
