@@ -101,7 +101,7 @@ class PageRetriever:
         return Page(records, following, doubt=doubt, source=source)
 
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
-        return listed(self.parse(response, slice), "the records that `parse` gave are")
+        return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
 
     def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:
         """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""

@@ -2,6 +2,7 @@
 
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 ENTRY_POINTS = "cdk.connectors"
 _PACKAGE = "connectors"
+_LINE = re.compile(r"\.py:\d+")
 _FOLDERS: set[str] = set()
 """What was added to `sys.path` for connectors."""
 
@@ -137,7 +139,9 @@ def _run(load: Callable[[], T], where: str) -> T:
     try:
         return load()
     except ConfigError as error:
-        raise ConfigError(str(error), path=where) from error
+        # What says more closely where it is says so itself.
+        line = "" if _LINE.search(str(error)) else connector_line(error)
+        raise ConfigError(f"{error}{line}", path=where) from error
     except Exception as error:
         words = f"{type(error).__name__}: {error}{connector_line(error)}"
         raise ConfigError(f"cannot be imported: {words}", path=where) from error

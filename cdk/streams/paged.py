@@ -116,10 +116,11 @@ class _Repeats:
             )
 
 
-def listed(records: object, what: str) -> Sequence[Record]:
+def listed(records: object, what: str, method: object) -> Sequence[Record]:
     """The records of a page, whatever an author's code gave them in, such as a generator.
 
     what: begins the FatalError for what has no records one by one, such as None where a `return` was forgotten.
+    method: the author's, which gave it.
     """
     match records:
         case Sequence() if not isinstance(records, str | bytes):
@@ -127,7 +128,7 @@ def listed(records: object, what: str) -> Sequence[Record]:
         case Iterable() if not isinstance(records, Mapping | str | bytes):
             return list(records)
         case _:
-            raise FatalError(f"{what} a {type(records).__name__}, expected a list")
+            raise FatalError(f"{what} a {type(records).__name__}, expected a list{defined_at(method)}")
 
 
 class PagedStream(StateMixin):
@@ -146,10 +147,11 @@ class PagedStream(StateMixin):
         if not isinstance(page, Page):
             at = defined_at(self.read_page)
             raise FatalError(f"read_page returned a {type(page).__name__}, expected Page(records, next){at}")
-        page = page._replace(records=listed(page.records, "the records of a page are"))
+        page = page._replace(records=listed(page.records, "the records of a page are", self.read_page))
         following: object = page.next
         if following is not None and (not isinstance(following, Mapping) or not following):
             raise FatalError(
                 f"the next of a page is {page.next!r}, expected an object such as {{'page': 2}}, or None at the end"
+                f"{defined_at(self.read_page)}"
             )
         return (page,)

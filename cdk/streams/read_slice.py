@@ -17,6 +17,9 @@ from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side
 from cdk.streams.stream import Page, Stream
 
+_READING = ("parse", "read_page", "read_records")
+"""The methods of streams, by how near to the records they are, in which authors make records."""
+
 _FIELDS = 30
 _SHOWN = 60
 
@@ -191,9 +194,11 @@ class _Finisher:
         """Raise FatalError: among the records of a page is something else."""
         if all(issubclass(kind, Mapping) for kind in kinds):
             return
+        methods = (getattr(self._stream, name, None) for name in _READING)
         odd = next(i for i, record in enumerate(records) if not issubclass(type(record), Mapping))
         raise FatalError(
-            f"record {odd} of a page is a {type(records[odd]).__name__}, expected a JSON object such as {{'id': 1}}",
+            f"record {odd} of a page is a {type(records[odd]).__name__}, expected a JSON object such as {{'id': 1}}"
+            f"{defined_at(*methods)}",
             stream=self._stream.name,
         )
 

@@ -3,7 +3,7 @@
 import inspect
 import re
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ import orjson
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
+from cdk.base.process.connector_line import defined_at
 from cdk.base.secret_masking import SecretMarks
 from cdk.base.suggestions import nearest
 from cdk.base.times.clock import system_clock
@@ -27,6 +28,8 @@ from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
 
 T = TypeVar("T")
+
+_KIT = f"{__name__.partition('.')[0]}."
 
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
 
@@ -237,9 +240,10 @@ class Stream(metaclass=_StreamType):
         """What a method has returned, which an author may have written without types."""
         value: object = returned
         if not isinstance(value, Iterable) or isinstance(value, Mapping | str):
+            kind, method = type(self), method or what
             raise FatalError(
-                f"{_location(type(self), method or what)} returned a {type(value).__name__}, expected {what}: `yield` "
-                "each, or return a list of them",
+                f"{kind.__qualname__}.{method}{defined_at(getattr(kind, method))} returned a {type(value).__name__}, "
+                f"expected {what}: `yield` each, or return a list of them",
                 stream=self.name,
             )
         return returned
@@ -308,8 +312,10 @@ class StreamCopies:
 
 
 def _check_methods(cls: type[Stream]) -> None:
-    """Raise ConfigError: the class has a value where streams have a method."""
+    """Raise ConfigError: the class has a value where streams have a method, or a method that is called otherwise."""
     for name, value in vars(cls).items():
+        if inspect.isfunction(value):
+            _check_parameters(cls, name, value)
         if callable(value) or hasattr(type(value), "__get__"):
             continue
         if inspect.isfunction(getattr(super(cls, cls), name, None)):
@@ -317,6 +323,27 @@ def _check_methods(cls: type[Stream]) -> None:
             raise ConfigError(
                 f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
             )
+
+
+def _check_parameters(cls: type[Stream], name: str, method: Callable[..., object]) -> None:
+    """Raise ConfigError: the kit has a method of this name, and this one cannot be called as that is."""
+    inherited = (
+        vars(base)[name] for base in cls.__mro__[1:] if name in vars(base) and base.__module__.startswith(_KIT)
+    )
+    overridden = next(inherited, None)
+    if name.startswith("_") or not inspect.isfunction(overridden):
+        return
+    expected = inspect.signature(overridden)
+    needed = [each for each in expected.parameters.values() if each.default is inspect.Parameter.empty]
+    positional = [each for each in needed if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    try:
+        inspect.signature(method, follow_wrapped=False).bind(*positional)
+    except TypeError as error:
+        written = ", ".join(each.name for each in positional)
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__}.{name} cannot be called as the kit calls it ({error}); write "
+            f"`def {name}({written})`{defined_at(method)}"
+        ) from None
 
 
 _NEAR = 0.85
@@ -365,13 +392,6 @@ def _alike(first: object, second: object) -> bool:
     if not (inspect.isfunction(first) and inspect.isfunction(second)):
         return False
     return list(inspect.signature(first).parameters) == list(inspect.signature(second).parameters)
-
-
-def _location(cls: type, method: str) -> str:
-    """Where a person finds a method that was written in Python: its name, and its file and line."""
-    code = getattr(inspect.unwrap(getattr(cls, method)), "__code__", None)
-    where = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-    return f"{cls.__qualname__}.{method}{where}"
 
 
 def _schema_file(path: Path) -> JsonSchema:

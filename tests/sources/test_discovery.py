@@ -152,6 +152,32 @@ def test_a_file_that_fails_as_it_is_imported_names_its_line(tmp_path: Path) -> N
         find_source(str(tmp_path / "slip.py"))
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "line"),
+    [
+        ("class Users(PagedStream):\n    primary_ky = 'id'\n", "is it 'primary_key'?", r"3, in <module>"),
+        (
+            "source = RestSource(\n    'https://a.com',\n    resource('users', '/{project.id}'),\n)\n",
+            r"\{project.id\}: there is no such resource",
+            r"3, in <module>",
+        ),
+        (
+            "class Users(PagedStream):\n    def read_page(self, slice):\n        pass\n",
+            r"cannot be called as the kit calls it .*`def read_page\(self, slice, token\)`",
+            "4",
+        ),
+    ],
+)
+def test_a_slip_that_the_kit_finds_while_a_file_is_read_has_its_line(
+    tmp_path: Path, text: str, words: str, line: str
+) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(f"from cdk import PagedStream\nfrom cdk.rest import RestSource, resource\n{text}")
+
+    with pytest.raises(ConfigError, match=rf"shop\.py: .*{words}.* \({file}:{line}\)$"):
+        find_source("shop.py")
+
+
 def test_what_a_connector_says_of_itself_as_it_is_imported_is_the_error(tmp_path: Path) -> None:
     (tmp_path / "slip.py").write_text("from cdk.rest import RestSource\nsource = RestSource('{conf.url}')\n")
 

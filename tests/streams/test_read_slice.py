@@ -211,8 +211,10 @@ def test_what_is_no_record_among_those_of_a_page_is_refused(records: list[Record
         def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
             return Page(records, None)
 
-    with pytest.raises(FatalError, match=said):
+    with pytest.raises(FatalError, match=said) as raised:
         list(read_slice(Odd(), Slice()))
+
+    assert str(raised.value).endswith(f" ({__file__}:{Odd.read_page.__code__.co_firstlineno})")
 
 
 def test_a_connector_that_would_end_the_process_fails_its_stream() -> None:

@@ -179,6 +179,50 @@ def test_a_value_in_the_place_of_a_method_is_refused_by_name(name: str, value: J
         type("Odd", (Described,), {name: value})
 
 
+def function(text: str) -> Callable[..., Json]:
+    made: Callable[..., Json] = eval(f"lambda {text}: None")  # noqa: S307 - a test's own
+    return made
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "text", "why", "expected"),
+    [
+        (Users, "read_page", "self, slice", "too many positional arguments", "self, slice, token"),
+        (Users, "read_page", "self, slice, token, page", "missing a required argument: 'page'", "self, slice, token"),
+        (HttpStream, "params", "self", "too many positional arguments", "self, slice"),
+        (HttpStream, "parse", "self, response, *, slice", "too many positional arguments", "self, response, slice"),
+    ],
+)
+def test_a_method_that_cannot_be_called_as_the_kit_calls_it_is_refused(
+    base: type[Stream], name: str, text: str, why: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        type("Odd", (base,), {name: function(text)})
+
+    assert f"Odd.{name} cannot be called as the kit calls it ({why}); write `def {name}({expected})`" in str(
+        raised.value
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"params": function("self, slice, more=None")},
+        {"params": function("self, *args, **kwargs")},
+        {"parse": function("self, answer, part")},
+        {"read_page": staticmethod(function("slice, token"))},
+    ],
+)
+def test_a_method_may_name_and_take_its_arguments_otherwise(names: dict[str, object]) -> None:
+    assert vars(type("Own", (HttpStream,), names)).keys() >= names.keys()
+
+
+def test_what_a_connector_names_itself_may_be_called_as_it_likes() -> None:
+    base = type("Base", (HttpStream,), {"rows": function("self, response")})
+
+    assert issubclass(type("Own", (base,), {"rows": function("self")}), base)
+
+
 class Returning(Stream):
     def __init__(self, found: Json) -> None:
         super().__init__()
@@ -232,11 +276,6 @@ def misspelt(name: str, value: object) -> str:
     with pytest.raises(ConfigError) as caught:
         type("Misspelt", (HttpStream,), {name: value})
     return str(caught.value)
-
-
-def function(text: str) -> Callable[..., Json]:
-    made: Callable[..., Json] = eval(f"lambda {text}: None")  # noqa: S307 - a test's own
-    return made
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import os
 import traceback
 from collections.abc import Sequence
+from inspect import unwrap
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
@@ -37,14 +38,19 @@ def _line(frames: Sequence[traceback.FrameSummary]) -> str:
     return f" ({last.filename}:{last.lineno}, in {last.name})"
 
 
-def defined_at(method: object) -> str:
-    """Where a method of a connector begins, as ` (file:line)`; empty where that is not known."""
-    code = getattr(method, "__code__", None)
-    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+def defined_at(*methods: object) -> str:
+    """Where the first of some methods begins that a connector has, as ` (file:line)`; empty: all are of others."""
+    codes = [getattr(unwrap(method), "__code__", None) for method in methods if callable(method)]
+    own = next((code for code in codes if code is not None and _is_of_connector(code.co_filename)), None)
+    return "" if own is None else f" ({own.co_filename}:{own.co_firstlineno})"
 
 
 def _is_other(frame: traceback.FrameSummary) -> bool:
-    """Whether it is neither of Python nor of the kit."""
-    file = Path(frame.filename)
+    return _is_of_connector(frame.filename)
+
+
+def _is_of_connector(filename: str) -> bool:
+    """Whether a file is neither of Python nor of the kit."""
+    file = Path(filename)
     of_python = file.is_relative_to(_PYTHON) and _PACKAGES.isdisjoint(file.parts)
-    return not (of_python or file.is_relative_to(_KIT) or frame.filename.startswith("<"))
+    return not (of_python or file.is_relative_to(_KIT) or filename.startswith("<"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdk.base.process.connector_line import calling_line, connector_line
+from cdk.base.process.connector_line import calling_line, connector_line, defined_at
 from cdk.engine import read as read_module
 from cdk.rest.http.messages import Headers
 
@@ -42,6 +42,18 @@ def test_a_line_of_the_kit_is_not_taken_for_one_of_the_connector() -> None:
 def test_what_no_connector_has_raised_names_no_line() -> None:
     assert connector_line(ValueError("made, and raised by nobody")) == ""
     assert connector_line(KeyboardInterrupt()) == ""
+
+
+def test_the_first_method_that_a_connector_has_is_where_it_is_defined() -> None:
+    def own() -> None:
+        pass
+
+    def further() -> None:
+        pass
+
+    line = own.__code__.co_firstlineno
+    assert defined_at(None, Headers.get, own, further) == f" ({__file__}:{line})"
+    assert defined_at(Headers.get, str.upper, None) == ""
 
 
 def of(file: str, text: str, **names: object) -> Callable[[], str]:
