@@ -188,12 +188,10 @@ class HttpRequester(Requester):
         return self._authenticator
 
     def get_url(self, **names: object) -> str:
-        if self.url:
-            return self._text(self.url, names)
         return join(self.get_url_base(**names), self.get_path(**names))
 
     def get_url_base(self, **names: object) -> str:
-        return self._text(self.url_base or self.url, names)
+        return self._text(self.url_base, names) or self._text(self.url, names)
 
     def get_path(self, **names: object) -> str:
         return self._text(self.path, names)

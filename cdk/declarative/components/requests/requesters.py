@@ -52,9 +52,11 @@ class HttpRequester(AnyRequester):
           state: active
     """
 
-    url: str | None = Field(None, description="The whole URL.")
-    url_base: str | None = Field(None, description="The beginning of the URL, when `path` is the rest of it.")
-    path: str | None = Field(None, description="What follows `url_base`.")
+    url: str | None = Field(None, description="The whole URL, or its beginning where there is a `path`.")
+    url_base: str | None = Field(
+        None, description="The beginning of the URL, when `path` is the rest of it; `url` is not read then."
+    )
+    path: str | None = Field(None, description="What follows `url_base`, or `url`.")
     http_method: str = Field("GET", description="GET, POST or another method.")
     authenticator: AnyAuthenticator | None = Field(None, description="Adds the credentials.")
     request_parameters: Annotated[str | dict[str, object] | None, BeforeValidator(_with_properties)] = Field(
@@ -97,7 +99,7 @@ class HttpRequester(AnyRequester):
                 runtime.budgeted = runtime.budgeted or Budgeted(transport, budget)
                 transport, budget = runtime.budgeted, None
             transport = CachedTransport(transport)
-        base = ctx.expression(self, "url_base") if self.url_base else ctx.expression(self, "url", self.url or "")
+        base = ctx.expression(self, "url_base" if self.url_base else "url", self.url_base or self.url or "")
         client = HttpClient(
             AskingTransport(transport),
             authenticator=None if self.authenticator is None else self.authenticator.build(ctx.at(base.text)),
@@ -118,8 +120,7 @@ class _HttpRequester:
     def __init__(self, component: HttpRequester, ctx: BuildContext, client: HttpClient, *, stream: bool) -> None:
         self.client, self._stream = client, stream
         self._method, self._where = component.http_method.upper(), ctx.where(component, "url")
-        self._url = _url(component, ctx)
-        self._base = ctx.expression(component, "url_base") if component.url_base and not component.url else None
+        self._url, self._base = _address(component, ctx)
         self.properties, self._parameter, component = _properties(component, ctx)
         self._params = ctx.mapping(component, "request_parameters") if component.request_parameters else None
         self._headers = ctx.mapping(component, "request_headers") if component.request_headers else None
@@ -132,8 +133,7 @@ class _HttpRequester:
         draft = RequestBuilder(self._method, self._url(names), self._where, stream=self._stream)
         if self._scope is not None:
             draft.scope = self._scope()
-        if self._base is not None:
-            draft.base = partial(self._base.text, names)
+        draft.base = partial(self._base, names)
         if self._params is not None:
             draft.params.update(self._params.value(names, types=(str, list)))
         if self._parameter is not None:
@@ -167,7 +167,8 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
     return (sources[0].build(ctx) if sources else None), next(iter(named), None), component
 
 
-def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
+def _address(component: HttpRequester, ctx: BuildContext) -> tuple[Callable[[Names], str], Callable[[Names], str]]:
+    """What gives the URL, and what gives the beginning that a relative link to the next page follows."""
     if not (component.url or component.url_base):
         # Said when it is used: a part of an old manifest that nothing uses must not keep the rest from working.
         where = ctx.where(component, "url")
@@ -175,15 +176,22 @@ def _url(component: HttpRequester, ctx: BuildContext) -> Callable[[Names], str]:
         def missing(_: Names) -> str:
             raise ManifestError(f"{where}: a request needs a `url`, or a `url_base` and a `path`")
 
-        return missing
-    if component.url_base is None or component.url:
-        expression = ctx.expression(component, "url")
-        return expression.text
-    base, path = ctx.expression(component, "url_base"), ctx.expression(component, "path", component.path or "")
-    if base.fixed and path.fixed:
-        fixed = cache(lambda: join(base.text(), path.text()))
-        return lambda _: fixed()
-    return lambda names: join(base.text(names), path.text(names))
+        return missing, missing
+    # A parent of a stream gets the `url` that `$parameters` of the stream give, beside its own `url_base`.
+    first, *others = (ctx.expression(component, field) for field in ("url_base", "url") if getattr(component, field))
+
+    def base(names: Names) -> str:
+        return next((text for part in (first, *others) if (text := part.text(names))), "")
+
+    if not others:
+        base = first.text
+    if not component.path:
+        return base, base
+    path = ctx.expression(component, "path")
+    if path.fixed and all(part.fixed for part in (first, *others)):
+        fixed = cache(lambda: join(base({}), path.text()))
+        return lambda _: fixed(), base
+    return lambda names: join(base(names), path.text(names)), base
 
 
 def join(base: str, path: str) -> str:

@@ -6,7 +6,7 @@ from cdk.base.errors import ManifestError
 from cdk.declarative.components.requests.requesters import join
 from cdk.rest import Request
 from cdk.testing import MockApi, Route
-from tests.declarative.manifests import CURSOR, option, paginator, run
+from tests.declarative.manifests import CURSOR, ids, option, paginator, run
 
 
 def asked(**parts: Any) -> Request:
@@ -50,6 +50,48 @@ def test_a_url_may_be_told_in_two_parts() -> None:
     parts = {"url": None, "url_base": "https://{{ config.region }}.example.com/v1", "path": "users"}
 
     assert asked(requester=parts).full_url == "https://eu.example.com/v1/users"
+
+
+@pytest.mark.parametrize(
+    ("parts", "url"),
+    [
+        ({"url": "https://a.com/v1", "path": "/users"}, "https://a.com/v1/users"),
+        ({"url": "https://a.com/whole", "url_base": "https://b.com/v1", "path": "users"}, "https://b.com/v1/users"),
+        ({"url": "https://a.com/whole", "url_base": "https://b.com/v1"}, "https://b.com/v1"),
+        ({"url": "https://a.com/v1", "url_base": "{{ config.get('host', '') }}", "path": "u"}, "https://a.com/v1/u"),
+    ],
+)
+def test_a_url_base_goes_before_a_url_and_a_path_follows_either(parts: dict[str, Any], url: str) -> None:
+    assert asked(requester=parts).full_url == url
+
+
+def test_a_parent_is_asked_for_at_its_own_address_where_the_stream_has_a_url_in_its_parameters() -> None:
+    talks = {
+        "type": "DeclarativeStream",
+        "name": "talks",
+        "retriever": {
+            "type": "SimpleRetriever",
+            "requester": {"type": "HttpRequester"},
+            "record_selector": {
+                "type": "RecordSelector",
+                "extractor": {"type": "DpathExtractor", "field_path": ["data"]},
+            },
+        },
+        "$parameters": {"url_base": "https://api.example.com/v1", "path": "talks"},
+    }
+    parent = {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "id", "stream": talks}
+    api = MockApi()
+    api.get("/v1/talks").returns(json={"data": [{"id": 7}]})
+    api.get("/v1/talks/7/messages").returns(json={"data": [{"id": 1}]})
+
+    made = run(
+        api,
+        requester={"url": None},
+        partition_router={"type": "SubstreamPartitionRouter", "parent_stream_configs": [parent]},
+        stream={"$parameters": {"url": "https://api.example.com/v1/talks/{{ stream_partition['id'] }}/messages"}},
+    )
+
+    assert ids(made) == [1]
 
 
 def test_the_partition_may_be_in_the_url() -> None:
