@@ -111,7 +111,10 @@ class _TimedReads(io.RawIOBase):
         remaining = self._deadline - monotonic()
         if remaining <= 0:
             raise TimeoutError(self._why())
-        self._socket.settimeout(remaining if self._silence is None else min(remaining, self._silence))
+        patience = remaining if self._silence is None else min(remaining, self._silence)
+        # As a rule it is the silence all along, and to set it costs a call of the system.
+        if patience != self._socket.gettimeout():
+            self._socket.settimeout(patience)
         try:
             count = self._file.readinto(buffer)
         except TimeoutError:
