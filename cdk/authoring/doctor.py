@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from uuid import uuid4
 
 from cdk.base.errors import CdkError, ConfigError, ReadError, TransientError
+from cdk.base.process.connector_line import connector_line, names_line
 from cdk.base.run import one_run
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
@@ -39,6 +40,7 @@ Status: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _GB = 1_000_000_000
 _LITTLE, _TOO_LITTLE = 5 * _GB, 0.5 * _GB
 _SKEW = timedelta(minutes=1)
+_CODE = "correct the connector's code; the config is not at fault"
 _KEY = StateKey("probe", "spark-cdk-doctor")
 
 
@@ -144,7 +146,7 @@ def _checked(
                 source.check(config)
             finally:
                 tokens.flush()
-        except (CdkError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a connector's own code
             return trace.exchanges, error
         return trace.exchanges, None
 
@@ -166,8 +168,13 @@ def _source_findings(exchanges: Sequence[Exchange], error: Exception | None) -> 
             yield Finding("source", "skipped", "credentials cannot be tried without a response")
         case TransientError():
             yield Finding("source", "failed", str(error), "try again later: another config would not help")
-        case _:
+        case CdkError() | OSError() if not names_line(str(error)):
             yield Finding("source", "failed", str(error), "correct the config, or renew the credentials")
+        case CdkError():
+            yield Finding("source", "failed", str(error), _CODE)
+        case _:
+            text = f"{type(error).__name__}: {error}{connector_line(error)}"
+            yield Finding("source", "failed", text, _CODE)
 
 
 def _clock_finding(exchanges: Sequence[Exchange], now: datetime) -> Finding:

@@ -2,7 +2,6 @@
 
 import inspect
 import pkgutil
-import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +13,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from cdk.base.errors import ConfigError
-from cdk.base.process.connector_line import connector_line
+from cdk.base.process.connector_line import connector_line, names_line
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream
@@ -23,7 +22,6 @@ T = TypeVar("T")
 
 ENTRY_POINTS = "cdk.connectors"
 _PACKAGE = "connectors"
-_LINE = re.compile(r"\.py:\d+")
 _FOLDERS: set[str] = set()
 """What was added to `sys.path` for connectors."""
 
@@ -140,7 +138,7 @@ def _run(load: Callable[[], T], where: str) -> T:
         return load()
     except ConfigError as error:
         # What says more closely where it is says so itself.
-        line = "" if _LINE.search(str(error)) else connector_line(error)
+        line = "" if names_line(str(error)) else connector_line(error)
         raise ConfigError(f"{error}{line}", path=where) from error
     except Exception as error:
         words = f"{type(error).__name__}: {error}{connector_line(error)}"

@@ -1,6 +1,7 @@
 """Which line of a connector an error comes from: file and line, for a message."""
 
 import os
+import re
 import traceback
 from collections.abc import Sequence
 from inspect import unwrap
@@ -10,6 +11,7 @@ from types import FrameType
 
 _KIT = Path(__file__).parents[2]
 _PYTHON = Path(os.__file__).parent
+_NAMED = re.compile(r"\.py:\d+")
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
@@ -27,6 +29,11 @@ def calling_line(frame: FrameType) -> str:
     called = [*takewhile(lambda each: not Path(each.filename).is_relative_to(_KIT), inwards)]
     own = next((each for each in called if _PACKAGES.isdisjoint(Path(each.filename).parts) and _is_other(each)), None)
     return _line(called[::-1] if own is None else [own])
+
+
+def names_line(text: str) -> bool:
+    """Whether a message names a line of Python code: what is wrong is written there."""
+    return _NAMED.search(text) is not None
 
 
 def _line(frames: Sequence[traceback.FrameSummary]) -> str:

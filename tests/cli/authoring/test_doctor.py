@@ -56,6 +56,29 @@ def test_a_connector_is_tried_without_a_pipeline(cli: CommandLine, guarded: str,
     assert (both.code, "names its connector" in both.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ('Page([{"id": slise}], None)', "NameError: name 'slise' is not defined (FILE:6, in read_page)"),
+        ("Page([1], None)", "record 0 of a page is a int, expected a JSON object such as {'id': 1} (FILE:5)"),
+    ],
+)
+def test_a_slip_in_the_code_of_a_connector_is_not_one_of_its_config(
+    cli: CommandLine, tmp_path: Path, returned: str, text: str
+) -> None:
+    file = tmp_path / "slip.py"
+    file.write_text(
+        "from cdk import Page, PagedStream\n\n\n"
+        f"class Users(PagedStream):\n    def read_page(self, slice, token):\n        return {returned}\n"
+    )
+
+    ran = cli("doctor", "--connector", "slip.py")
+
+    assert ran.code == 1
+    assert f"✗ source: {text.replace('FILE', str(file))}" in ran.lines
+    assert "  do this: correct the connector's code; the config is not at fault" in ran.lines
+
+
 def test_the_check_of_a_pipeline_tries_all_that_it_names(cli: CommandLine, guarded: str, tmp_path: Path) -> None:
     provider = "state: {state_provider: {type: local, config: {path: pipeline.yaml}}}\n"
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("KEY", "wrong-and-secret") + provider)
