@@ -29,8 +29,8 @@ _LISTED = 3
 
 @click.command()
 @click.argument("name")
-@click.option("--python", "language", flag_value="python", default=True, help="A connector in Python; the default.")
-@click.option("--yaml", "language", flag_value="yaml", help="A low-code connector: a YAML manifest.")
+@click.option("--python", "in_python", is_flag=True, help="A connector in Python; the default.")
+@click.option("--yaml", "in_yaml", is_flag=True, help="A low-code connector: a YAML manifest.")
 @click.option(
     "--from-openapi",
     metavar="FILE|URL",
@@ -52,7 +52,8 @@ _LISTED = 3
 def new(
     name: str,
     *,
-    language: Language,
+    in_python: bool,
+    in_yaml: bool,
     from_openapi: str | None,
     from_curl: Sequence[str],
     send: bool,
@@ -61,6 +62,11 @@ def new(
     """Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."""
     if from_openapi is not None and from_curl:
         raise click.UsageError("--from-openapi and --from-curl exclude each other; begin with one of them")
+    if in_python and in_yaml:
+        raise click.UsageError("--python and --yaml exclude each other; give the one that the connector is written in")
+    drafts = from_openapi is not None or bool(from_curl)
+    if in_python and drafts:
+        raise click.UsageError("--from-openapi and --from-curl draft a manifest; leave --python out")
     if send and not from_curl:
         raise click.UsageError("--send sends what --from-curl says; give both")
     target = Path(name) if folder is None else folder
@@ -74,7 +80,7 @@ def new(
             beside = drafted_streams(target)
             answered = partial(draft_of_answers, learn=secrets.add)
             draft = (answered if send else draft_of_curl)(*commands, beside=beside)
-        return write_new(name, language if draft is None else "yaml", target, draft)
+        return write_new(name, "yaml" if in_yaml or drafts else "python", target, draft)
 
 
 def write_new(name: str, language: Language, target: Path, draft: Draft | None) -> int:

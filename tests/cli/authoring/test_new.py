@@ -224,6 +224,22 @@ def test_there_is_nothing_to_send_without_a_curl_command(cli: CommandLine) -> No
     assert (ran.code, "--send sends what --from-curl says; give both" in ran.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--yaml", "--python"), "--python and --yaml exclude each other"),
+        (("--python", "--from-curl", "curl https://a"), "draft a manifest; leave --python out"),
+    ],
+)
+def test_a_connector_is_written_in_one_language(
+    cli: CommandLine, tmp_path: Path, options: tuple[str, ...], text: str
+) -> None:
+    ran = cli("new", "shop-api", *options)
+
+    assert (ran.code, text in ran.stderr) == (2, True)
+    assert not (tmp_path / "shop-api").exists()
+
+
 def test_two_sources_of_a_draft_exclude_each_other(cli: CommandLine) -> None:
     ran = cli("new", "shop-api", "--from-curl", "curl https://a", "--from-openapi", "x.yaml")
 
