@@ -15,6 +15,7 @@ from cdk.base.validation_messages import shown
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, dotted, undotted
 from cdk.base.yaml_file import YamlFile
 from cdk.declarative.components import register
+from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.component import Component
 from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import adapt, migrate
@@ -153,7 +154,8 @@ class Manifest:
         """An error that names a component, from building or using it, with its file and line."""
         text = str(error)
         named = _BUILT.match(text)
-        keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
+        expression = error.expression if isinstance(error, ExpressionError) else None
+        keys = None if named is None else self._find(named["stream"], named["kind"], named["field"], expression)
         if keys is None:
             return error
         line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
@@ -173,8 +175,11 @@ class Manifest:
         value = part_at(self._resolved, keys)
         return isinstance(value, str) and "config" in value
 
-    def _find(self, stream: str | None, kind: str, field: str) -> Keys | None:
-        """Where a field of a component stands; None when several could be meant, and they are written apart."""
+    def _find(self, stream: str | None, kind: str, field: str, expression: str | None = None) -> Keys | None:
+        """Where a field of a component stands; None when several could be meant, and they are written apart.
+
+        expression: which of several it is.
+        """
         matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
         if stream is not None:
             streams = [
@@ -183,6 +188,8 @@ class Manifest:
                 if node.get("name") == stream and "retriever" in node and len(keys) == 2  # noqa: PLR2004 - streams[n]
             ]
             matches = [keys for keys in matches if any(keys[: len(outer)] == outer for outer in streams)]
+        if expression is not None:
+            matches = [each for each in matches if part_at(self._resolved, (*each, field)) == expression] or matches
         lines = {self.where((*keys, field)).partition(" ")[0] if self._file else keys for keys in matches}
         return (*matches[0], field) if len(lines) == 1 else None
 

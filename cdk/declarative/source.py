@@ -171,7 +171,7 @@ class ManifestSource(Source):
     def _context(self, config: Mapping[str, JsonValue]) -> BuildContext:
         # Answers that a stream and the children that read it as their parent both ask for are fetched once.
         runtime = self._runtime
-        runtime.parents = self._parents
+        runtime.parents, runtime.located = self._parents, self._manifest.located
         runtime.learn, runtime.limited = self.events.learned, self.events.waiting
         runtime.keep = partial(self._save, config)
         secrets = Secrets(secret_values(self.config_schema, config))

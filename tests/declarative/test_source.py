@@ -326,6 +326,29 @@ def test_an_error_of_building_names_the_file_and_the_line(tmp_path: Path) -> Non
     assert ManifestSource.load(tmp_path / "things.yaml").name == "things"
 
 
+def test_a_field_whose_expression_does_not_fit_its_record_gets_its_text_and_its_line_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "manifest.yaml"
+    file.write_text(
+        MANIFEST.partition("    incremental_sync")[0]
+        + "    transformations:\n"
+        + "      - type: AddFields\n"
+        + "        fields:\n"
+        + "          - {path: [double], value: '{{ record.id * 2 }}'}\n"
+        + "          - {path: [more], value: '{{ record.id + 1 }}'}\n"
+    )
+    api = MockApi()
+    api.get("/").returns(json={"id": "x"})
+
+    result = read(ManifestSource.load(file), "users", transport=api)
+
+    assert result.records == [{"id": "x", "double": "xx", "more": "{{ record.id + 1 }}"}]
+    line = file.read_text().partition("record.id + 1")[0].count("\n") + 1
+    (text,) = [record.getMessage() for record in caplog.records if "the text of the expression" in record.getMessage()]
+    assert text.startswith(f"{file}:{line}: users: AddedFieldDefinition.value: expression '{{{{ record.id + 1 }}}}': ")
+
+
 def test_a_config_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(ManifestError, match="holds what JSON cannot"):
         made().streams({"half": "\ud800"})

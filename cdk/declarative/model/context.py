@@ -42,6 +42,10 @@ V = TypeVar("V")
 def _ignore(*_: object) -> None: ...
 
 
+def _as_it_is(error: ManifestError) -> ManifestError:
+    return error
+
+
 class CustomCode(Protocol):
     """Builds the components of a manifest that are Python classes. Hashable, and can be pickled."""
 
@@ -69,6 +73,8 @@ class Runtime:
     """Called with the config values that a run changed, by their path, to save them."""
     limited: Callable[[str, float], None] = _ignore
     """Called with the stream that the API lets wait, and the seconds."""
+    located: Callable[[ManifestError], ManifestError] = _as_it_is
+    """Gives an error of an expression with its line in the manifest."""
     folder: Path = Path()
     """Where the manifest lies; schema files are looked for there."""
     custom: CustomCode | None = None

@@ -97,10 +97,12 @@ def _same(path: list[str], value: JsonValue) -> Addition:
 class _Spelled:
     """Gives a field the expression's own text where the record's types do not fit it, as existing connectors do.
 
-    One odd record does not end the stream; that it is odd is said once for each expression.
+    One odd record does not end the stream; that it is odd is said once for each expression. located: gives an error
+    with its line in the manifest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, located: Callable[[ManifestError], ManifestError]) -> None:
+        self._located = located
         self._told: set[str] = set()
 
     def instead(self, error: EvaluationError) -> str:
@@ -109,7 +111,8 @@ class _Spelled:
             raise error
         if error.expression not in self._told:
             self._told.add(error.expression)
-            logger.warning("%s; the field gets the text of the expression, here and in records like this one", error)
+            text = "%s; the field gets the text of the expression, here and in records like this one"
+            logger.warning(text, self._located(error))
         return error.expression
 
 
@@ -133,7 +136,8 @@ class AddFields(AnyTransformation):
         added = [field.build(ctx) for field in self.fields]
         base: Scope = {"config": ctx.config, "parameters": self.parameters}
         condition = ctx.expression(self, "condition") if self.condition else None
-        run = _adding(added, base) if condition is None else _adding_some(added, base, condition)
+        spelled = _Spelled(ctx.runtime.located)
+        run = _adding(added, base, spelled) if condition is None else _adding_some(added, base, condition, spelled)
         where = ctx.where(self, "fields")
 
         def checked(records: list[JsonObject], names: Names) -> None:
@@ -145,8 +149,7 @@ class AddFields(AnyTransformation):
         return checked
 
 
-def _adding(added: list[Addition], base: Scope) -> Transform:
-    spelled = _Spelled()
+def _adding(added: list[Addition], base: Scope, spelled: _Spelled) -> Transform:
     # Field after field rather than record after record: a later field reads earlier ones of its own record only.
     steps = [_adding_one(field, spelled) for field in added]
 
@@ -184,9 +187,7 @@ def _adding_one(field: Addition, spelled: _Spelled) -> Callable[[list[JsonObject
     return add
 
 
-def _adding_some(added: list[Addition], base: Scope, condition: Expression) -> Transform:
-    spelled = _Spelled()
-
+def _adding_some(added: list[Addition], base: Scope, condition: Expression, spelled: _Spelled) -> Transform:
     def transform(records: list[JsonObject], names: Names) -> None:
         scope = {**base, **names}
         for record in records:
