@@ -1660,9 +1660,16 @@ BUGS = [
     Bug(
         "an overwrite goes on with its own rows alone",
         "lake/admin/edits",
-        "        if of_another or not between:\n",
-        "        if not between:\n",
-        "tests/sync/test_state_backups.py",
+        "        if between and state == decoded(stream, saved.state):\n",
+        "        if between:\n",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
+        "a partition of an overwrite is not reset alone",
+        "lake/admin/edits",
+        '            return _from_start(f"reset {partition.key}", saved, _waiting_rows(saved))\n',
+        "            pass\n",
+        "tests/cli/state/test_command.py",
     ),
     Bug(
         "a null key stays apart",
@@ -2381,7 +2388,7 @@ BUGS = [
     Bug(
         "a mark that is empty or false deletes nothing",
         "lake/parquet/dedup",
-        "    deleted = _says_so(marks)",
+        "    deleted = _mean_deleted(marks)",
         "    deleted = pc.is_valid(marks)",
         "tests/lake/parquet/test_merge.py",
     ),
