@@ -1,7 +1,7 @@
 """Slices, records and the names of plain types."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from cdk.base.values import JsonObject, JsonValue
 from cdk.state.slice import Slice
@@ -16,6 +16,8 @@ RequestInput: TypeAlias = str | Mapping[str, str]
 Token: TypeAlias = Mapping[str, JsonValue]
 """The token of a page, under the name `next_page_token`."""
 EmptyString = ""
+TState = TypeVar("TState")
+"""Named by the `source.py` of published packages, which is imported with the components beside it."""
 
 
 class WithParameters:

@@ -102,6 +102,10 @@ class YamlDeclarativeSource:
         raise NotImplementedError("a manifest is started by `spark-cdk`, with --manifest-path, and not by its code")
 
 
+class ReadException(Exception):
+    """An error of reading an API, as code beside a manifest raises it."""
+
+
 class AbstractStream(Stream):
     """A stream that is read concurrently, as custom code asks for its class."""
 

@@ -136,6 +136,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "StreamData": "cdk.sources.streams.core",
         "StreamSlice": "declarative.types cdk.sources.types",
         "StreamState": "declarative.types cdk.sources.types",
+        "TState": "cdk cdk.sources.source",
     },
     protocol: dict.fromkeys(_PROTOCOL, _MESSAGES),
     records: {
@@ -181,6 +182,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
         "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",
         "HttpStream": "http http.http",
+        "ReadException": "declarative.exceptions",
         "Stream": "cdk.sources.streams cdk.sources.streams.core",
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",
     },

@@ -102,6 +102,34 @@ def injected(code: str, **sums: str) -> Json:
     return {"__injected_components_py": code, "__injected_components_py_checksums": sums}
 
 
+SOURCE = """
+from airbyte_cdk.models import ConfiguredAirbyteCatalog
+from airbyte_cdk.sources.declarative.exceptions import ReadException
+from airbyte_cdk.sources.declarative.yaml_declarative_source import YamlDeclarativeSource
+from airbyte_cdk.sources.source import TState
+
+class SourceX(YamlDeclarativeSource):
+    def __init__(self, catalog: ConfiguredAirbyteCatalog | None, config: dict | None, state: TState, **kwargs):
+        super().__init__(catalog=catalog, config=config, state=state, path_to_yaml="manifest.yaml")
+"""
+
+
+def test_an_installed_package_may_import_its_source_with_its_components(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "installed" / "source_published"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .parsing import One\nfrom .source import SourceX\n")
+    (package / "source.py").write_text(SOURCE)
+    (package / "parsing.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(package.parent))
+
+    run = read(source(tmp_path, "", extracting("source_published.One"), answering()))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+
+
 @pytest.mark.parametrize("kind", ["md5", "sha256"])
 def test_code_in_the_config_runs_when_its_checksum_fits(tmp_path: Path, kind: str) -> None:
     total = hashlib.new(kind, CODE.encode()).hexdigest()
