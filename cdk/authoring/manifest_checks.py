@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import nodes
+from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
 from cdk.base.suggestions import did_you_mean
@@ -95,7 +96,10 @@ def _router_fields(router: JsonValue) -> set[str] | None:
             each = [{field}]
         case {"type": "SubstreamPartitionRouter", "parent_stream_configs": list() as parents}:
             fields = [as_object(parent).get("partition_field") for parent in parents]
-            each = [{field} if isinstance(field, str) else None for field in fields] + [{"parent_slice"}]
+            each = [{field} if isinstance(field, str) else None for field in fields]
+            each.append(
+                {"parent_slice", *(name for name in ("extra_fields",) if any(name in parent for parent in parents))}
+            )
         case {"type": "GroupingPartitionRouter", "underlying_partition_router": inner}:
             each = [_router_fields(inner)]
         case _:
@@ -118,17 +122,25 @@ def _texts(
         case Mapping():
             kind = value.get("type")
             model = Component.registry.get(kind) if isinstance(kind, str) else None
-            if model is not None and "stream_template" not in keys:
+            if "stream_template" in keys:
+                parameters = None
+            elif model is not None:
                 parameters = frozenset(as_object(value.get("$parameters")))
-            known = None if model is None or open_to_more(model) else fields_of(model)
             for name, part in value.items():
-                if name not in _PLAIN and (known is None or name in known):
+                if name not in _PLAIN and (model is None or _is_read(model, value, name)):
                     yield from _texts(part, (*keys, name), parameters)
         case list():
             for number, part in enumerate(value):
                 yield from _texts(part, (*keys, number), parameters)
         case _:
             pass
+
+
+def _is_read(model: type[BaseModel], value: Mapping[str, JsonValue], name: str) -> bool:
+    """Whether a component reads a field. What it has of `$parameters` alone may be for another one."""
+    if name == "url" and value.get("url_base"):
+        return False
+    return name in fields_of(model) or (open_to_more(model) and name not in as_object(value.get("$parameters")))
 
 
 def _keys_read(text: str, variable: str) -> Iterator[Sequence[str]]:

@@ -281,7 +281,10 @@ def test_fields_that_parameters_or_other_components_bring_are_not_warned_of(
 ) -> None:
     file = _written(
         tmp_path,
-        ("    name: users\n", "    $parameters: {name: users, http_methode: x}\n    stream_slicer: {}\n    x: 1\n"),
+        (
+            "    name: users\n",
+            "    $parameters: {name: users, http_methode: x, slice_values: a}\n    stream_slicer: {}\n    x: 1\n",
+        ),
     )
     with caplog.at_level(logging.WARNING, "cdk"):
         Manifest.load(file).root()

@@ -25,7 +25,7 @@ _NAMES = frozenset({
     "config", "parameters", "options", "record", "response", "headers", "refresh_token", "value", "parent_record",
     "stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config",
     "next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values",
-    "creation_response", "polling_response", "download_target", "session_token",
+    "creation_response", "polling_response", "download_target", "session_token", "property", "raw_schema",
 })
 # fmt: on
 """What some place of the language gives its expressions."""

@@ -221,8 +221,10 @@ def _slips(
     kind = kind_of(model)
     for name, near in strange.items():
         yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
+    # Parameters become fields of all parts below them, and expressions read them under any name.
+    expected = {*fields_of(model), *as_object(value.get("$parameters")), *strange}
     for name in () if open_to_more(model) else value:
-        if name not in fields_of(model) and name not in strange and (today := renamed(name)) is not None:
+        if name not in expected and (today := renamed(name)) is not None:
             text = f"the field {name!r} of {kind} is passed over; today one writes {today}"
             yield ManifestProblem((*keys, name), text, sure=False)
 

@@ -115,12 +115,9 @@ def test_a_manifest_whose_form_is_right_may_still_be_wrong(cli: CommandLine, tmp
 
 LIST = {"type": "ListPartitionRouter", "cursor_field": "project", "values": ["a"]}
 PARENT = {**yaml.safe_load(MANIFEST)["streams"][0], "name": "parent"}
-SUBSTREAM = {
-    "type": "SubstreamPartitionRouter",
-    "parent_stream_configs": [
-        {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "owner", "stream": PARENT}
-    ],
-}
+LINK = {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "owner", "stream": PARENT}
+SUBSTREAM = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [LINK]}
+MORE = SUBSTREAM | {"parent_stream_configs": [LINK | {"extra_fields": [["name"]]}]}
 GROUPED = {"type": "GroupingPartitionRouter", "group_size": 2, "underlying_partition_router": SUBSTREAM}
 NAMED = LIST | {"cursor_field": "{{ config['key'] }}"}
 OWN = {"type": "CustomPartitionRouter", "class_name": "source_it.components.Two"}
@@ -133,6 +130,8 @@ OWN = {"type": "CustomPartitionRouter", "class_name": "source_it.components.Two"
         (LIST, "{{ stream_partition['projct'] }}", True),
         ([LIST, SUBSTREAM], "{{ stream_partition.parent_slice.x ~ stream_partition.project }}", False),
         ([LIST, SUBSTREAM], "{{ stream_partition.get('projct') }}", True),
+        (SUBSTREAM, "{{ stream_partition.extra_fields.name }}", True),
+        (MORE, "{{ stream_partition.extra_fields.name }}", False),
         (GROUPED, "{{ stream_partition.ownr }}", True),
         (OWN, "{{ stream_partition.projct }}", False),
         (NAMED, "{{ stream_partition.projct }}", False),
@@ -151,6 +150,54 @@ def test_fields_that_no_partition_has_are_suspicious(
     ran = cli("validate", "manifest.yaml")
 
     assert (ran.code, "which no partition has" in "\n".join(ran.lines)) == (0, warned), ran.lines
+
+
+def test_what_parameters_give_to_parts_that_do_not_read_it_is_no_mistake(cli: CommandLine, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    (stream,) = manifest["streams"]
+    requester = {"type": "HttpRequester", "url_base": "https://api.test", "path": "parents"}
+    parent = PARENT | {"retriever": PARENT["retriever"] | {"requester": requester}}
+    stream["$parameters"] = {"url": "https://api.test/{{ stream_partition['owner'] }}/users"}
+    stream["retriever"]["partition_router"] = SUBSTREAM | {"parent_stream_configs": [LINK | {"stream": parent}]}
+    del stream["retriever"]["requester"]["url"]
+    own = {"type": "CustomSchemaNormalization", "class_name": "source_it.components.Two"}
+    parent["retriever"]["record_selector"]["schema_normalization"] = own
+    (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert (ran.code, [line for line in ran.lines if "which no partition has" in line]) == (0, [])
+
+
+def test_parameters_that_a_template_may_get_are_no_mistake(cli: CommandLine, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(MANIFEST)
+    (template,) = manifest["streams"]
+    template["retriever"]["record_selector"]["record_filter"] = {
+        "type": "RecordFilter",
+        "condition": "{{ record.id == parameters.table }}",
+    }
+    path = ["retriever", "record_selector", "record_filter", "$parameters", "table"]
+    manifest["dynamic_streams"] = [
+        {
+            "type": "DynamicDeclarativeStream",
+            "name": "tables",
+            "stream_template": template | {"name": "table"},
+            "components_resolver": {
+                "type": "ConfigComponentsResolver",
+                "stream_config": {"type": "StreamConfig", "configs_pointer": ["tables"]},
+                "components_mapping": [
+                    {"type": "ComponentMappingDefinition", "field_path": path, "value": "{{ components_values }}"}
+                ],
+            },
+        }
+    ]
+    manifest["streams"] = [PARENT]
+    manifest["check"]["stream_names"] = ["parent"]
+    (tmp_path / "manifest.yaml").write_text(yaml.safe_dump(manifest))
+
+    ran = cli("validate", "manifest.yaml")
+
+    assert "nothing defines the parameter" not in "\n".join(ran.lines)
 
 
 @pytest.mark.parametrize(

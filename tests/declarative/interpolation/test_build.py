@@ -34,6 +34,7 @@ def test_endless_loops_end_in_an_error() -> None:
 
 
 def test_a_variable_that_nothing_defines_is_named_with_the_nearest_spelling(caplog: pytest.LogCaptureFixture) -> None:
+    build("{{ property == '' or raw_schema.type }}", "m.yaml:6 condition")
     build("{{ reponse.next }}{% for a in config.b %}{{ a }}{{ nowhere }}{% endfor %}", "m.yaml:7 url")
 
     other, near = caplog.messages
