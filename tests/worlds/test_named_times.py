@@ -390,6 +390,69 @@ def a_table_is_restored_to_a_cut_sync_and_a_record_has_left_since(world: Times) 
         world.nothing_is_there_twice_and_what_is_there_is_whole()
 
 
+def a_person_resets_a_part_of_an_interrupted_overwrite(world: Times, verb: str = "reset a part") -> None:
+    """Rows that wait to become visible are not read once more beside themselves."""
+    records: Records = [(id, 1, 0, {}) for id in range(6)]
+    world.begin(
+        ("Divided", "overwrite"), 0, None, "evolve", "", limits=DEFAULT_LIMITS, beside=False, records=records, first=0
+    )
+    world.sync_that_is_cut(1, 5)
+    for which in range(3):
+        world.edit_state(FIRST, verb, which)
+    world.sync(5)
+
+
+def a_person_sets_an_interrupted_overwrite_to_an_earlier_page(world: Times) -> None:
+    a_person_resets_a_part_of_an_interrupted_overwrite(world, "set")
+
+
+def a_table_is_restored_to_before_a_fork(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.fork(SECOND)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.restore(9)
+    world.sync_under_another_name(5)
+    world.nothing_is_there_twice_and_what_is_there_is_whole()
+    world.fork(SECOND)
+    world.put(THREE)
+    world.sync(5)
+    world.sync_under_another_name(5)
+
+
+def a_person_moves_the_state_of_an_append(world: Times) -> None:
+    """What is read once more is there once more, and no more often."""
+    begin(world, ("DatedParts", "append"), THREE)
+    for verb in ("rewind", "reset a part", "rollback"):
+        world.edit_state(FIRST, verb, 1)
+        world.put(THREE[:1])
+        world.sync_that_is_cut(1, 2)
+        world.edit_state(FIRST, verb, 1)
+        world.sync(2)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
+def a_person_moves_the_state_while_a_sync_runs(world: Times) -> None:
+    """The sync writes nothing more, and the next one goes on from where the person said."""
+    begin(world, ("Dated", "append_dedup"), [(id, 24, 0, {}) for id in range(2)], "history")
+    for verb in ("rewind", "rollback", "set", "reset"):
+        world.put([(0, 24, 0, {})])
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+        world.sync_while_a_person_moves_its_state(1, ("tasks", 1), verb, 1)
+        assert not world.settled
+        world.sync(2)
+        assert world.settled
+
+
+def a_person_moves_the_state_while_an_append_runs(world: Times) -> None:
+    begin(world, APPENDED, THREE)
+    for verb in ("rewind", "reset"):
+        world.put(THREE)
+        world.sync_while_a_person_moves_its_state(1, ("tasks", 0), verb, 1)
+        world.sync(2)
+        world.nothing_is_there_twice_and_what_is_there_is_whole()
+
+
 WORLDS = [
     a_merge_after_a_deletion_by_vector,
     a_pipeline_that_was_renamed,
@@ -434,6 +497,12 @@ WORLDS = [
     somebody_drops_a_constraint_after_it_has_refused_rows,
     a_table_is_restored_to_a_cut_sync_and_more_has_come_into_its_windows,
     a_table_is_restored_to_a_cut_sync_and_a_record_has_left_since,
+    a_person_resets_a_part_of_an_interrupted_overwrite,
+    a_person_sets_an_interrupted_overwrite_to_an_earlier_page,
+    a_table_is_restored_to_before_a_fork,
+    a_person_moves_the_state_of_an_append,
+    a_person_moves_the_state_while_a_sync_runs,
+    a_person_moves_the_state_while_an_append_runs,
 ]
 
 

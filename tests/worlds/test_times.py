@@ -7,10 +7,12 @@ nothing.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -22,10 +24,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cdk import Json, Record, Stream
+from cdk import Json, Partition, Record, Stream
 from cdk.base.errors import StateError, TransientError
 from cdk.base.task_map import Item, Result, run_inline
-from cdk.lake.admin.edits import import_state
+from cdk.lake.admin.diff import values
+from cdk.lake.admin.edits import import_state, rewound
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.delta.state_blobs import number
@@ -38,9 +41,9 @@ from cdk.sync.tasks.workers import Workers
 from tests.spark.featured_table import FEATURES, delete_by_vector, give
 from tests.spark.featured_table import Given as Feature
 from tests.spark.given_source import Given
-from tests.worlds.server import INCREMENTAL, LATE, MISSING, WHOLE, Late, Server, Unfiltered, Whole
+from tests.worlds.server import INCREMENTAL, LATE, MISSING, PARTS, WHOLE, Late, Server, Unfiltered, Whole
 from tests.worlds.table import key_of, problems, rows
-from tests.worlds.times_model import PIPELINES, Model, Moment, Reading
+from tests.worlds.times_model import PIPELINES, Copies, Model, Moment, Reading
 
 MODES = [
     *(
@@ -48,7 +51,7 @@ MODES = [
         for stream in INCREMENTAL
         for mode in ("append_dedup", "append")[stream in {Late, Unfiltered} :]
     ),
-    *((stream.__name__, mode) for stream in WHOLE for mode in ("append_dedup", "overwrite")),
+    *((stream.__name__, mode) for stream in WHOLE for mode in ("append_dedup", "overwrite", "append")),
 ]
 STREAMS = {stream.__name__: stream for stream in (*WHOLE, *INCREMENTAL)}
 ONCE = {"Divided", "Dated", "DatedParts", "Unfiltered"}
@@ -88,9 +91,12 @@ OPEN = Limits(group_rows=1)
 """Writers that have begun their file with the first row, and end it with their task."""
 DEEDS = (
     *("delete by vector", "optimize", "vacuum", "append", "delete", "delete by vector", "constrain", "add a column"),
-    "overwrite",
+    *("overwrite", "merge", "rewrite", "sort"),
 )
 """What others do to the table."""
+EDITS = st.sampled_from(["rewind", "rollback", "set", "reset a part", "reset", "rollback with rows"])
+"""What a person does to a state."""
+DAY = timedelta(days=1)
 RETAINED = 20
 """States of a table that are retained before the newest."""
 ALWAYS = [(kind, n) for kind in ("request", "tasks") for n in range(40)]
@@ -105,10 +111,11 @@ class Times(RuleBasedStateMachine):
     settled: the last sync got to its end, and since then nothing has happened that leaves rows out. past: the
     model, and how many records there were, by the version of the table. again, lost: the history may have rows more
     often than they came, or may lack some. undone: the first pipeline's marker when somebody restored the table
-    during this sync. behind: pipelines whose rows the history may lack until they sync, for somebody has restored it,
-    and it has followed to the state followed of each.
+    during this sync; moved: the one that a person gave it during this sync; marker_before: that when it began.
+    behind: pipelines whose rows the history may lack until they sync, for somebody has restored it, and it has followed
+    to the state followed of each.
     columns_changed: somebody took columns away during this sync, or their types. crowded: others commit so often
-    meanwhile that a sync which has to be alone may give up.
+    meanwhile that a sync which has to be alone may give up. workers, streams: what runs of one process have in common.
     """
 
     def __init__(self) -> None:
@@ -118,10 +125,13 @@ class Times(RuleBasedStateMachine):
         self.table, self.history_table = self.folder / "things", self.folder / "things_history"
         self.server = Server()
         self.model = Model()
-        self.past: dict[int, tuple[dict[Json, int], dict[str, Reading], int]] = {}
+        self.past: dict[int, tuple[dict[Json, int], dict[str, Reading], Copies, int]] = {}
         self.settled, self.key = True, "id"
         self.again = self.lost = self.crowded = self.columns_changed = self.constrained = False
         self.undone: tuple[int | None] | None = None
+        self.moved: int | None = None
+        self.marker_before: int | None = None
+        self.streams: dict[str, Stream] = {}
         self.behind: set[str] = set()
         self.followed: dict[str, int] = {}
         self.schema: dict[str, Mapping[str, Json]] = {}
@@ -144,6 +154,7 @@ class Times(RuleBasedStateMachine):
         beside=st.sampled_from([False, False, False, True]),
         records=RECORDS,
         first=st.sampled_from([0, 1, 3]),
+        lasting=st.booleans(),
     )
     def begin(  # noqa: PLR0917 - all that a world is made of
         self,
@@ -156,11 +167,12 @@ class Times(RuleBasedStateMachine):
         beside: bool,  # noqa: FBT001
         records: list[tuple[Json, int, int, Json]],
         first: int,
+        lasting: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
-        """Make a world. first: records of a page of its first sync; 0: there was none."""
+        """Make a world. first: records of a page of its first sync; 0: there was none. lasting: one process syncs."""
         self.stream, self.mode = mode
         self.whole = STREAMS[self.stream] in WHOLE
-        self.interval, self.beside, self.limits = interval, beside, limits
+        self.interval, self.beside, self.limits, self.lasting = interval, beside, limits, lasting
         self.options: dict[str, Json] = {"write_mode": self.mode, "schema": policy}
         if by is not None:
             self.options["partition_by"] = by
@@ -174,6 +186,7 @@ class Times(RuleBasedStateMachine):
         if self.mode == "overwrite":
             # The only record may have no key, and rows of others have one.
             self.options["remove_stale"] = {"allow_empty": True}
+        self.workers = Workers(self._spread, 1, limits=limits)
         self._put(records)
         if first:
             self.sync(first)
@@ -256,6 +269,33 @@ class Times(RuleBasedStateMachine):
     def sync_while_somebody_restores(self, size: int, moment: tuple[str, int], which: int) -> None:
         self._sync_while(size, [moment], lambda: self._restore(which))
         self.undone = None
+
+    @rule(size=st.integers(1, 5), moment=MOMENTS, verb=EDITS, which=st.integers(0, RETAINED))
+    def sync_while_a_person_moves_its_state(self, size: int, moment: tuple[str, int], verb: str, which: int) -> None:
+        """On another machine, where no lock keeps them out."""
+        self._sync_while(size, [moment], lambda: self._edit_beside(verb, which))
+        self.moved = self.undone = None
+
+    def _edit_beside(self, verb: str, which: int) -> None:
+        """Move the state of the sync that runs: for it, that is what a kill would have been right then."""
+        marker = self._marker(FIRST) if self._exists() else None
+        if marker is None:
+            return
+        admin = Admin(LocalFolder(self.folder), FIRST)
+        saved = admin.standing(StreamLocation("things", LocalFolder(self.table))).saved
+        has_committed = marker != self.marker_before
+        # The stream beside goes on after this one has ended.
+        if saved is None or (has_committed and saved.complete):
+            return
+        model, settled = deepcopy(self.model), self.settled
+        reading = self.model.readings[FIRST]
+        reading.moved(number(marker), self._moment(reading), None)
+        reading.cut, self.settled = reading.cut or has_committed, settled and not has_committed
+        self.edit_state(FIRST, verb, which)
+        if self._marker(FIRST) == marker:
+            self.model, self.settled = model, settled
+        else:
+            self.moved = self._marker(FIRST)
 
     @precondition(lambda self: self.history)
     @rule(size=st.integers(1, 5), moment=MOMENTS, which=WHICH)
@@ -348,7 +388,7 @@ class Times(RuleBasedStateMachine):
         # Nor does it lack a constraint any more that somebody has dropped.
         self.constrained = self.constrained or self._limit is not None
         busy = [name for name, reading in self.model.readings.items() if reading.busy]
-        self.model.there, self.model.readings, count = deepcopy(self.past[version])
+        self.model.there, self.model.readings, self.model.copies, count = deepcopy(self.past[version])
         for name, reading in self.model.readings.items():
             reading.known_to = number(self._marker(name) or 0)  # those between are of rows that are gone
         if self.stream in ONCE:
@@ -366,11 +406,7 @@ class Times(RuleBasedStateMachine):
         self.past = {known: model for known, model in self.past.items() if known <= version}
 
     @precondition(lambda self: self._exists())
-    @rule(
-        name=st.sampled_from([FIRST, FIRST, SECOND]),
-        verb=st.sampled_from(["rollback", "rollback", "set", "reset", "rollback with rows"]),
-        which=st.integers(0, RETAINED),
-    )
+    @rule(name=st.sampled_from([FIRST, FIRST, SECOND]), verb=EDITS, which=st.integers(0, RETAINED))
     def edit_state(self, name: str, verb: str, which: int) -> None:
         """A person moves a pipeline's state, by what `spark-cdk state` has for that."""
         if self._marker(name) is None or self._refusal(name) is not None:
@@ -378,20 +414,28 @@ class Times(RuleBasedStateMachine):
         admin = Admin(LocalFolder(self.folder), name)
         history = LocalFolder(self.history_table) if self.history else None
         location = StreamLocation("things", LocalFolder(self.table), history=history)
-        moments = self.model.readings[name].moments
-        numbers = [number for number in admin.standing(location).retained if number in moments]
-        if verb == "reset" and self.mode != "append" and numbers:
+        status, moments = admin.standing(location), self.model.readings[name].moments
+        numbers = [number for number in status.retained if number in moments and number != status.number]
+        if verb == "rewind":
+            self._rewind(name, admin, location, which)
+        elif verb == "reset a part":
+            self._reset_part(name, admin, location, which % PARTS)
+        elif verb == "reset" or not numbers:
             self._edited(name, admin.reset(location), Moment(), cut=False)
-            return
-        if not numbers:
-            return
-        chosen = numbers[which % len(numbers)]
-        older, moment = admin.at(location, chosen), moments[chosen]
-        if self.mode == "append" or verb == "rollback with rows":
-            self._roll_back_with_rows(name, admin, location, chosen)
-        # Its pages are others since.
-        elif older.complete or not self.whole or moment.gone == self.server.gone:
-            self._set_back(name, admin, location, verb, chosen)
+        elif verb == "rollback with rows":
+            self._roll_back_with_rows(name, admin, location, numbers[which % len(numbers)])
+        else:
+            self._set_back(name, admin, location, verb, numbers[which % len(numbers)])
+
+    @precondition(lambda self: not self.whole and self._exists())
+    @rule(name=st.sampled_from([FIRST, FIRST, SECOND]), which=WHICH)
+    def rewind(self, name: str, which: int) -> None:
+        self.edit_state(name, "rewind", which)
+
+    @precondition(lambda self: self.stream in {"Divided", "DatedParts"} and self._exists())
+    @rule(name=st.sampled_from([FIRST, FIRST, SECOND]), part=st.integers(0, PARTS - 1))
+    def reset_a_part(self, name: str, part: int) -> None:
+        self.edit_state(name, "reset a part", part)
 
     def _roll_back_with_rows(self, name: str, admin: Admin, location: StreamLocation, chosen: int) -> None:
         log = (commit for commit, _ in admin.log(location) if commit.state is not None)
@@ -408,6 +452,9 @@ class Times(RuleBasedStateMachine):
 
     def _set_back(self, name: str, admin: Admin, location: StreamLocation, verb: str, chosen: int) -> None:
         older, moment = admin.at(location, chosen), self.model.readings[name].moments[chosen]
+        # Its pages are others since.
+        if not older.complete and self.whole and moment.gone != self.server.gone:
+            return
         if verb == "set":
             if older.state is None:
                 return
@@ -430,16 +477,104 @@ class Times(RuleBasedStateMachine):
         if result.version is None:
             return
         self._note_history(name)
-        reading = self.model.readings[name]
+        reading, copies = self.model.readings[name], self.model.copies
+        self._may_come_again(name, range(len(self.server.records)))
         reading.read, reading.cut, reading.edited, reading.since = moment.read, cut, cut, None
+        reading.again = {*moment.again}
         reading.moved(number(self._marker(name) or 0), moment, None)
+        copies.vague |= moment.ahead
         if cut:
-            last = {self._key(record): record["n"] for record in self.server.present}
-            sure = {n for key, n in self.model.there.items() if not self.whole or last.get(key, n) == n}
-            reading.unsure |= {*range(len(self.server.records))} - sure
+            copies.vague |= {*reading.to_read(len(self.server.records), whole=self.whole)}
+            self._may_come_late(reading, range(len(self.server.records)))
             if self.stream in ONCE:
                 reading.since = moment.count
                 reading.unsure |= {*range(moment.count, len(self.server.records))}
+
+    def _may_come_again(self, name: str, numbers: Iterable[int]) -> None:
+        """An interrupted sync has brought some of these records, which a person has it read once more."""
+        reading = self.model.readings[name]
+        if reading.cut:
+            read = reading.to_read(len(self.server.records), whole=self.whole)
+            self.model.copies.more.update({*numbers} & {*read})
+
+    def _may_come_late(self, reading: Reading, numbers: Iterable[int]) -> None:
+        """Where a key has another row since, or none, one cannot be sure of these records, which may be read again."""
+        last = {self._key(record): record["n"] for record in self.server.present}
+        sure = {n for key, n in self.model.there.items() if not self.whole or last.get(key, n) == n}
+        reading.unsure |= {*numbers} - sure
+
+    def _reset_part(self, name: str, admin: Admin, location: StreamLocation, part: int) -> None:
+        saved = admin.standing(location).saved
+        if self.stream not in {"Divided", "DatedParts"} or saved is None or (self.whole and saved.complete):
+            return
+        if not any(where.startswith(f'{{"part":{part}}} ') for where, _ in values(saved.state)):
+            return
+        result = admin.reset(location, Partition.of(part=part))
+        if self.mode == "overwrite":
+            self._edited(name, result, Moment(), cut=False)
+        else:
+            self._come_again(name, result, {r["n"] for r in self.server.records if r["part"] == part})
+
+    def _rewind(self, name: str, admin: Admin, location: StreamLocation, which: int) -> None:
+        if self.whole or not (present := self.server.present):
+            return
+        n = present[which % len(present)]["n"]
+        counts, times = self.stream in {"Counted", "Ordered"}, self.server.times
+        to = str(self.server.version(n)) if counts else times[n].isoformat()
+        saved = admin.standing(location).saved
+        stood = {} if saved is None else dict(values(saved.state))
+        result = admin.change(location, lambda saved: rewound(saved, self._stream(), to))
+
+        def reaches(record: Record) -> bool:
+            """Whether the cursor of its partition lies there, or beyond."""
+            part = f'{{"part":{record["part"]}}} ' if self.stream == "DatedParts" else ""
+            at = stood.get(f"{part}{'v' if counts else 'at'}")
+            if at is None:
+                return False
+            return int(f"{at}") >= int(to) if counts else datetime.fromisoformat(f"{at}") >= times[n]
+
+        cells = {record["n"] for record in self.server.records if reaches(record)}
+        since = {r for r in cells if times[r] >= times[n]}
+        looked_back = {r for r in cells - since if self.stream == "Late" and times[r] >= times[n] - LATE - 2 * DAY}
+        self._come_again(name, result, since, looked_back)
+
+    def _come_again(self, name: str, result: EditResult, numbers: set[int], some: Iterable[int] = ()) -> None:
+        """A person has these records read once more, and perhaps some others, wherever the state stands."""
+        if result.version is None:
+            return
+        self._note_history(name)
+        reading = self.model.readings[name]
+        if reading.cut:
+            read = {n for n in range(len(self.server.records)) if n < reading.read}
+            self.model.copies.more.update(read & {*numbers, *some})
+            self._may_come_again(name, numbers)
+            self._may_come_late(reading, {*numbers, *some})
+        else:
+            self.model.copies.more.update(n for n in some if n < reading.read)
+            reading.again |= {n for n in numbers if n < reading.read}
+        reading.moved(number(self._marker(name) or 0), self._moment(reading), None)
+
+    @precondition(lambda self: self._exists() and self._marker(FIRST) is not None)
+    @rule(name=st.sampled_from([SECOND, THIRD]))
+    def fork(self, name: str) -> None:
+        """The pipeline gets another name, or a second one begins where it stands."""
+        admin, location = Admin(LocalFolder(self.folder), FIRST), StreamLocation("things", LocalFolder(self.table))
+        saved = admin.standing(location).saved
+        if self._has_state(name) or saved is None or saved.pending:
+            return
+        admin.fork(location, name)
+        self.again = True
+        reading = self.model.readings[name] = deepcopy(self.model.readings[FIRST])
+        marker = number(self._marker(name) or 0)
+        reading.moments, reading.known_to = {}, marker - 1
+        reading.moved(marker, self._moment(reading), None)
+        if reading.cut:
+            reading.edited = True
+            self.model.copies.vague |= {*reading.to_read(len(self.server.records), whole=self.whole)}
+
+    def _moment(self, reading: Reading) -> Moment:
+        """What a state is of that a pipeline has now."""
+        return Moment(reading.read, len(self.server.records), frozenset(self.server.gone), frozenset(reading.again))
 
     def _note_history(self, name: str) -> None:
         """The history has all rows before a state is moved, also those of a sync that was cut."""
@@ -495,15 +630,35 @@ class Times(RuleBasedStateMachine):
             there[self._key(known[n]) if n >= 0 else f"foreign {n}"] = n
             assert n < 0 or not (lost := list(problems(row, known[n]))), lost
         twice = [n for n, times in numbers.items() if times > 1]
-        assert not (twice := [n for n in twice if n < 0 or not self._may_become_another(known[n])]), twice
+        if self.mode == "append":
+            twice = [*(n for n in twice if n < 0), *self.model.copies.too_many(numbers, self._being_read)]
+        wrong = [n for n in twice if n < 0 or not self._may_become_another(known[n])]
+        assert not wrong, wrong
         assert self._limit is None or all(n < self._limit for n in numbers)
         if self.settled:
             unsure = self.model.unsure
             assert set(numbers) - unsure == set(self.model.there.values()) - unsure
+            self._check_copies(numbers, unsure)
             self.model.seen(there)
             self._check_history(unsure)
-        model = (self.model.there, self.model.readings, len(self.server.records))
+        model = (self.model.there, self.model.readings, self.model.copies, len(self.server.records))
         self.past[self._version(self.table)] = deepcopy(model)
+
+    @property
+    def _being_read(self) -> Counter[int]:
+        """How often syncs that were interrupted may have brought each record."""
+        count, readings = len(self.server.records), self.model.readings.values()
+        cut = (reading.to_read(count, whole=self.whole) for reading in readings if reading.cut)
+        return Counter(chain.from_iterable(cut))
+
+    def _check_copies(self, numbers: Counter[int], unsure: set[int]) -> None:
+        if self.mode != "append":
+            return
+        copies = self.model.copies
+        assert not (lost := copies.too_few(numbers, unsure)), lost
+        if self._uncut:
+            begun = [reading.read for reading in self.model.readings.values() if reading.moments]
+            copies.seen(numbers, {*range(min(begun, default=0), len(self.server.records))})
 
     def _check_history(self, unsure: set[int]) -> None:
         if not self.history or not DeltaTable.is_deltatable(str(self.history_table)):
@@ -564,6 +719,8 @@ class Times(RuleBasedStateMachine):
         if report.status is Status.DONE:
             return
         assert report.failure is not None
+        if self.moved is not None and "another run moved this stream's state while" in report.failure.message:
+            return
         if self.undone is not None and "was restored to an older version while this run read" in report.failure.message:
             return
         if self.columns_changed and "has lost columns or narrowed them while this run read" in report.failure.message:
@@ -581,6 +738,7 @@ class Times(RuleBasedStateMachine):
         if self.whole and not reading.cut:
             reading.unsure = set()
         reading.busy, self.spreads, self.columns_changed = True, 0, False
+        self.marker_before = self._marker(name) if self._exists() else None
         # Somebody may drop the constraint while the stream beside goes on, after this one has ended with its error.
         self.constrained = self._limit is not None
         stream = self._stream()
@@ -597,7 +755,7 @@ class Times(RuleBasedStateMachine):
             streams=streams,
             checkpoint_interval=timedelta(seconds=self.interval),
         )
-        workers = Workers(self._spread, 1, limits=self.limits)
+        workers = self.workers if self.lasting else Workers(self._spread, 1, limits=self.limits)
         report, *others = SyncRunner(pipeline, Given([stream, beside]), workers=workers).run().streams
         self.model.readings[name].busy = False
         for other in others:
@@ -609,7 +767,8 @@ class Times(RuleBasedStateMachine):
     def _stream(self) -> Stream:
         stream = STREAMS[self.stream](self.server, {"type": "object", "properties": {**OWN, **self.schema}})
         stream.primary_key = self.key
-        return stream
+        # A process that syncs again has streams that were read before.
+        return self.streams.setdefault(f"{self.key} {self.schema}", stream) if self.lasting else stream
 
     def _spread(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         self.spreads += 1
@@ -623,8 +782,13 @@ class Times(RuleBasedStateMachine):
     def _ended(self, name: str, report: StreamReport) -> None:
         """Bring the model to where the sync has brought the table."""
         reading = self.model.readings[name]
-        count, gone = len(self.server.records), frozenset(self.server.gone)
-        before, marker = Moment(reading.read, count, gone), number(self._marker(name) or 0) if self._exists() else 0
+        count, before = len(self.server.records), self._moment(reading)
+        marker = number(self._marker(name) or 0) if self._exists() else 0
+        if name == FIRST and self.moved is not None:
+            # What a person has said holds, whether the sync had anything left to commit or not.
+            assert self._marker(FIRST) == self.moved
+            self.settled = False
+            return
         if report.status is not Status.DONE:
             # Restored, and nothing committed since: it is what it was then, perhaps before its first sync.
             reading.cut, self.settled = reading.cut or self.undone != (self._marker(FIRST),), False
@@ -637,13 +801,15 @@ class Times(RuleBasedStateMachine):
         stays = any(why.startswith(f"the pipeline {other} has written") for other in PIPELINES if other != name)
         stays |= reading.edited and why.startswith("what it saw is not known for sure")
         assert stays or not why, report.stale
-        known = self.server.records if self.whole else self.server.records[reading.read :]
+        known = [self.server.records[n] for n in reading.to_read(count, whole=self.whole)]
         records = [(self._key(record), record["n"]) for record in known if record["n"] not in self.server.gone]
         removes = self.removal in {"soft", "hard"} and not stays
         self.model.complete(name, records, mode=self.mode, whole=self.whole, removes=removes)
         since, reading.since, reading.edited = reading.since, None, False
         reading.read, self.settled = count if since is None else since, True
-        reading.moved(marker, before, Moment(reading.read, count, gone))
+        ahead = frozenset(range(reading.read, count))
+        self.model.copies.vague |= ahead
+        reading.moved(marker, before, replace(self._moment(reading), ahead=ahead))
 
     def _refused(self, name: str, why: str) -> None:
         """A sync that is refused before the first request, with the reason, and changes nothing."""
@@ -667,8 +833,8 @@ class Times(RuleBasedStateMachine):
             return "the table and the stream's schema differ"
         if self.options["schema"] == "evolve" and wider and (self.vectors is not None or self._limit is not None):
             return "deletion vectors" if self._limit is None else "CHECK constraints"
-        if name != FIRST and self.mode == "append" and self._rows():
-            return f"the pipeline {FIRST!r}"
+        if name != FIRST and self.mode == "append" and self._rows() and not self._has_state(name):
+            return f"none of {name!r}"
         return None
 
     def _misfits(self) -> tuple[list[str], list[str]]:
@@ -683,6 +849,9 @@ class Times(RuleBasedStateMachine):
         """Change the schema back to what the table is."""
         missing, wider = self._misfits()
         self.schema = {name: kind for name, kind in self.schema.items() if name not in (*missing, *wider)}
+
+    def _has_state(self, name: str) -> bool:
+        return self._marker_of_rows(name, self._version(self.table)) is not None
 
     @property
     def _second_may_sync(self) -> bool:
@@ -710,24 +879,21 @@ class Times(RuleBasedStateMachine):
         """Do what others do. which: row, or column, or how much a constraint leaves free."""
         if not self._exists():
             return
-        match what:
-            case "optimize":
-                self._optimize()
-            case "vacuum":
-                self._optimize()
-                self._vacuum()
-            case "append":
-                self._append()
-            case "delete":
-                self._delete(which)
-            case "delete by vector":
-                self._delete_by_vector(which)
-            case "constrain":
-                self._constrain(which)
-            case "overwrite":
-                self._overwrite(which)
-            case _:
-                self._add_column(which)
+        table = DeltaTable(str(self.table))
+        deeds: Mapping[str, Callable[[], object]] = {
+            "optimize": self._optimize,
+            "vacuum": self._vacuum,
+            "append": self._append,
+            "delete": lambda: self._delete(which),
+            "delete by vector": lambda: self._delete_by_vector(which),
+            "constrain": lambda: self._constrain(which),
+            "add a column": lambda: self._add_column(which),
+            "overwrite": lambda: self._overwrite(which),
+            "merge": lambda: self._merge(which),
+            "rewrite": lambda: table.update(updates={"n": "n"}, predicate=f"n >= {which}"),
+            "sort": lambda: table.optimize.z_order(["id"]),
+        }
+        deeds[what]()
 
     def _may_become_another(self, record: Record) -> bool:
         """Whether it is told apart by all that it holds, and a column of doubles that became text spells that anew."""
@@ -740,6 +906,7 @@ class Times(RuleBasedStateMachine):
                 DeltaTable(str(table)).optimize.compact()
 
     def _vacuum(self) -> None:
+        self._optimize()
         for table in (self.table, self.history_table):
             if DeltaTable.is_deltatable(str(table)):
                 DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
@@ -772,6 +939,19 @@ class Times(RuleBasedStateMachine):
             ),
         )
 
+    def _merge(self, which: int) -> None:
+        """Add a row, and write those again that have some of the numbers."""
+        schema = pa.schema(DeltaTable(str(self.table)).schema().to_arrow())
+        numbers = [{"n": n} for n in sorted(self._numbers(every=True))[:which]]
+
+        def merge(row: pa.Table) -> None:
+            source = pa.concat_tables([row, pa.Table.from_pylist(numbers, schema.empty_table().schema)])
+            table = DeltaTable(str(self.table))
+            merger = table.merge(source, "t.n = s.n", source_alias="s", target_alias="t")
+            merger.when_matched_update({"n": "s.n"}).when_not_matched_insert_all().execute()
+
+        self._write(schema, merge)
+
     def _write(self, schema: pa.Schema, write: Callable[[pa.Table], None]) -> None:
         n, self.next_foreign = self.next_foreign, self.next_foreign - 1
         row = {"n": n, "id": 1000 - n, "part": 0}
@@ -788,7 +968,7 @@ class Times(RuleBasedStateMachine):
             self._deleted(n)
 
     def _delete_by_vector(self, which: int) -> None:
-        if not (numbers := self._numbers(every=True)):
+        if not (numbers := Counter(row["n"] for row in self._rows(every=True))):
             return
         if self.vectors is None:
             self.vectors = {}
@@ -803,11 +983,12 @@ class Times(RuleBasedStateMachine):
         path, place = left[which % len(left)]
         self.vectors.setdefault(path, set()).add(place)
         delete_by_vector(self.table, {path: sorted(self.vectors[path])})
-        for n in numbers - self._numbers(every=True):
-            self._deleted(n)
+        after = Counter(row["n"] for row in self._rows(every=True))
+        for n in numbers - after:
+            self._deleted(n, after[n])
 
-    def _deleted(self, n: int) -> None:
-        self.model.delete(self._key(self.server.records[n]) if n >= 0 else f"foreign {n}", n)
+    def _deleted(self, n: int, rest: int = 0) -> None:
+        self.model.delete(self._key(self.server.records[n]) if n >= 0 else f"foreign {n}", n, rest)
 
     def _constrain(self, more: int) -> None:
         """Add a constraint that the rows fit which are there, and not all that come, or take it away."""

@@ -1,7 +1,7 @@
 """What the table of a world in time must hold, and how far each pipeline has read."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cdk import Json
@@ -11,11 +11,16 @@ PIPELINES = ("world", "market", "tide")
 
 @dataclass(frozen=True)
 class Moment:
-    """What a state is of. read: records that were read to the end; count: how many there were; gone: what had left."""
+    """What a state is of. read: records that were read to the end; count: how many there were; gone: what had left.
+
+    again: records before `read` that the next sync reads once more. ahead: some from `read` on that were read already.
+    """
 
     read: int = 0
     count: int = 0
     gone: frozenset[int] = frozenset()
+    again: frozenset[int] = frozenset()
+    ahead: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -27,6 +32,7 @@ class Reading:
     rows that were deleted while it was cut or busy, and of those that others added while it was busy with several
     streams: its commit may have come before or after that. moments: what each of its states is of, by its number;
     known_to: the greatest number of which that is known. edited: a person has set it into the middle of a read.
+    again: records that a person has it read once more.
     """
 
     read: int = 0
@@ -37,6 +43,11 @@ class Reading:
     moments: dict[int, Moment] = field(default_factory=dict)
     known_to: int = 0
     edited: bool = False
+    again: set[int] = field(default_factory=set)
+
+    def to_read(self, count: int, *, whole: bool) -> Iterator[int]:
+        """The records, of so many, that the next sync to get to its end has read in all."""
+        return (n for n in range(count) if whole or n >= self.read or n in self.again)
 
     def moved(self, to: int, before: Moment, at_end: Moment | None) -> None:
         """Its states have moved on to a number. before: how far it had read when the sync began; at_end: at its end."""
@@ -47,19 +58,52 @@ class Reading:
 
 
 @dataclass
+class Copies:
+    """How often an `append` must have each record.
+
+    least: at least, when a sync got to its end. more: how often beyond that, at most. vague: records of which no more
+    is known than that they are there, for a person had the rest of an older read read once more.
+    """
+
+    least: Counter[int] = field(default_factory=Counter)
+    more: Counter[int] = field(default_factory=Counter)
+    vague: set[int] = field(default_factory=set)
+
+    def too_many(self, rows: Counter[int], reading: Counter[int]) -> list[int]:
+        """Records that are there too often. reading: how often interrupted syncs may have brought each."""
+        most = self.least + self.more + reading
+        return [n for n, times in rows.items() if n >= 0 and n not in self.vague and times > most[n]]
+
+    def too_few(self, rows: Counter[int], unsure: set[int]) -> list[int]:
+        """Records that are not there often enough after a sync that got to its end."""
+        due = {n: min(1, times) if n in self.vague else times for n, times in self.least.items() if n not in unsure}
+        return [n for n, times in due.items() if rows[n] < times]
+
+    def seen(self, rows: Counter[int], ahead: set[int]) -> None:
+        """Take over how often each is there. ahead: of those that a later sync may find read already, or not."""
+        self.least, self.more = Counter({n: times for n, times in rows.items() if n >= 0}), Counter()
+        self.vague &= ahead
+
+
+@dataclass
 class Model:
     """What the table must hold after a sync that got to its end.
 
     there: serial numbers by what tells rows apart; those of rows that others have added are below 0. logged: how often
-    the history must have each.
+    the history must have each. copies: how often an `append` must.
     """
 
     there: dict[Json, int] = field(default_factory=dict)
     logged: Counter[int] = field(default_factory=Counter)
+    copies: Copies = field(default_factory=Copies)
     readings: dict[str, Reading] = field(default_factory=lambda: {name: Reading() for name in PIPELINES})
 
-    def delete(self, key: Json, n: int) -> None:
-        self.there.pop(key, None)
+    def delete(self, key: Json, n: int, rest: int = 0) -> None:
+        """Others have deleted a record's rows. rest: how many are left."""
+        self.copies.least[n] = min(self.copies.least[n], rest)
+        self.copies.more[n] = rest - self.copies.least[n]
+        if not rest:
+            self.there.pop(key, None)
         for reading in self.readings.values():
             if reading.cut or reading.busy:
                 reading.unsure.add(n)
@@ -80,8 +124,11 @@ class Model:
         if removes:
             seen = {key for key, _ in records}
             self.there = {key: n for key, n in self.there.items() if key in seen or n < 0}
-        self.logged += Counter(n for _, n in records)
+        numbers = [n for _, n in records]
+        self.logged += Counter(numbers)
+        self.copies.least += Counter(numbers)
         self.readings[name].cut = False
+        self.readings[name].again = set()
 
     @property
     def unsure(self) -> set[int]:
