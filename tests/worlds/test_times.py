@@ -409,7 +409,7 @@ class Times(RuleBasedStateMachine):
     @rule(name=st.sampled_from([FIRST, FIRST, SECOND]), verb=EDITS, which=st.integers(0, RETAINED))
     def edit_state(self, name: str, verb: str, which: int) -> None:
         """A person moves a pipeline's state, by what `spark-cdk state` has for that."""
-        if self._marker(name) is None or self._refusal(name) is not None:
+        if not self._has_state(name) or self._refusal(name) is not None:
             return
         admin = Admin(LocalFolder(self.folder), name)
         history = LocalFolder(self.history_table) if self.history else None
