@@ -28,7 +28,7 @@ from cdk.testing.simulator.examples import example_of
 from cdk.testing.simulator.field_use import FieldUse, field_uses, objects_in, passing_choices
 from cdk.testing.simulator.pages import token_in
 from cdk.testing.simulator.records import Collection, World
-from cdk.testing.simulator.stream_api import Anatomy, NotSimulated, Probe, StreamApi
+from cdk.testing.simulator.stream_api import ADVICE, Anatomy, NotSimulated, Probe, StreamApi
 from cdk.testing.simulator.templates import Query, leaves
 
 _TOKEN = "simulated-token"  # noqa: S105 - it opens nothing
@@ -37,8 +37,6 @@ _PEOPLED = 10
 """So many records there are at least while it is found out what requests look like."""
 _SAMPLES = 5
 """So many records are tried in a filter."""
-
-_ADVICE = "answer it with a cassette or a MockApi"
 
 
 class Unsimulated(CdkError):
@@ -124,7 +122,7 @@ class Simulator(Offline):
             return self._api.send(request)
         except UnexpectedRequest as unknown:
             names = f"; not simulated yet: {', '.join(self.missing)}" if self.missing else ""
-            raise Unsimulated(f"{request}: nothing is simulated there{names}; {_ADVICE}") from unknown
+            raise Unsimulated(f"{request}: nothing is simulated there{names}; {ADVICE}") from unknown
 
     def _describe(self, written: Source, names: Sequence[str], config: Mapping[str, JsonValue]) -> None:
         """Find out how responses describe streams, and what those ask for that are written out.
@@ -170,7 +168,7 @@ class Simulator(Offline):
                     self._add(name, stream, world)
                 except (NotSimulated, CdkError) as why:
                     if name in self._names:
-                        self.missing[name] = f"{why}; {_ADVICE}" if type(why) is NotSimulated else str(why)
+                        self.missing[name] = f"{why}; {why.advice}" if type(why) is NotSimulated else str(why)
                     continue
                 del waiting[name]
                 self.missing.pop(name, None)

@@ -35,9 +35,19 @@ _PARTITIONS = 40
 
 Answer = Callable[[Request], Response]
 
+ADVICE = "answer it with a cassette or a MockApi"
+_ADVICE_OWN = (
+    f"{ADVICE} if it sends its requests with `HttpClient` of `cdk.rest`; those of another library, such as `requests`, "
+    "nothing of the kit answers: mock that library in a test"
+)
+
 
 class NotSimulated(Exception):
-    """Why a stream is not, in words."""
+    """Why a stream is not, in words. advice: what to do instead."""
+
+    def __init__(self, why: str, advice: str = ADVICE) -> None:
+        super().__init__(why)
+        self.advice = advice
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Anatomy:
             case HttpStream():
                 raise NotSimulated("its `parse`, or its decoder, is code of its own")
             case _:
-                raise NotSimulated(f"{type(stream).__name__} reads in code of its own")
+                raise NotSimulated(f"{type(stream).__name__} reads in code of its own", _ADVICE_OWN)
 
     @classmethod
     def _of_manifest(cls, reader: PageReader) -> "Anatomy":
