@@ -8,6 +8,7 @@ from typing import Protocol
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
+from cdk.base.process.unseen_refusals import explaining_refusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record
@@ -98,7 +99,8 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     descend although the cursor is `ordered`, or would end the process.
     """
     try:
-        yield from _pages(stream, slice)
+        with explaining_refusals():
+            yield from _pages(stream, slice)
     except SystemExit as error:
         raise ConnectorExit(error, stream=stream.name) from error
     except StaleToken as refused:

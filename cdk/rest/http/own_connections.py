@@ -18,6 +18,7 @@ from types import FrameType
 
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.process.connector_line import calling_line
+from cdk.base.process.unseen_refusals import note_unseen
 from cdk.rest.http.egress import Egress, process_egress
 
 _ALLOWED = ("cdk.rest.http.requests_adapter", "cdk.rest.http.egress", "cdk.state.stores.sql", "py4j.", "pyspark.")
@@ -147,7 +148,9 @@ def _meet(event: str, arguments: tuple[object, ...]) -> None:
         return
     try:
         _check(connection, frame)
-    except (OwnConnection, ConfigError):
+    except (OwnConnection, ConfigError) as refusal:
+        if not _runs_in_kit(frame):
+            note_unseen(refusal)
         if isinstance(arguments[0], socket.SocketType):
             arguments[0].close()  # libraries do that for errors of the system, and for no others
         raise
@@ -209,6 +212,11 @@ def _is_address(host: str) -> bool:
         return host in {"", "localhost"} or bool(ip_address(host.partition("%")[0]))
     except ValueError:
         return False
+
+
+def _runs_in_kit(frame: FrameType) -> bool:
+    """Whether the kit is what an error gets to, in the end: no thread of the connector's own runs this."""
+    return any(each.f_globals.get("__name__", "").startswith("cdk.") for each, _ in traceback.walk_stack(frame))
 
 
 def _is_allowed(frame: FrameType) -> bool:

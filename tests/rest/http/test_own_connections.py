@@ -6,7 +6,7 @@ import http.client
 import socket
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import ThreadingHTTPServer
 from typing import Any
@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 import requests
 
-from cdk import ConfigError
+from cdk import ConfigError, Json, Page, PagedStream, Slice
 from cdk.rest import Request, RequestsTransport
 from cdk.rest.http.egress import Egress, limited
 from cdk.rest.http.own_connections import OwnConnection, limiting, noticing, refusing
+from cdk.streams.read_slice import read_slice
 from tests.local_server import QuietHandler, answering
 
 
@@ -101,6 +102,37 @@ def test_other_threads_are_refused_too(port: int) -> None:
         thread.join()
 
     assert len(errors) == 1
+
+
+class Threaded(PagedStream):
+    """Reads in a thread of its own."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
+        records: list[dict[str, Json]] = []
+
+        def work() -> None:
+            with suppress(OwnConnection):
+                requests.get(f"http://127.0.0.1:{self._port}/", timeout=9)
+                records.append({"id": 1})
+
+        thread = threading.Thread(target=work)  # noqa: TID251 - as a connector does it
+        thread.start()
+        thread.join()
+        return Page([records[0]], None)
+
+
+def test_a_stream_that_fails_of_a_refusal_in_a_thread_of_its_own_names_that(port: int) -> None:
+    with refusing(), pytest.raises(OwnConnection) as raised:
+        list(read_slice(Threaded(port), Slice()))
+    assert [len(page.records) for page in read_slice(Threaded(port), Slice())] == [1, 0]
+
+    text = str(raised.value)
+    assert f"to 127.0.0.1:{port} that the kit does not open ({__file__}:" in text
+    assert "; it was tried in a thread of the connector, which then failed: IndexError: list index out of range" in text
 
 
 def test_what_sends_nothing_to_others_goes_on(port: int, tmp_path: str) -> None:

@@ -1,0 +1,43 @@
+"""Unseen refusals: connections that were refused to a thread of a connector's own, whose error ends that thread alone.
+
+The connector fails of what it lacks then, such as with an IndexError, which says nothing of the connection.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdk.base.errors import CdkError
+from cdk.base.process.connector_line import connector_line
+
+
+class _Process:
+    """How many refusals there were in this process, and the last one: its kind, its words."""
+
+    def __init__(self) -> None:
+        self.count, self.last = 0, (CdkError, "")
+        self.changing = threading.Lock()
+
+
+_PROCESS = _Process()
+
+
+def note_unseen(refusal: CdkError) -> None:
+    """Remember a refusal that is raised in a thread of the connector's own."""
+    with _PROCESS.changing:
+        _PROCESS.count += 1
+        _PROCESS.last = type(refusal), str(refusal)
+
+
+@contextmanager
+def explaining_refusals() -> Iterator[None]:
+    """Let an error of a block, in which a refusal was not seen, say so first; it is of the refusal's kind then."""
+    before = _PROCESS.count
+    try:
+        yield
+    except Exception as error:
+        kind, text = _PROCESS.last
+        if _PROCESS.count == before or text in str(error):
+            raise
+        words = str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}{connector_line(error)}"
+        raise kind(f"{text}; it was tried in a thread of the connector, which then failed: {words}") from error
