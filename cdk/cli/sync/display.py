@@ -107,6 +107,8 @@ class Display:
             if ended or (due and moved):
                 self._said[report.name] = report
                 self._spoke = now
+                if report.status is Status.FAILED and not report.pages and self._log is None:
+                    continue  # why it failed, before anything came, was logged a line before
                 self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}", report)
 
     def _line(self, text: str, report: StreamReport | None = None) -> None:

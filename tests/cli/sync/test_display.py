@@ -142,9 +142,18 @@ def test_a_stream_that_fails_is_told_at_once() -> None:
     out, clock = console(terminal=False), Clock()
     with Display("shop", console=out, clock=clock) as display:
         display.show([USERS, replace(ORDERS, status=Status.READING)], 0)
-        display.show([USERS, ORDERS], 0)
+        display.show([USERS, replace(ORDERS, pages=1)], 0)
 
     assert text(out).splitlines()[-1] == "orders: failed"
+
+
+def test_a_stream_of_which_nothing_came_is_not_told_to_have_failed_beside_the_reason_that_is_logged() -> None:
+    out, clock = console(terminal=False), Clock()
+    with Display("shop", console=out, clock=clock) as display:
+        display.show([replace(ORDERS, status=Status.READING)], 0)
+        display.show([ORDERS], 0)
+
+    assert text(out).splitlines() == ["shop: 1 stream to sync"]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
