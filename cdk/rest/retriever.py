@@ -21,6 +21,7 @@ from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
 from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind
+from cdk.rest.pagination.next_link import unread_total
 from cdk.rest.pagination.page_number import Counting
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
@@ -115,7 +116,9 @@ class PageRetriever:
 
             look_behind(self, last, len(records), fetch)
         # Where there was a page before, it has named this one.
-        why = paginator.doubt(last) if token is None and isinstance(paginator, DoubtsEnd) else ""
+        if token is not None or not isinstance(paginator, DoubtsEnd):
+            return ""
+        why = paginator.doubt(last) or unread_total(last, len(records))
         return doubtful(last, why) if why else ""
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:

@@ -22,6 +22,7 @@ from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
 from cdk.rest.pagination.last_page import doubtful, look_behind
+from cdk.rest.pagination.next_link import unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
@@ -284,7 +285,7 @@ class _SliceReading:
         if reader.pages.behind(last) is not None and reader.properties is None:
             look_behind(reader, last.response, last.raw, fetch)
         # Where there was a page before, it has named this one.
-        why = reader.pages.doubt(last, self._sizes.size) if first else ""
+        why = (reader.pages.doubt(last, self._sizes.size) or unread_total(last.response, last.raw)) if first else ""
         return doubtful(last.response, why) if why else ""
 
     def _query(self, saved: Token | None) -> _PageQuery:

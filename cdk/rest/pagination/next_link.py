@@ -114,6 +114,9 @@ _AROUND = (
     *("response_metadata", "responseMetadata"),
 )
 """Objects of a body in which APIs name the next page, besides the body itself."""
+_TOTAL_SIGNS = (b"otal", b"pages", b"Pages", b"age_count", b"ageCount")
+_TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
+_TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
 _NO_LETTER = re.compile(r"[^a-z]")
 
 
@@ -124,33 +127,74 @@ def unfollowed_next(response: Response) -> str:
     for name in _next_headers(tuple(response.headers)):
         if (value := response.headers[name]) and value != "0":
             return f"{value[:_SHOWN]!r} in the header {name}"
+    named = (each for where, value in _places(response, _SIGNS) for each in _named_next(where, value))
+    return next((f"{repr(value)[:_SHOWN]} in {' > '.join(where)} of the body" for where, value in named), "")
+
+
+def unread_total(response: Response, count: int) -> str:
+    """What counts more records than the `count` of an only page, or more pages than one, as a doubt; else empty."""
+    for name in _total_headers(tuple(response.headers)):
+        if (number := _whole_number(response.headers[name])) > _read(name, count):
+            return f"{number} in the header {name}, and the page has {count:,} records"
+    for where, value in _places(response, _TOTAL_SIGNS):
+        if type(value) is dict:
+            for name, field in value.items():
+                if _letters(name) in _TOTALS and (number := _whole_number(field)) > _read(name, count):
+                    place = " > ".join((*where, name))
+                    return f"{number} in {place} of the body, and the page has {count:,} records"
+    return ""
+
+
+def _whole_number(value: JsonValue) -> int:
+    """The number that a field has, also as a string; 0 where it has none."""
+    if type(value) is int:
+        return value
+    return int(value) if type(value) is str and value.isdecimal() else 0
+
+
+def _read(name: str, count: int) -> int:
+    """How many an only page has of what a field counts: of pages one."""
+    return 1 if _letters(name).endswith(("pages", "pagecount")) else count
+
+
+def _places(response: Response, signs: Sequence[bytes]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
+    """Where a body may say something of its pages; nothing where none of `signs` is in it."""
     # In most bodies there is none of these: to look for it costs microseconds.
-    if response.is_stream or not any(sign in response.frame_text for sign in _SIGNS):
-        return ""
+    if response.is_stream or not any(sign in response.frame_text for sign in signs):
+        return
     try:
         body = response.frame()
     except DecodeError:
-        return ""
-    around = [((name,), body[name]) for name in _AROUND if name in body] if type(body) is dict else []
-    places: list[tuple[tuple[str, ...], JsonValue]] = [((), body), *around]
-    named = (each for where, value in places for each in _named_next(where, value))
-    return next((f"{repr(value)[:_SHOWN]} in {' > '.join(where)} of the body" for where, value in named), "")
+        return
+    yield (), body
+    if type(body) is dict:
+        yield from (((name,), body[name]) for name in _AROUND if name in body)
 
 
 _SHOWN = 80
 
 
+def _letters(name: str) -> str:
+    return _NO_LETTER.sub("", name.lower())
+
+
 @lru_cache(maxsize=64)
 def _next_headers(names: tuple[str, ...]) -> Sequence[str]:
     """The headers that are called like a next page. Remembered: the responses of a source have the same headers."""
-    return [name for name in names if _NO_LETTER.sub("", name.lower()) in _HEADERS]
+    return [name for name in names if _letters(name) in _HEADERS]
+
+
+@lru_cache(maxsize=64)
+def _total_headers(names: tuple[str, ...]) -> Sequence[str]:
+    """The headers that are called like a count of all records, or pages."""
+    return [name for name in names if _letters(name).removeprefix("x") in _TOTALS]
 
 
 def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
     """The fields of an object that name a next page, or say that there is one."""
     if type(value) is dict:
         for name, field in value.items():
-            if field and field != "0" and _NO_LETTER.sub("", name.lower()) in _NEXT:
+            if field and field != "0" and _letters(name) in _NEXT:
                 yield (*where, name), field
     elif type(value) is list and where:
         yield from (((*where, "next"), link) for link in value if type(link) is dict and link.get("rel") == "next")

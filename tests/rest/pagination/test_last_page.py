@@ -62,6 +62,16 @@ LINK = {"Link": '<https://api.test/a?page=2>; rel="next"'}
         (SinglePage(), {}, {"Next-Page": "2"}, "there is '2' in the header next-page"),
         (SinglePage(), {}, {"X-Next-Cursor": "b"}, "there is 'b' in the header x-next-cursor"),
         (PageNumber(size=500), {"has_more": True}, {}, "there is True in has_more of the body"),
+        (PageNumber(size=500), {"total": 1237}, {}, "there is 1237 in total of the body, and the page has 1 records"),
+        (SinglePage(), {"meta": {"totalCount": "2"}}, {}, "there is 2 in meta > totalCount of the body"),
+        (
+            CursorToken("next", param="c"),
+            {"next": None, "page_info": {"total_pages": 3}},
+            {},
+            "3 in page_info > total_",
+        ),
+        (Offset(5), {}, {"X-Total-Count": "40"}, "there is 40 in the header x-total-count, and the page has 1 records"),
+        (SinglePage(), {}, {"X-Total-Pages": "2"}, "there is 2 in the header x-total-pages"),
     ],
 )
 def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
@@ -87,6 +97,8 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
         (PageNumber(size=500), {}),
         (SinglePage(), {"next": None, "meta": {"next_cursor": "", "has_more": False}, "links": [{"rel": "self"}]}),
         (SinglePage(), {"next_run_at": "2024-01-01"}),
+        (SinglePage(), {"total": 1, "total_pages": 1, "pages": [2, 3], "subtotal": 7, "page": {"total": None}}),
+        (PageNumber(size=500), {"meta": {"total": True, "total_count": "all", "total_pages": "01"}}),
     ],
 )
 def test_a_page_that_says_it_is_the_last_is_not_warned_of(paginator: Paginator, body: Mapping[str, Json]) -> None:
