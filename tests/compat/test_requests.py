@@ -157,6 +157,30 @@ class UntilTotal(PageIncrement):
     assert [record["id"] for record in run.records] == ["1a", "1b", "2a", "2b", "3a", "3b"]
 
 
+def test_a_strategy_that_begins_without_its_base_has_no_size(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.requesters.paginators.strategies.page_increment import PageIncrement
+
+class UntilEmpty(PageIncrement):
+    def __post_init__(self, parameters):
+        self.first_page = 1
+
+    def next_page_token(self, response, last_page_size, last_record, last_page_token_value=None):
+        return (last_page_token_value or self.first_page) + 1 if last_page_size else None
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    api.get("/items", params={"page": 2}).returns(json={"data": []})
+    strategy = {"class_name": "components.UntilEmpty", "page_size": 20}
+    token = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"}
+    paginator = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": token}
+
+    run = read(source(tmp_path, code, manifest(paginator=paginator), api))
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+
+
 def test_a_handler_judges_some_answers_and_leaves_the_others_to_the_language(tmp_path: Path) -> None:
     code = """
 import requests

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 
 import requests
 
@@ -40,6 +40,8 @@ class _Counting(PaginationStrategy):
     config: Config
     page_size: Text
     parameters: InitVar[Parameters]
+    _page_size: int | None = field(init=False, default=None)
+    """None for a subclass that begins by itself, without `super()`: its size is asked for, and may not be sent."""
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._page_size = _number(self.page_size, self.config, parameters)
