@@ -362,6 +362,32 @@ class Flatten(StateMigration):
     assert [asked.params["since"] for asked in items.requests] == ["2024-01-02"]
 
 
+def test_a_migration_of_a_stream_without_a_state_gets_an_empty_one(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.migrations.state_migration import StateMigration
+
+class Drop(StateMigration):
+    def should_migrate(self, stream_state):
+        return "old" in stream_state
+
+    def migrate(self, stream_state):
+        del stream_state["old"]
+        return stream_state
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"at": "2024-01-02"}]})
+    cursor = {"type": "DatetimeBasedCursor", **INCREMENTAL}
+    migrations = [{"type": "CustomStateMigration", "class_name": "components.Drop"}]
+    written = manifest({"incremental_sync": cursor, "state_migrations": migrations})
+    empty = AirbyteStateMessage.model_validate(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": None}}
+    )
+
+    runs = [read(source(tmp_path, code, written, api), state=state) for state in ([], [empty])]
+
+    assert [(run.error, run.records) for run in runs] == [(None, [{"at": "2024-01-02"}])] * 2
+
+
 def test_a_cursor_that_only_asks_otherwise_keeps_our_windows(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor

@@ -104,10 +104,10 @@ def loading(custom: CustomObject) -> Callable[[], JsonSchema]:
 
 
 def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
-    """A custom state migration. It gets a copy: existing ones change the state they look at."""
+    """A custom state migration. It gets a copy: existing ones change the state they look at; an empty one for none."""
 
     def migrate(state: JsonValue) -> JsonValue:
-        copied = copy.deepcopy(state)
+        copied = {} if state is None else copy.deepcopy(state)
         migrated: JsonValue = custom.call("migrate", copied) if custom.call("should_migrate", copied) else state
         return migrated
 
