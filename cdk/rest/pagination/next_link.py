@@ -140,8 +140,8 @@ def unread_total(response: Response, count: int) -> str:
         if type(value) is dict:
             for name, field in value.items():
                 if _letters(name) in _TOTALS and (number := _whole_number(field)) > _read(name, count):
-                    place = " > ".join((*where, name))
-                    return f"{number} in {place} of the body, and the page has {count:,} records"
+                    dotted = " > ".join((*where, name))
+                    return f"{number} in {dotted} of the body, and the page has {count:,} records"
     return ""
 
 
