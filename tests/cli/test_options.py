@@ -32,6 +32,14 @@ class Users(PagedStream):
         return Page(requests.get("http://HOST/", timeout=9).json())
 """
 
+# The workers of a session that another test has begun know nothing of the option.
+PIPELINE = """
+name: beside
+source: {connector: beside.py}
+target: {path: tables}
+spark: {start: never}
+"""
+
 
 @pytest.fixture
 def listening() -> socket.socket:
@@ -72,7 +80,8 @@ def test_what_a_connector_connects_to_itself_ends_the_command_too(
         host = f"127.0.0.1:{listening.getsockname()[1]}"
         (tmp_path / "beside.py").write_text(BESIDE.replace("HOST", host))
         ran = cli("read", "--connector", "beside.py", "--egress", "public")
-        synced = cli("sync", "--connector", "beside.py", "--target", "tables", "--egress", "public", "--quiet")
+        (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+        synced = cli("sync", "pipeline.yaml", "--egress", "public", "--quiet")
         listening.setblocking(False)
         with pytest.raises(BlockingIOError):
             listening.accept()
