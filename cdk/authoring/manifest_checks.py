@@ -97,9 +97,8 @@ def _router_fields(router: JsonValue) -> set[str] | None:
         case {"type": "SubstreamPartitionRouter", "parent_stream_configs": list() as parents}:
             fields = [as_object(parent).get("partition_field") for parent in parents]
             each = [{field} if isinstance(field, str) else None for field in fields]
-            each.append(
-                {"parent_slice", *(name for name in ("extra_fields",) if any(name in parent for parent in parents))}
-            )
+            extra = {"extra_fields"} if any("extra_fields" in parent for parent in parents) else set[str]()
+            each.append({"parent_slice"} | extra)
         case {"type": "GroupingPartitionRouter", "underlying_partition_router": inner}:
             each = [_router_fields(inner)]
         case _:

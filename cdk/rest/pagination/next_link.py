@@ -117,6 +117,8 @@ _AROUND = (
 _TOTAL_SIGNS = (b"otal", b"pages", b"Pages", b"age_count", b"ageCount")
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
+_DIGITS = 18
+"""The longest count that is read from a string."""
 _NO_LETTER = re.compile(r"[^a-z]")
 
 
@@ -134,25 +136,25 @@ def unfollowed_next(response: Response) -> str:
 def unread_total(response: Response, count: int) -> str:
     """What counts more records than the `count` of an only page, or more pages than one, as a doubt; else empty."""
     for name in _total_headers(tuple(response.headers)):
-        if (number := _whole_number(response.headers[name])) > _read(name, count):
+        if (number := _whole_number(response.headers[name])) > _expected(name, count):
             return f"{number} in the header {name}, and the page has {count:,} records"
     for where, value in _places(response, _TOTAL_SIGNS):
         if type(value) is dict:
             for name, field in value.items():
-                if _letters(name) in _TOTALS and (number := _whole_number(field)) > _read(name, count):
+                if _letters(name) in _TOTALS and (number := _whole_number(field)) > _expected(name, count):
                     dotted = " > ".join((*where, name))
                     return f"{number} in {dotted} of the body, and the page has {count:,} records"
     return ""
 
 
 def _whole_number(value: JsonValue) -> int:
-    """The number that a field has, also as a string; 0 where it has none."""
+    """The number that a field has, also as a string; 0 where it has none, or one that Python refuses to read."""
     if type(value) is int:
         return value
-    return int(value) if type(value) is str and value.isdecimal() else 0
+    return int(value) if type(value) is str and len(value) <= _DIGITS and value.isdecimal() else 0
 
 
-def _read(name: str, count: int) -> int:
+def _expected(name: str, count: int) -> int:
     """How many an only page has of what a field counts: of pages one."""
     return 1 if _letters(name).endswith(("pages", "pagecount")) else count
 

@@ -98,6 +98,7 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
         (SinglePage(), {"next": None, "meta": {"next_cursor": "", "has_more": False}, "links": [{"rel": "self"}]}),
         (SinglePage(), {"next_run_at": "2024-01-01"}),
         (SinglePage(), {"total": 1, "total_pages": 1, "pages": [2, 3], "subtotal": 7, "page": {"total": None}}),
+        (SinglePage(), {"total": "9" * 5000}),
         (PageNumber(size=500), {"meta": {"total": True, "total_count": "all", "total_pages": "01"}}),
     ],
 )
