@@ -30,6 +30,9 @@ _SHOWN = 3
 """Fields that are named."""
 _SHORTEST = 8
 """Shorter secrets of a command would be found in other names."""
+_RETRIES = 3
+"""Of a request that the API says came too soon. A draft asks several times at once, which some allow once a minute."""
+_SERVER_ERRORS: Sequence[JsonValue] = [408, *range(500, 600)]
 _PREVIEW = "`spark-cdk preview {}` shows the responses"
 
 
@@ -41,8 +44,9 @@ def draft_of_answers(
 ) -> Draft:
     """The draft of command lines, with the records, pages, fields and keys that the first responses to them show.
 
-    Sends up to fourteen requests for each command that is a GET, and another once: it may write. None is sent again
-    where it fails. Of a stream whose response has no list that may be one of records, the whole body is the record.
+    Sends up to fourteen requests for each command that is a GET, and another once: it may write. A GET is sent again
+    where it came too soon (429), after the wait that the API asks for, or where its connection fails. Of a stream whose
+    response has no list that may be one of records, the whole body is the record.
     beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
     before it is sent. transport: sends the requests; default: as streams do.
     Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, its records are none, or it
@@ -111,11 +115,14 @@ def _changes(stream: StreamDraft, detection: Detection) -> JsonObject:
 
 
 def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
-    """The source of a draft of one stream, which sends nothing again: who drafts is there to mend it."""
+    """The source of a draft of one stream. Its author is there to mend what the API refuses, but for the pace."""
     (stream,) = draft.streams
     retriever = as_object(stream.component["retriever"])
-    handler: JsonObject = {"type": "DefaultErrorHandler", "max_retries": 0}
-    requester = {**as_object(retriever["requester"]), "error_handler": handler}
+    requester = as_object(retriever["requester"])
+    fails: JsonObject = {"type": "HttpResponseFilter", "action": "FAIL", "http_codes": _SERVER_ERRORS}
+    retries = _RETRIES if requester["http_method"] == "GET" else 0
+    handler: JsonObject = {"type": "DefaultErrorHandler", "max_retries": retries, "response_filters": [fails]}
+    requester = {**requester, "error_handler": handler}
     component = {**stream.component, "retriever": {**retriever, "requester": requester}}
     text = manifest_text(replace(draft, streams=[replace(stream, component=component)]))
     return ManifestSource(Manifest(YamlFile.parse(text, Path("manifest.yaml")).value), runtime)

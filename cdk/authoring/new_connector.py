@@ -112,6 +112,8 @@ def _words(name: str, language: Language) -> Mapping[str, str]:
         "module": module,
         "Class": "".join(part.capitalize() for part in re.split("[-_]", name)),
         "option": f"--connector {module}.py" if python else "--manifest-path manifest.yaml",
+        "schemas": "of streams, and those " if python else "",
+        "infer": "--schemas schemas " if python else "",
         "source": f"connector: {module}.py" if python else "manifest: manifest.yaml",
         "files": f"config.example.json --connector {module}.py" if python else "manifest.yaml config.example.json",
         "install": '-e ".[dev]"' if python else "spark-cdk pytest",

@@ -187,7 +187,38 @@ def test_a_command_that_may_write_is_sent_once(status: int) -> None:
     assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["items"]
 
 
-@pytest.mark.parametrize("status", [401, 429, 500, 503])
+class Hurried(Shop):
+    """Answers each second request that it came too soon."""
+
+    refused = 0
+
+    def page(self, request: Request) -> Response:
+        self.refused += 1
+        if self.refused % 2:
+            return Response(429, Headers({"Retry-After": "0"}), b"{}", request.full_url, request)
+        return super().page(request)
+
+
+def test_a_request_that_came_too_soon_is_sent_again() -> None:
+    hurried = Hurried()
+
+    draft = draft_of_answers("curl https://api.test/v1/orders", transport=hurried)
+
+    assert manifest_text(draft) == manifest_text(draft_of_answers("curl https://api.test/v1/orders", transport=Shop()))
+    assert hurried.refused == 2 * len(hurried.seen)
+
+
+def test_a_command_that_may_write_is_not_sent_again() -> None:
+    api = MockApi()
+    api.post("/items").returns(status=429, json={"message": "too soon"})
+
+    with pytest.raises(CdkError, match="429"):
+        draft_of_answers("curl https://api.test/items -d '{}'", transport=api)
+
+    assert len(api.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 500, 503])
 def test_a_command_that_fails_is_not_sent_again(status: int) -> None:
     api = MockApi()
     api.get("/items").returns(status=status, json={"message": "no"})

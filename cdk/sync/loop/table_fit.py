@@ -271,7 +271,7 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
         if name not in schema.names:
             raise ConfigError(
                 f"{where}: the stream's schema does not declare {path[0]!r}; add it there (`discover --infer` shows "
-                "the types of the first records)"
+                "the types of the first records, and with `--schemas FOLDER` writes them to files)"
             )
         if pa.types.is_nested(schema.field(name).type):
             raise ConfigError(f"{where}: {path[0]!r} is {schema.field(name).type}; expected a text, number or moment")

@@ -1,8 +1,10 @@
 """prove: syncs of a connector are killed at commits and at random, resumed, and compared with undisturbed ones."""
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -97,12 +99,13 @@ def prove(
         if problems:
             # What is wrong without a kill is so after each of them.
             return Proof(counts, commits, problems=problems, warnings=first.warnings, notes=subject.notes)
+        points = _kill_points(run, at_commits, at_random, random.Random(seed))  # noqa: S311 - no secret
         kills = []
-        for crash_at, seconds in _places(run, at_commits, at_random, random.Random(seed)):  # noqa: S311 - no secret
-            folder = Path(home) / "killed"
-            kills.append(_killed(subject, trials, folder, differ, crash_at=crash_at, seconds=seconds))
-            watch(kills[-1])
-            rmtree(folder, ignore_errors=True)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for crash in pool.map(partial(_crash, trials, Path(home)), points):
+                kills.append(_kill(subject, crash, differ))
+                watch(kills[-1])
+                rmtree(crash.folder, ignore_errors=True)
         return Proof(counts, commits, kills, warnings=first.warnings, notes=subject.notes)
 
 
@@ -113,38 +116,56 @@ def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:
     return run
 
 
-def _places(
-    run: TrialRun, at_commits: int, at_random: int, chance: random.Random
-) -> Iterator[tuple[str, float | None]]:
+class _KillPoint(NamedTuple):
+    """Where a sync is killed: at a crash point, or so many seconds after its beginning."""
+
+    number: int
+    crash_at: str = ""
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        return self.crash_at or f"{RANDOM}:{self.seconds:.3f}s"
+
+
+def _kill_points(run: TrialRun, at_commits: int, at_random: int, chance: random.Random) -> Iterator[_KillPoint]:
     """Where to kill: crash points in the order in which they are reached, then moments."""
     counts = range(1, max(run.reached.get(point, 0) for point in POINTS) + 1)
     points = [f"{point}:{time}" for time in counts for point in POINTS if time <= run.reached.get(point, 0)]
-    step = max(1.0, len(points) / max(1, at_commits))
-    yield from ((points[int(number * step)], None) for number in range(min(at_commits, len(points))))
-    yield from (("", chance.uniform(0, run.seconds)) for _ in range(at_random))
+    at_commits, step = min(at_commits, len(points)), max(1.0, len(points) / max(1, at_commits))
+    yield from (_KillPoint(number, points[int(number * step)]) for number in range(at_commits))
+    yield from (_KillPoint(at_commits + number, seconds=chance.uniform(0, run.seconds)) for number in range(at_random))
 
 
-def _killed(
-    subject: Subject,
-    trials: Trials,
-    folder: Path,
-    differ: Callable[[Mapping[str, Counter[str]]], Mapping[str, Difference]],
-    *,
-    crash_at: str,
-    seconds: float | None,
+class _Crash(NamedTuple):
+    """A sync that was killed, and one that resumed it in the same folder."""
+
+    point: str
+    folder: Path
+    resumed: TrialRun | None
+    """None: the first one did not reach its crash point, and so was not killed."""
+
+
+def _crash(trials: Trials, home: Path, point: _KillPoint) -> _Crash:
+    folder = home / f"killed{point.number}"
+    killed = trials.sync(folder, crash_at=point.crash_at, seconds=point.seconds)
+    missed = point.crash_at and not killed.killed
+    return _Crash(str(point), folder, None if missed else trials.sync(folder, interval=RARELY))
+
+
+def _kill(
+    subject: Subject, crash: _Crash, differ: Callable[[Mapping[str, Counter[str]]], Mapping[str, Difference]]
 ) -> Kill:
-    killed = trials.sync(folder, crash_at=crash_at, seconds=seconds)
-    point = crash_at or f"{RANDOM}:{seconds:.3f}s"
-    if crash_at and not killed.killed:
-        return Kill(point, problems=[f"the sync does not reach {crash_at} again: it reads in another order each time"])
-    resumed = trials.sync(folder)
-    problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
-    differences = differ(rows(folder))
+    """What came of a kill."""
+    point = crash.point
+    if crash.resumed is None:
+        return Kill(point, problems=[f"the sync does not reach {point} again: it reads in another order each time"])
+    problems = [f"the sync that resumes fails: {crash.resumed.failure}"] if crash.resumed.failure else []
+    differences = differ(rows(crash.folder))
     lost = sum(each.lost.total() for each in differences.values())
     doubled = sum(each.doubled.total() for each in differences.values())
     changed = sum(len(each.changed) for each in differences.values())
     with subject.cassette.playing():
-        verified = verify(*subject.pipeline(folder))
+        verified = verify(*subject.pipeline(crash.folder))
     problems += [*_problems(differences), *verified.broken]
     return Kill(point, lost, doubled, changed, verified.receipts, problems)
 
