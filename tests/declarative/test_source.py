@@ -501,3 +501,17 @@ def test_a_mistake_of_the_manifest_itself_is_still_one_of_all_streams() -> None:
 
     with pytest.raises(ManifestError, match="start_datetime: found 'never'"):
         made.streams({})
+
+
+def test_an_expression_that_fails_in_one_slice_keeps_no_other_from_being_read() -> None:
+    halves = stream("halves", requester={"request_parameters": {"half": "{{ 12 / (stream_partition.n | int) }}"}})
+    halves["retriever"]["partition_router"] = {"type": "ListPartitionRouter", "cursor_field": "n", "values": [1, 0, 2]}
+    api = MockApi()
+    api.get("/halves", params={"half": "12.0"}).returns(json={"data": [{"id": 1}]})
+    api.get("/halves", params={"half": "6.0"}).returns(json={"data": [{"id": 2}]})
+
+    run = read(made(api, streams=[halves]), "halves")
+
+    assert [record["id"] for record in run.records] == [1, 2]
+    assert run.error is not None
+    assert "stream_partition.n" in str(run.error)

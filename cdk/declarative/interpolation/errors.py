@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from cdk.base.errors import FailureType, ManifestError
+from cdk.base.errors import FailureType, FatalError, ManifestError
 
 _SHOWN = 200
 
@@ -22,8 +22,11 @@ class ExpressionError(ManifestError):
         self.incomparable = incomparable
 
 
-class EvaluationError(ExpressionError):
-    """An expression failed on the values it met; what it met may be the API's doing."""
+class EvaluationError(ExpressionError, FatalError):
+    """An expression failed on the values it met.
+
+    What it met may be the API's doing, and of one slice: the slices after it are read, as after what the API refuses.
+    """
 
     failure_type: ClassVar[FailureType] = "system_error"
 
