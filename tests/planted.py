@@ -1069,8 +1069,8 @@ BUGS = [
     Bug(
         "an overwrite asks before it empties a table",
         "sync/loop/stream_commit",
-        "elif rows.finished and (refusal := self._empties([*saved.pending, *rows.files])) is not None:",
-        "elif (refusal := RemovalRefused('')) is None:",
+        "if (refusal := self._refusal(counts, read)) is not None:",
+        "if (refusal := RemovalRefused('')) is None:",
         "tests/sync/loop/test_stream_sync.py",
     ),
     Bug(

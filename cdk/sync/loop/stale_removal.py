@@ -49,6 +49,8 @@ class RemovalRequest:
 AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
 """Rows of earlier generations are to leave: the platform that numbers them asks for that, no guard is to keep them."""
 
+_OF_OVERWRITES = {"allow_empty", "fail_safe_min", "fail_safe_threshold"}
+
 
 def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
     """Raise ConfigError where a table cannot tell what a complete read did not see."""
@@ -57,10 +59,10 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
         raise ConfigError(
             f"{where}: an incremental sync reads what is new, and does not see what is gone; use full_refresh"
         )
-    if plan.traits.hidden_until_complete and (more := options.model_fields_set - {"allow_empty"}):
+    if plan.traits.hidden_until_complete and (more := options.model_fields_set - _OF_OVERWRITES):
         raise ConfigError(
-            f"{where}: an overwrite leaves nothing of earlier reads; it takes allow_empty alone, leave "
-            f"{', '.join(sorted(more))} out, or use append_dedup"
+            f"{where}: an overwrite leaves nothing of earlier reads; of these options it takes "
+            f"{', '.join(sorted(_OF_OVERWRITES))}: leave {', '.join(sorted(more))} out, or use append_dedup"
         )
     if not (plan.traits.one_row_per_key or plan.traits.hidden_until_complete):
         raise ConfigError(

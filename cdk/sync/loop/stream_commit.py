@@ -35,6 +35,8 @@ class CommitOutcome:
     """The source has not changed, so nothing was read."""
     refusal: RemovalRefused | None = None
     """Why the stream fails, though this commit stands."""
+    warning: str = ""
+    """What a person should know of the rows that it replaced."""
     seconds: float = 0.0
     """How long it took, with what it removed, merged and wrote again."""
 
@@ -98,10 +100,29 @@ class StreamCommit:
     def _commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         if self._removal is not None:
             yield from self._commit_removing(self._removal, saved, rows, spread)
-        elif rows.finished and (refusal := self._empties([*saved.pending, *rows.files])) is not None:
-            yield self._restart(saved, refusal)
+        elif rows.finished and self._plan.traits.hidden_until_complete:
+            yield self._overwrite(saved, rows, spread)
         else:
             yield self._add(saved, rows, spread, complete=rows.finished)
+
+    def _overwrite(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> CommitOutcome:
+        """Have the rows of a generation take the place of those that the table shows, unless they are too few."""
+        files = [*saved.pending, *rows.files]
+        shown, read = self._writing.table.row_count() or 0, row_count(files)
+        counts = guards.EntityCounts(shown, 0 if self._are_no_records(files) else read, max(0, shown - read))
+        if (refusal := self._refusal(counts, read)) is not None:
+            return self._restart(saved, refusal)
+        version = self._writing.table.version
+        outcome = self._add(saved, rows, spread, complete=True)
+        if not read or self._plan.sync_mode == "incremental" or not guards.is_too_much(counts, self._guards):
+            return outcome
+        warning = (
+            f"{self._plan.stream.name}: this overwrite replaced {shown:,} rows by {read:,} ({counts.percent:.1f} % "
+            f"fewer). Look at the source and its filters; version {version} of the table has the rows before, until a "
+            f"VACUUM. To have such an overwrite refused, set streams.{self._plan.stream.name}.remove_stale: "
+            f"{{fail_safe_threshold: {self._guards.fail_safe_threshold:g}}}"
+        )
+        return replace(outcome, warning=warning)
 
     def _add(self, saved: TableState, rows: CommitRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
         saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
@@ -122,31 +143,40 @@ class StreamCommit:
     def _with_source(self, saved: TableState, *, finished: bool) -> TableState:
         return self.source.described(saved, self._writing.table.state_version, finished=finished)
 
-    def _empties(self, files: Sequence[DataFile]) -> RemovalRefused | None:
-        """The error of an overwrite that would leave a table without its records, which the user has not allowed.
+    @property
+    def _guards(self) -> StatefulOptions:
+        options = self._plan.remove_stale
+        return StatefulOptions(allow_empty=self._plan.allow_empty) if options is None else options.guards()
 
-        What has no key is none, where the table's rows have one: an error page is often taken for a record.
-        files: the generation's.
-        """
-        plan, table = self._plan, self._writing.table
-        if not plan.traits.hidden_until_complete:
-            return None
-        if (read := row_count(files)) and not (plan.key_columns and self._lack_key(plan.key_columns[0], files)):
-            return None
-        shown = table.row_count() or 0
-        counts = guards.EntityCounts(shown, 0, shown)
-        if not guards.is_empty(counts, StatefulOptions(allow_empty=plan.allow_empty)):
-            return None
-        where = f"streams.{plan.stream.name}"
-        records = "no record"
-        if read:
-            records = f"{read:,} without the primary key {plan.key_columns[0]!r}, which the table's rows have"
-        return RemovalRefused(
-            f"found {records}, expected some: this overwrite would empty the table, which has {shown:,} rows; they "
-            f"stay. Look at the source and its filters; if it is empty indeed, set {where}.remove_stale: "
-            "{allow_empty: true}, or --allow-empty where no pipeline file says what to sync",
-            path=where,
-        )
+    def _refusal(self, counts: guards.EntityCounts, read: int) -> RemovalRefused | None:
+        """The error of an overwrite that would leave too few records of a table, which the user has not allowed."""
+        where, options = f"streams.{self._plan.stream.name}", self._plan.remove_stale
+        if guards.is_empty(counts, self._guards):
+            records = "no record"
+            if read:
+                key = self._plan.key_columns[0]
+                records = f"{read:,} without the primary key {key!r}, which the table's rows have"
+            return RemovalRefused(
+                f"found {records}, expected some: this overwrite would empty the table, which has "
+                f"{counts.previous:,} rows; they stay. Look at the source and its filters; if it is empty indeed, set "
+                f"{where}.remove_stale: {{allow_empty: true}}, or --allow-empty where no pipeline file says what to "
+                "sync",
+                path=where,
+            )
+        fail_safe = options is not None and bool(options.model_fields_set & {"fail_safe_threshold", "fail_safe_min"})
+        if fail_safe and guards.is_too_much(counts, self._guards):
+            return RemovalRefused(
+                f"found {read:,} records: this overwrite would leave {counts.percent:.1f} % fewer rows than the "
+                f"{counts.previous:,} of the table, expected at most {self._guards.fail_safe_threshold:g} % "
+                "(fail_safe_threshold); they stay. Look at the source and its filters; if the others are gone indeed, "
+                f"sync once with {where}.remove_stale: {{fail_safe_threshold: 100}}",
+                path=where,
+            )
+        return None
+
+    def _are_no_records(self, files: Sequence[DataFile]) -> bool:
+        """Whether no row has a key, where those of the table have one: an error page is often taken for a record."""
+        return bool(self._plan.key_columns) and self._lack_key(self._plan.key_columns[0], files)
 
     def _lack_key(self, key: str, files: Sequence[DataFile]) -> bool:
         """Whether a column has a value in the table, by its log, and none in these files, by their footers."""

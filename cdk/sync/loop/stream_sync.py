@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import CdkError, StateError, TransientError
-from cdk.base.logs import FirstWarning, logger, warnings_in
+from cdk.base.logs import FirstWarning, logger, warn, warnings_in
 from cdk.base.process.request_lease import RequestsSpent
 from cdk.base.task_map import TaskMap, run_inline
 from cdk.lake.admin.locate import OpenTables
@@ -368,6 +368,8 @@ class StreamSync:
             stale=outcome.stale,
             unchanged=outcome.unchanged,
         )
+        with warnings_in(self._warned):
+            warn(outcome.warning)
         if outcome.refusal is not None:
             self.fail(Failure.of(outcome.refusal))
 

@@ -16,7 +16,7 @@ class RemoveStaleOptions(BaseModel):
     """What becomes of a stream's rows that a complete read did not see.
 
     removal: they are flagged, deleted, or only counted. The others are those of `StatefulOptions`. An overwrite, which
-    leaves nothing of earlier reads, takes `allow_empty` alone.
+    leaves nothing of earlier reads, takes `allow_empty`, and the fail-safe, beyond which it otherwise warns.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

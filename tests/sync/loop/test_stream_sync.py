@@ -44,6 +44,7 @@ from cdk.lake.storage.folder import FileInfo, LocalFolder
 from cdk.state.slice import WHOLE
 from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.messages import BundleJob, Failure
@@ -424,6 +425,51 @@ def test_an_overwrite_may_empty_its_table_where_it_is_allowed(tmp_path: Path) ->
 
     assert finish(StreamSync(plan, OpenTables("shop"), sync="s2")).status is Status.DONE
     assert rows(tmp_path) == Counter()
+
+
+class Shrinking(Leaving):
+    """Users, and then the first one alone."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:
+        page = super().read_page(slice, token)
+        return Page([{"id": 0, "name": "the last"}], None) if self.left else page
+
+
+def shrunk(folder: Path, remove_stale: RemoveStaleOptions | None) -> StreamReport:
+    """The report of an overwrite of so many rows by one."""
+    stream = Shrinking()
+    finish(opened(folder, stream))
+    stream.left = True
+    plan = StreamPlan(stream, LocalFolder(folder), "full_refresh", "overwrite", remove_stale=remove_stale)
+    sync = StreamSync(plan, OpenTables("shop"), sync="s2")
+    finish(sync)
+    return sync.standing
+
+
+def test_an_overwrite_of_many_rows_by_few_is_warned_of(tmp_path: Path) -> None:
+    report = shrunk(tmp_path, None)
+
+    assert report.status is Status.DONE
+    (warning,) = report.warnings
+    assert warning.startswith("shrinking: this overwrite replaced 15 rows by 1 (93.3 % fewer).")
+    assert "version 3 of the table has the rows before" in warning
+    assert warning.endswith("set streams.shrinking.remove_stale: {fail_safe_threshold: 75}")
+    assert DeltaTable(str(tmp_path), version=3).count() == 15
+
+
+def test_an_overwrite_of_many_rows_by_few_is_refused_where_the_user_wants_that(tmp_path: Path) -> None:
+    report = shrunk(tmp_path, RemoveStaleOptions(fail_safe_threshold=90))
+
+    assert report.failure is not None
+    assert "would leave 93.3 % fewer rows than the 15 of the table, expected at most 90 %" in report.failure.message
+    assert rows(tmp_path) == expected(Users())
+
+
+@pytest.mark.parametrize("options", [{"fail_safe_threshold": 95}, {"fail_safe_min": 14}, {"fail_safe_threshold": 100}])
+def test_an_overwrite_within_the_fail_safe_is_not_warned_of(tmp_path: Path, options: Mapping[str, float]) -> None:
+    report = shrunk(tmp_path, RemoveStaleOptions.model_validate(options))
+
+    assert (report.status, report.warnings) == (Status.DONE, ())
 
 
 def test_an_overwrite_that_was_cut_goes_on_and_keeps_what_it_had(tmp_path: Path) -> None:
