@@ -48,6 +48,8 @@ class Trial:
     works: bool | None
     why: str
     shown: bool
+    requested: bool
+    """The request as it is asks for a page by its parameter."""
     probe: tuple[str, JsonValue] | None
 
 
@@ -68,10 +70,11 @@ class Detection:
     def best(self) -> Trial | None:
         """The paginator that works; where none is sure to, one that may, if anything speaks for it.
 
-        A parameter that many APIs have for pages may be a filter of this one, which gives an empty page as well.
+        A parameter that many APIs have for pages may be a filter of this one, which gives an empty page as well. Of
+        those that are not sure, one that the request has counts more: a header `Link` may have no next page without it.
         """
         likely = [each for each in self.trials if each.works or (each.works is None and each.shown)]
-        return min(likely, key=lambda each: not each.works, default=None)
+        return min(likely, key=lambda each: (not each.works, not each.requested), default=None)
 
 
 def detect_pages(
@@ -88,7 +91,8 @@ def detect_pages(
     if first.error is not None:
         raise first.error
     body = _body(first)
-    request = first.exchanges[-1].request
+    assert first.answer is not None
+    request = first.answer.request
     lists = record_lists(body, urlsplit(request.full_url).path)
     if not lists:
         raise NoRecords(f"{name}: the response is {json_kind(body)} without a list of objects, expected records", body)
@@ -97,7 +101,7 @@ def detect_pages(
     if problem := problem_of(records):
         raise ConfigError(f"{name}: found {_shown(where)} {problem}")
     tried: list[Trial] = []
-    guesses = () if once else _guesses(name, first.exchanges[-1], body, where, records)
+    guesses = () if once else _guesses(name, first.answer, body, where, records)
     for guess, shown in guesses:
         tried.append(trials.trial(guess, where, records, shown=shown))
         if tried[-1].works:
@@ -150,14 +154,15 @@ class _Trials:
         fixed = {**{key: value for key, value in sent.items() if key not in guess.handled}, **guess.always}
         if fixed != sent:
             changes["requester"] = {**requester, "request_parameters": fixed}
+        requested = _token(guess) in sent
         try:
-            works, why = _verdict(self.read(changes, where), where, () if _token(guess) in sent else records)
+            works, why = _verdict(self.read(changes, where), where, () if requested else records)
         except CdkError as error:
             works, why = False, error_text(error)
         retriever = {"paginator": guess.component}
         if fixed != sent:
             retriever["requester"] = {"request_parameters": fixed}
-        return Trial(guess.guess, retriever, works, why, shown, guess.probe)
+        return Trial(guess.guess, retriever, works, why, shown, requested, guess.probe)
 
 
 def _verdict(
@@ -252,7 +257,7 @@ def _leaves(
 
 def _body(page: PreviewPage) -> JsonValue:
     """The JSON of a page's response. Raises ConfigError: it has none."""
-    outcome = page.exchanges[-1].outcome if page.exchanges else None
+    outcome = None if page.answer is None else page.answer.outcome
     try:
         if isinstance(outcome, Response) and not outcome.is_stream:
             body: JsonValue = outcome.json()

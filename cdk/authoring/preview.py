@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cdk.base.logs import warnings_in
 from cdk.base.run import one_run
 from cdk.base.values import JsonValue, Record
+from cdk.rest import Request, Response
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.rest.tracing import Exchange, PageNote, Trace, tracing
 from cdk.state.slice import Slice
@@ -32,6 +33,17 @@ class PreviewPage:
     next: JsonValue = None
     warning: str = ""
     error: Exception | None = None
+
+    @property
+    def answer(self) -> Exchange | None:
+        """The exchange that brought the page; what came after it looked for rows behind the last page."""
+        request = None if self.note is None else self.note.request
+        brought = (each for each in reversed(self.exchanges) if _answers(each, request))
+        return next(brought, self.exchanges[-1] if self.exchanges else None)
+
+
+def _answers(exchange: Exchange, request: Request | None) -> bool:
+    return isinstance(exchange.outcome, Response) and exchange.outcome.request is request
 
 
 def preview_pages(stream: Stream, state: StreamState) -> Generator[PreviewPage]:

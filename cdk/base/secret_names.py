@@ -14,6 +14,8 @@ _SORT_KEY = re.compile(r"(?:sort|order|group|primary|foreign|partition|public)[_
 _ADDRESS = re.compile(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
 _ABOUT = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
 """Where credentials come from, or of which kind they are: an `authorization_url`, a `token_type`."""
+_POLICY = re.compile(r"access-control-", re.IGNORECASE)
+"""Headers that tell browsers what they may do: `Access-Control-Allow-Credentials` is `true`."""
 
 
 def looks_secret(name: str) -> bool:
@@ -24,6 +26,8 @@ def looks_secret(name: str) -> bool:
 
 def surely_secret(name: str) -> bool:
     """Whether it does wherever it is: in records, `key` and `token` are names of anything."""
+    if _POLICY.match(name):
+        return False
     return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from cdk.base.suggestions import did_you_mean
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
-from cdk.cli.simulation import with_simulation
+from cdk.cli.simulation import is_simulated, with_simulation
 from cdk.rest.http.own_connections import noticing
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.sources.config import prepared_config
@@ -70,8 +70,10 @@ def prove(
         with click.progressbar(length=at_commits + at_random, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
             limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
             proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
+    if is_simulated():
+        proof = replace(proof, notes=[*proof.notes, "all records were generated (--simulate); no API was asked"])
     if badge is not None:
-        badge.write_text(_badge(proof))
+        badge.write_text(_badge(proof, "generated rows" if is_simulated() else "rows"))
     if as_json:
         click.echo(orjson.dumps(secrets.mask_json(proof_json(proof))))
     else:
@@ -112,13 +114,13 @@ def proof_json(proof: Proof) -> Mapping[str, object]:
     return {"proven": proof.proven, **asdict(proof)}
 
 
-def _badge(proof: Proof) -> str:
+def _badge(proof: Proof, counted: str) -> str:
     """The badge of a proof: `crash-proof | 46 kills, 120 rows`, or `crash-proof | broken by 3 of 46 kills`.
 
-    It is amber where warnings say that all syncs may lack the same rows.
+    counted: what the rows are called. It is amber where warnings say that all syncs may lack the same rows.
     """
     kills, broken, rows = len(proof.kills), sum(bool(kill.problems) for kill in proof.kills), sum(proof.rows.values())
-    text, color = f"{kills} kills, {rows:,} rows", _GREEN
+    text, color = f"{kills} kills, {rows:,} {counted}", _GREEN
     if not proof.proven:
         text, color = f"broken by {broken} of {kills} kills" if broken else "broken" if rows else "no rows", _RED
     elif proof.warnings:

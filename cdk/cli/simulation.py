@@ -22,6 +22,8 @@ _GENERATED = "generated records"
 _HELP = "Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`."
 _REPLACED = "cdk.cli.simulation"
 """Under this name, the context of a command has what stands for parts of its pipeline file."""
+_SIMULATED = "cdk.cli.simulation.simulated"
+"""Under this name, it has that records are generated."""
 
 
 class FindPipelineSource(Protocol):
@@ -77,6 +79,7 @@ def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[
                 raise click.ClickException(secrets.mask(str(error))) from error
             for name, why in simulator.missing.items():
                 click.echo(f"{name} is not simulated: {why}", err=True)
+            click.get_current_context().meta[_SIMULATED] = True
             with simulator.playing(), temporary_config(simulator.config) as config:
                 if kwargs.get("pipeline") is None:
                     kwargs["config"] = config
@@ -95,6 +98,11 @@ def replaced_parts() -> tuple[Mapping[str, JsonValue] | None, str] | None:
     These are the config, None for that of the file, and the place of the tables.
     """
     return click.get_current_context().meta.get(_REPLACED)
+
+
+def is_simulated() -> bool:
+    """Whether the records that this command reads are generated."""
+    return _SIMULATED in click.get_current_context().meta
 
 
 def _elsewhere(

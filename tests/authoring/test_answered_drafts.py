@@ -187,6 +187,24 @@ def test_a_command_that_may_write_is_sent_once(status: int) -> None:
     assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["items"]
 
 
+class Linked(Shop):
+    """Names the last page in its header `Link` where a request has a page, and the next one where there is one."""
+
+    def page(self, request: Request) -> Response:
+        response = super().page(request)
+        links = '<https://api.test/v1/orders?page=9>; rel="last"' if "page" in self.seen[-1] else ""
+        return Response(200, Headers({"Link": links} if links else {}), response.body, request.full_url, request)
+
+
+def test_a_list_of_one_page_is_read_by_the_page_that_the_command_asks_for() -> None:
+    api = Linked(ROWS[:5])
+
+    stream = stream_of(draft_of_answers("curl 'https://api.test/v1/orders?page=1&per_page=10'", transport=api))
+
+    assert stream["retriever"]["paginator"]["pagination_strategy"]["type"] == "PageIncrement"
+    assert stream["retriever"]["paginator"]["page_token_option"]["field_name"] == "page"
+
+
 class Hurried(Shop):
     """Answers each second request that it came too soon."""
 

@@ -15,6 +15,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
     [
         *("page_token", "nextPageToken", "start_key", "page", "monkey", "author"),
         *("sort_key", "primaryKey", "authorization_url", "token_endpoint", "accessTokenUri", "token_type"),
+        "Access-Control-Allow-Credentials",
     ],
 )
 def test_names_of_what_is_no_credential_are_not_secret(name: str) -> None:

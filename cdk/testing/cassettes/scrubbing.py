@@ -15,7 +15,7 @@ import orjson
 from cdk.base.errors import FatalError
 from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
-from cdk.base.values import FieldValue, JsonValue, from_json
+from cdk.base.values import FieldValue, JsonValue, from_json, to_json
 from cdk.rest import Request
 from cdk.testing.cassettes.interactions import Interaction
 
@@ -25,6 +25,7 @@ _SHORTEST_LEARNED = 12
 """Shorter values of a field called `password` may be words, such as `changed`."""
 _SHORTEST_LOGIN = 8
 """Shorter texts in what answers a login are such as `Bearer`."""
+_NO_SECRETS = {"true", "false", "null", "none"}
 _DEEPEST = 3
 """How many encodings are undone, one inside the other."""
 
@@ -76,7 +77,8 @@ class Scrubber:
         return any(value in text for text in self._seen)
 
     def _add(self, values: Iterable[str]) -> None:
-        self._secrets.add(*(value for value in values if len(value) >= _SHORTEST and value != HIDDEN))
+        known = {HIDDEN, *_NO_SECRETS}
+        self._secrets.add(*(value for value in values if len(value) >= _SHORTEST and value.lower() not in known))
 
     def scrubbed(self, interaction: Interaction) -> Interaction:
         """The interaction without secrets. Raises FatalError: they are in a body that is no text."""
@@ -136,7 +138,34 @@ class Scrubber:
                     "with --stream"
                 ) from None
             return body
-        return (_login(self.text(text)) if login else self.text(text)).encode()
+        scrubbed = _login(self.text(text)) if login else self.text(text)
+        if scrubbed != text and _is_json(text) and not _is_json(scrubbed):
+            # A number is a secret's text: outside of quotes `****` is no JSON, and replay would find no records in it.
+            scrubbed = to_json(self._value(from_json(text))).decode()
+            scrubbed = _login(scrubbed) if login else scrubbed
+        return scrubbed.encode()
+
+    def _value(self, value: JsonValue, name: str = "") -> JsonValue:
+        """A value of JSON without secrets. name: of the field that has it."""
+        match value:
+            case Mapping():
+                return {self.text(name): self._value(inner, name) for name, inner in value.items()}
+            case list():
+                return [self._value(inner) for inner in value]
+            case bool() | None:
+                return value
+            case str():
+                return HIDDEN if surely_secret(name) and len(value) >= _SHORTEST else self.text(value)
+            case _:
+                return HIDDEN if self._secrets.holds(str(value)) else value
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _cookies(interaction: Interaction) -> Iterator[str]:
@@ -159,7 +188,7 @@ def _parameter(match: re.Match[str]) -> str:
 def _login(text: str) -> str:
     """What answered a login, without any text that may be a secret."""
     try:
-        body = from_json(text.encode())
+        body = from_json(text)
     except orjson.JSONDecodeError:
         return text
     lists = [value for value in body.values() if isinstance(value, list)] if isinstance(body, Mapping) else [[{}]]

@@ -120,6 +120,17 @@ def test_a_pipeline_replays_a_cassette_into_other_tables_and_its_own_tables_and_
     assert {path for path in tmp_path.iterdir() if path.name != "__pycache__"} == {*before, tmp_path / "trial"}
 
 
+@pytest.mark.usefixtures("notes")
+def test_a_proof_by_generated_records_says_that_they_are(cli: CommandLine, tmp_path: Path) -> None:
+    limits = ("--at-commits", "1", "--at-random", "0", "--badge", "badge.svg")
+
+    proved = cli("prove", *OPTIONS, "--simulate", "records=4", *limits)
+
+    assert proved.code == 0, proved.stderr
+    assert "note: all records were generated (--simulate); no API was asked" in proved.lines
+    assert "generated rows" in (tmp_path / "badge.svg").read_text()
+
+
 def test_the_api_is_served_with_links_that_lead_to_the_server(notes: Path) -> None:
     simulator = Simulator(find_source(str(notes)))
     with server(simulator, 0) as httpd:

@@ -1,4 +1,5 @@
 import gzip
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,3 +78,25 @@ def test_packed_bodies_are_scrubbed_and_those_that_cannot_be_are_refused() -> No
     assert recorded(b"\xff\x00picture") == b"\xff\x00picture"
     with pytest.raises(FatalError, match=r"GET https://a\.example/file is no text and holds a secret"):
         recorded(b"\xff\x00s3cret")
+
+
+@pytest.mark.parametrize("headers", [{"Access-Control-Allow-Credentials": "true"}, {"X-Auth": "true"}])
+def test_a_header_that_says_true_is_no_secret(headers: Mapping[str, str]) -> None:
+    body = b'{"done": true}'
+    recorder = Recorder([], lambda request: Response(200, Headers(headers), body, request.full_url, request))
+    recorder.send(Request("GET", "https://a.example/tasks"))
+
+    assert recorder.recording({}, datetime(2024, 1, 1, tzinfo=UTC)).interactions[0].content == body
+
+
+def test_a_secret_that_is_a_number_leaves_json_that_replays() -> None:
+    def send(request: Request) -> Response:
+        body = b'[{"id": 1, "pin": 12345678, "password": "of-somebody", "names": ["12345678", "Ann"], "open": true}]'
+        return Response(200, Headers({}), body, request.full_url, request)
+
+    recorder = Recorder(["12345678"], send)
+    recorder.send(Request("GET", "https://a.example/rows"))
+    content = recorder.recording({}, datetime(2024, 1, 1, tzinfo=UTC)).interactions[0].content
+
+    expected = {"id": 1, "pin": "****", "password": "****", "names": ["****", "Ann"], "open": True}
+    assert orjson.loads(content) == [expected]
