@@ -254,6 +254,13 @@ class Stream(metaclass=_StreamType):
         other.__dict__.update(self.__dict__)
         return other
 
+    def resuming_pages(self) -> "Stream":
+        """The stream as a sync reads it whose table shows nothing of a read that was cut, or nothing twice.
+
+        Such a read may resume at any page, also where messages, which other programs get, have no word for that.
+        """
+        return self
+
     def check_ready(self) -> None:
         """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Self, TypeVar
 
 from cdk.base.errors import ManifestError
@@ -146,10 +147,21 @@ class ManifestStream(DeclaredStream):
             blob = migrate(blob)
         return blob
 
+    def resuming_pages(self) -> "ManifestStream":
+        """A copy that says where its pages resume; Airbyte's messages have no state for that without a cursor."""
+        other = self.beside()
+        other.supports_checkpointing = True
+        return other
+
     def __reduce__(self) -> tuple[Callable[[], Stream], tuple[()]]:
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
-        return self.reload, ()
+        resumes = self._incremental is None and self.supports_checkpointing
+        return partial(_resuming_pages, self.reload) if resumes else self.reload, ()
+
+
+def _resuming_pages(reload: Callable[[], Stream]) -> Stream:
+    return reload().resuming_pages()
 
 
 def _as_it_is(error: ManifestError) -> ManifestError:

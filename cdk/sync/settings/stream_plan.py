@@ -130,15 +130,7 @@ def plan_stream(
         if enabled and not traits.merges:
             raise ConfigError(f"{where}.{name}: only tables with one row for each key have it; use append_dedup")
     _check_replaces(options, sync_mode, write_mode, where)
-    if options.follow_source is not None:
-        if sync_mode == "incremental":
-            raise ConfigError(
-                f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
-            )
-        try:
-            stream = stream.conditional()
-        except ConfigError as error:
-            raise ConfigError(f"{where}.follow_source: {error.message}") from None
+    stream = _as_read(stream, options, sync_mode, traits, where)
     names = [stream.namespace, stream.name] if stream.namespace else [stream.name]
     for name in names:
         _check_name(name, where)
@@ -160,6 +152,21 @@ def plan_stream(
         _forget_after(options, sync_mode, traits, where),
         options.trace_rows,
     )
+
+
+def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> Stream:
+    """The stream as this sync reads it. Raises ConfigError: its source cannot be followed."""
+    if options.follow_source is None:
+        # A page token that the source refuses later has all be read again: that must not show rows twice.
+        return stream if traits.repeats_rows else stream.resuming_pages()
+    if sync_mode == "incremental":
+        raise ConfigError(
+            f"{where}.follow_source: an incremental sync asks for what is new by its cursor; use full_refresh"
+        )
+    try:
+        return stream.conditional()
+    except ConfigError as error:
+        raise ConfigError(f"{where}.follow_source: {error.message}") from None
 
 
 def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> timedelta | None:
