@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from cdk.authoring.candidates import cursor_candidates, key_candidates
@@ -44,7 +44,7 @@ def draft_of_answers(
 ) -> Draft:
     """The draft of command lines, with the records, pages, fields and keys that the first responses to them show.
 
-    Sends up to fourteen requests for each command that is a GET, and another once: it may write. A GET is sent again
+    Sends up to some twenty requests for each command that is a GET, and another once: it may write. A GET is sent again
     where it came too soon (429), after the wait that the API asks for, or where its connection fails. Of a stream whose
     response has no list that may be one of records, the whole body is the record.
     beside: as for `draft_of_curl`. learn: called with each value of the commands that may be a secret,
@@ -151,7 +151,10 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     why = "the response has nothing that leads to the next page"
     if count := len(detection.trials):
         why = f"{count} ways were tried, and none brought other records"
-    yield Guess("no pagination: one page is read", why, f"`spark-cdk detect {name}` shows what came of each way")
+    what = "no pagination: one page is read"
+    if detection.doubt:
+        what, why = "pagination is MISSING: one page is read of several", f"there is {detection.doubt}; {why}"
+    yield Guess(what, why, f"`spark-cdk detect {name}` shows what came of each way")
 
 
 def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:
@@ -165,6 +168,9 @@ def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess
         yield Guess("no key", f"no field that is called like one has another value in each {count}", check)
     else:
         yield Guess(f"primary key `{key}`", f"each {count} has another", check)
+    missing = [name for name in dict.fromkeys(chain(*records)) if all(record.get(name) is None for record in records)]
+    if names := ", ".join(f"`{name}`" for name in missing):
+        yield Guess(f"not in the schema: {names}", f"null in all {len(records):,} records, so of no known type", check)
     if dates := ", ".join(f"`{name}`" for name in islice(cursor_candidates(records), _SHOWN)):
         why = f"the responses do not say whether the API filters by {dates}"
         yield Guess("no cursor: each sync reads all", why, "its documentation, then add an `incremental_sync`")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 from cdk.authoring.candidates import key_candidates
 from cdk.authoring.drafts.draft import Guess, known_parameter, record_selector
 from cdk.authoring.drafts.names import plain
-from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, by_next_field, guess_paginator, role
 from cdk.authoring.drafts.record_lists import problem_of, record_lists
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
@@ -18,12 +18,15 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
+from cdk.rest.pagination.next_link import unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
 _PAGES = {"page": "page", "currentpage": "page", "pagenumber": "pageNumber", "pageindex": "pageIndex"}
 _OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pagesize", "size", "maxresults")
+_NEXT_FIELDS = 6
+"""Parameters that are tried with a field that names the next page."""
 _DEEPEST = 4
 
 
@@ -58,6 +61,7 @@ class Detection:
     """What the first response of a stream shows. path: where its records lie. exchanges: all that was sent.
 
     records: those of the first response. others: lists that may be meant instead, each with how many objects it has.
+    doubt: what in that response tells that it has not all records; empty where nothing does.
     """
 
     path: Sequence[str]
@@ -65,6 +69,7 @@ class Detection:
     others: Mapping[str, int]
     trials: Sequence[Trial]
     exchanges: Sequence[Exchange]
+    doubt: str = ""
 
     @property
     def best(self) -> Trial | None:
@@ -80,8 +85,9 @@ class Detection:
 def detect_pages(
     source: ManifestSource, config: Mapping[str, JsonValue], name: str, *, once: bool = False
 ) -> Detection:
-    """What the first response of a stream shows, whatever paginator the manifest has; sends up to eleven requests.
+    """What the first response of a stream shows; sends up to some twenty requests.
 
+    The paginator that the manifest has is tried first.
     once: send one request, and try no paginator. Raises NoRecords, and ConfigError: the manifest has no such stream in
     its list, its first page is no JSON, or the records in it are none or no objects. Whatever else the first request
     raises.
@@ -102,12 +108,15 @@ def detect_pages(
         raise ConfigError(f"{name}: found {_shown(where)} {problem}")
     tried: list[Trial] = []
     guesses = () if once else _guesses(name, first.answer, body, where, records)
-    for guess, shown in guesses:
+    for guess, shown in chain(() if once else trials.own(), guesses):
         tried.append(trials.trial(guess, where, records, shown=shown))
         if tried[-1].works:
             break
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
-    return Detection(where, records, further, tried, trials.exchanges)
+    outcome = first.answer.outcome
+    assert isinstance(outcome, Response)  # `_body` has read it
+    doubt = unfollowed_next(outcome) or unread_total(outcome, len(records))
+    return Detection(where, records, further, tried, trials.exchanges, doubt)
 
 
 def _shown(path: Sequence[str]) -> str:
@@ -126,6 +135,11 @@ class _Trials:
             names = did_you_mean(name, [as_string(each.get("name")) for each in streams])
             raise ConfigError(f"the list `streams` of the manifest has no {name!r} with a SimpleRetriever{names}")
         self.exchanges: list[Exchange] = []
+
+    def own(self) -> Iterator[tuple[PaginatorGuess, bool]]:
+        """The paginator that the manifest has, if it has one, as `_guesses` gives others."""
+        if (paginator := as_object(self._retriever.get("paginator"))).get("type") == "DefaultPaginator":
+            yield PaginatorGuess(dict(paginator), Guess("the paginator that the manifest has", "", "")), True
 
     def read(self, changes: Mapping[str, JsonValue], where: Sequence[str]) -> list[PreviewPage]:
         """The first two pages of the first slice, with another paginator and other parts of the retriever."""
@@ -214,7 +228,9 @@ def _guesses(
     query = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
     sent = {key: known_parameter(key, int(value) if value.isdecimal() else value) for key, value in query.items()}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
-    shown = {key: known_parameter(key, value) for key, value in echoed.items()}
+    # What the request asks by counts more than what the response calls the same.
+    roles = {role(key) for key in sent} - {None}
+    shown = {key: known_parameter(key, value) for key, value in echoed.items() if role(key) not in roles}
     usual = (
         {"page": known_parameter("page", 1)},
         {"page": known_parameter("page", 0)},
@@ -222,13 +238,16 @@ def _guesses(
     )
     headers = dict(response.headers) if isinstance(response, Response) else {}
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
+    key, asks = _key(records), request.method == "GET"
+    facts = PageFacts(name, {**shown, **sent}, schemas, headers, "", key)
+    guesses = chain(
+        [(True, guess_paginator(facts))],
+        ((False, each) for each in (islice(by_next_field(facts), _NEXT_FIELDS) if asks else ())),
+        [(True, guess_paginator(PageFacts(name, {**sent, **shown}, {}, {}, "", key)))],
+        ((False, guess_paginator(PageFacts(name, {**sent, **each}, {}, {}, "", key))) for each in usual if asks),
+    )
     tried: set[str] = set()
-    for is_shown, parameters, fields, named in (
-        (True, {**shown, **sent}, schemas, headers),
-        (True, {**sent, **shown}, {}, {}),
-        *((False, {**sent, **each}, {}, {}) for each in usual if request.method == "GET"),
-    ):
-        guess = guess_paginator(PageFacts(name, parameters, fields, named, "", _key(records)))
+    for is_shown, guess in guesses:
         if guess.component is not None and (text := canonical(guess.component)) not in tried:
             tried.add(text)
             strategy = as_object(as_object(guess.component).get("pagination_strategy"))

@@ -143,12 +143,12 @@ def _lines(proof: Proof) -> list[str]:
     for kill in proof.kills:
         by_point[kill.point.partition(":")[0]].append(kill)
     lines = (
-        [f"{'killed at':<20}{'kills':>6}{'rows lost':>11}{'more':>6}{'receipts':>10}{'broken':>8}"] if by_point else []
+        [f"{'killed at':<20}{'kills':>6}{'rows lost':>11}{'twice':>7}{'receipts':>10}{'broken':>8}"] if by_point else []
     )
     for point, kills in by_point.items():
         figures = (sum(kill.lost for kill in kills), sum(kill.doubled for kill in kills))
         receipts, broken = sum(kill.receipts for kill in kills), sum(bool(kill.problems) for kill in kills)
-        lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>6,}{receipts:>10,}{broken:>8}")
+        lines.append(f"{point:<20}{len(kills):>6}{figures[0]:>11,}{figures[1]:>7,}{receipts:>10,}{broken:>8}")
     lines += [*proof.problems, *(f"warning: {text}" for text in dict.fromkeys(proof.warnings))]
     lines += [f"note: {text}" for text in proof.notes]
     broken_kills = [kill for kill in proof.kills if kill.problems]
@@ -160,4 +160,5 @@ def _lines(proof: Proof) -> list[str]:
     result = "nothing lost, nothing twice, every receipt adds up" if proof.proven else "NOT PROVEN"
     if proof.warnings:
         result += "; see the warnings above, for all of these syncs may lack the same rows"
-    return [*lines, f"{len(proof.kills)} kills, {proof.commits} commits, rows: {rows}: {result}"]
+    commits = f"{proof.commits} commit{'' if proof.commits == 1 else 's'}"
+    return [*lines, f"{len(proof.kills)} kills, {commits}, rows: {rows}: {result}"]

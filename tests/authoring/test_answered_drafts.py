@@ -1,6 +1,7 @@
 """Drafts of curl commands whose requests are sent, against mock APIs: what the responses show, and how that reads."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -187,6 +188,69 @@ def test_a_command_that_may_write_is_sent_once(status: int) -> None:
     assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["items"]
 
 
+class Offsets(MockApi):
+    """Gives three rows from a row on, and says where the next ones begin by a name that is no parameter's."""
+
+    def __init__(self, next_field: str, asked_by: str) -> None:
+        super().__init__()
+        self.get("/v1/orders").answers(partial(self.page, next_field, asked_by))
+
+    def page(self, next_field: str, asked_by: str, request: Request) -> Response:
+        begin = int(dict(parse_qsl(urlsplit(request.full_url).query)).get(asked_by, 0))
+        body = {"orders": ROWS[begin : begin + 3], "offset": begin, next_field: begin + 3}
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+
+@pytest.mark.parametrize(
+    ("next_field", "asked_by", "query"),
+    [
+        ("next_batch", "from", "?limit=3&from=0"),
+        ("next_batch", "from", "?limit=3"),
+        ("next_token", "from", ""),
+        ("next_token", "token", ""),
+        ("nextPosition", "position", "?limit=3"),
+        ("next_cursor", "cursor", ""),
+        ("next_id", "after", ""),
+    ],
+)
+def test_a_field_that_names_the_next_page_is_tried_with_the_parameters_that_may_take_it(
+    next_field: str, asked_by: str, query: str
+) -> None:
+    api = Offsets(next_field, asked_by)
+
+    paginator = stream_of(draft_of_answers(f"curl 'https://api.test/v1/orders{query}'", transport=api))["retriever"][
+        "paginator"
+    ]
+
+    assert paginator["page_token_option"]["field_name"] == asked_by
+
+
+def test_a_parameter_of_the_request_counts_more_than_what_the_response_calls_the_same() -> None:
+    api = MockApi()
+
+    def respond(request: Request) -> Response:
+        begin = int(dict(parse_qsl(urlsplit(request.full_url).query)).get("from", 0))
+        body = {"orders": ROWS[:3][begin:], "offset": begin}
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+    api.get("/v1/orders").answers(respond)
+
+    stream = stream_of(draft_of_answers("curl 'https://api.test/v1/orders?from=0&limit=10'", transport=api))
+
+    assert stream["retriever"]["paginator"]["page_token_option"]["field_name"] == "from"
+
+
+def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
+    api = MockApi()
+    api.get("/v1/orders").returns(json={"orders": ROWS[:3], "total_orders": 40})
+
+    (stream,) = draft_of_answers("curl 'https://api.test/v1/orders'", transport=api).streams
+
+    (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
+    assert guess.what == "pagination is MISSING: one page is read of several"
+    assert guess.why.startswith("there is 40 in total_orders of the body, and the page has 3 records; 3 ways")
+
+
 class Linked(Shop):
     """Names the last page in its header `Link` where a request has a page, and the next one where there is one."""
 
@@ -256,7 +320,8 @@ def test_guesses_say_what_the_responses_showed() -> None:
     assert said[1].endswith("the next page has 10 other records")
     assert said[2].startswith("schema: the types of the first 30 records")
     assert said[3] == "primary key `uuid`: each of the first 30 records has another"
-    assert said[4] == "no cursor: each sync reads all: the responses do not say whether the API filters by `changed_at`"
+    assert said[4] == "not in the schema: `no`: null in all 30 records, so of no known type"
+    assert said[5] == "no cursor: each sync reads all: the responses do not say whether the API filters by `changed_at`"
 
 
 def test_a_field_that_is_called_like_no_key_is_none() -> None:

@@ -12,7 +12,7 @@ from cdk.authoring.detection import Detection, detect_pages
 from cdk.base.values import as_object
 from cdk.rest import Headers, Request, Response
 from cdk.testing import MockApi
-from tests.declarative.manifests import URL, source
+from tests.declarative.manifests import URL, option, paginator, source
 
 ROWS = [{"id": n, "tags": [{"x": n}]} for n in range(1, 46)]
 Answer: TypeAlias = Callable[[Mapping[str, str]], Any]
@@ -190,6 +190,19 @@ def test_fixed_parameters_that_the_paginator_sends_are_left_out() -> None:
 def test_a_response_without_records_says_so(body: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         detect(lambda _: body)
+
+
+def test_the_paginator_that_the_manifest_has_is_tried_first() -> None:
+    own = paginator({"type": "CursorPagination", "cursor_value": "{{ response.here }}"}, token=option("from_here"))
+
+    def answer(query: Mapping[str, str]) -> Any:
+        begin = int(query.get("from_here", 0))
+        return {"items": rows(begin), "here": begin + 20}
+
+    (trial,) = detect(answer, paginator=own).trials
+
+    assert (trial.guess.what, trial.works) == ("the paginator that the manifest has", True)
+    assert trial.retriever == {"paginator": own}
 
 
 def test_lists_that_may_be_meant_instead_are_named() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cdk.authoring.drafts.draft import Guess, Parameter, expression, parameter_option, quoted
@@ -26,9 +26,11 @@ _NEXT_URLS = ("nexturl", "nexturi", "nextpageuri", "nextpageurl", "nextlink", "o
 # fmt: off
 _NEXT_TOKENS = (
     "nextcursor", "nextpagetoken", "nexttoken", "nextmarker", "nextpagecursor", "endcursor", "continuationtoken",
-    "continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "scrollid",
+    "continuation", "cursorsafter", "cursorafter", "nextpageoffset", "nextoffset", "nextkey", "nextbatch", "scrollid",
 )
 # fmt: on
+_ASKING = ("cursor", "page_token", "from", "after")
+"""Parameters that take what a response says of the next page, in many APIs."""
 _MORE = ("hasmore", "hasnextpage", "hasnext", "more", "moreavailable", "ismore")
 _LINK_HEADER = re.compile(r"\blink\W+(?:\w+\W+)?headers?\b", re.IGNORECASE)
 _LOCATOR = re.compile(r"\b(?:ur[li]|path|link)\b", re.IGNORECASE)
@@ -36,6 +38,14 @@ _LARGEST, _USUAL = 1000, 100
 _NAMES = "their names"
 _ONE_PAGE = "no pagination: one page is read"
 _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
+
+
+_ROLES = (_NUMBERS, _OFFSETS, _SIZES)
+
+
+def role(name: str) -> int | None:
+    """Which of page number, offset and size a parameter of this name is, as a number; None: none of them."""
+    return next((number for number, names in enumerate(_ROLES) if plain(name) in names), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,23 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
         last, stop = f"last_record[{quoted(pages.key)}]", expression(f"not {value_at(more)}")
         return following(pages, option, last, what=what, why=_NAMES, parameter=parameter, stop=stop)
     return None
+
+
+def by_next_field(pages: PageFacts) -> Iterator[PaginatorGuess]:
+    """Paginators that give a field of the body which names the next page to a parameter that may ask for it.
+
+    First those that the request has, then what the field is called but for `next`, then usual ones.
+    """
+    named = (where for where in pages.leaves if plain(where[-1]) in _NEXT_TOKENS or words(where[-1])[:1] == ["next"])
+    if (path := next(named, None)) is None:
+        return
+    requested = [name for name in pages.parameters if role(name) in {0, 1} or plain(name) in _TOKENS]
+    own = re.sub(r"^next[_.\-]?", "", path[-1], flags=re.IGNORECASE)
+    own = own[:1].lower() + own[1:]
+    for parameter in dict.fromkeys([*requested, *filter(None, [own]), *_ASKING]):
+        option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
+        what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
+        yield following(pages, option, value_at(path), what=what, why="it was tried", parameter=parameter)
 
 
 def _by_link(pages: PageFacts) -> PaginatorGuess | None:

@@ -29,8 +29,8 @@ _WORKS = {True: "works", False: "does not work", None: "may work"}
 def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool) -> int:
     """Find where the records of a manifest's STREAM lie and how it pages, from a live response.
 
-    Each guess is tried with a second page; up to eleven requests are sent, and nothing is written. The exit code is 1
-    where no paginator is sure to work.
+    Each guess is tried with a second page; up to some twenty requests are sent, and nothing is written. The exit code
+    is 1 where no paginator is sure to work.
     """
     secrets = Secrets()
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
@@ -71,7 +71,11 @@ def _lines(stream: str, detection: Detection) -> Iterator[str]:
     for each in detection.trials:
         yield f"{each.guess.what}: {_WORKS[each.works]}, {each.why}"
     if detection.best is None:
-        yield "no paginator was found: the API may have one page, or a way that its documentation says"
+        yield (
+            f"no paginator was found, though there is {detection.doubt}: the API's documentation says how to ask for it"
+            if detection.doubt
+            else "no paginator was found: the API may have one page, or a way that its documentation says"
+        )
         return
     yield "the stream in the manifest then has:"
     yield from manifest_part("retriever", _retriever(detection, detection.best), 2).splitlines()

@@ -71,4 +71,5 @@ def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], 
             f"last one. Most likely the source gives {count} records at most: set the page size to that, or say "
             "where the response tells that there is more; and have `parse` drop no records where pages are counted"
         )
-    explain_next("the page has %s records, and the one behind it none", count)
+    behind = "is the same" if response.ok and more else "has none"
+    explain_next("the page has %s records, and the one behind it %s", count, behind)

@@ -108,13 +108,14 @@ _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\
 _SIGNS = (b'"next', b'"has_more"', b'"hasMore"', b'"has_next', b'"hasNext', b"nextLink")
 _NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
 _NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
+_NEXT |= {"nextbatch", "nextmarker", "nextoffset", "nextpageoffset"}
 _HEADERS = {f"{prefix}{name}" for prefix in ("", "x", "xpagination") for name in _NEXT}
 _AROUND = (
     *("meta", "metadata", "pagination", "paging", "page", "page_info", "pageInfo", "links", "_links", "cursors"),
     *("response_metadata", "responseMetadata"),
 )
 """Objects of a body in which APIs name the next page, besides the body itself."""
-_TOTAL_SIGNS = (b"otal", b"pages", b"Pages", b"age_count", b"ageCount")
+_TOTAL_SIGNS = (b"otal", b"pages", b"Pages", b"count", b"Count", b"num")
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
 _DIGITS = 18
@@ -140,11 +141,20 @@ def unread_total(response: Response, count: int) -> str:
             return f"{number} in the header {name}, and the page has {count:,} records"
     for where, value in _places(response, _TOTAL_SIGNS):
         if type(value) is dict:
+            totals = _TOTALS | {
+                each for name, field in value.items() if type(field) is list for each in _counts_of(name)
+            }
             for name, field in value.items():
-                if _letters(name) in _TOTALS and (number := _whole_number(field)) > _expected(name, count):
+                if _letters(name) in totals and (number := _whole_number(field)) > _expected(name, count):
                     dotted = " > ".join((*where, name))
                     return f"{number} in {dotted} of the body, and the page has {count:,} records"
     return ""
+
+
+def _counts_of(name: str) -> Iterator[str]:
+    """What a field may be called that counts all that the list of this name has a page of: `total_rooms`."""
+    if letters := _letters(name):
+        yield from (f"total{letters}", f"{letters}total", f"{letters}count", f"num{letters}")
 
 
 def _whole_number(value: JsonValue) -> int:

@@ -28,7 +28,7 @@ def test_programs_get_one_document_without_secrets(cli: CommandLine, tmp_path: P
         ["****"],
     )
     assert [(each["works"], each["why"]) for each in answer["tried"]] == [(True, "the next page has 1 other records")]
-    assert answer["retriever"]["paginator"]["pagination_strategy"]["type"] == "PageIncrement"
+    assert answer["retriever"]["paginator"]["pagination_strategy"]["type"] == "CursorPagination"
     assert "hunter2" not in "".join(ran.lines)
 
 

@@ -71,6 +71,9 @@ LINK = {"Link": '<https://api.test/a?page=2>; rel="next"'}
             "3 in page_info > total_",
         ),
         (Offset(5), {}, {"X-Total-Count": "40"}, "there is 40 in the header x-total-count, and the page has 1 records"),
+        (SinglePage(), {"total_data": 30}, {}, "there is 30 in total_data of the body, and the page has 1 records"),
+        (SinglePage(), {"dataCount": 30}, {}, "there is 30 in dataCount of the body"),
+        (SinglePage(), {"next_batch": 10}, {}, "there is 10 in next_batch of the body"),
         (SinglePage(), {}, {"X-Total-Pages": "2"}, "there is 2 in the header x-total-pages"),
     ],
 )
@@ -98,6 +101,7 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
         (SinglePage(), {"next": None, "meta": {"next_cursor": "", "has_more": False}, "links": [{"rel": "self"}]}),
         (SinglePage(), {"next_run_at": "2024-01-01"}),
         (SinglePage(), {"total": 1, "total_pages": 1, "pages": [2, 3], "subtotal": 7, "page": {"total": None}}),
+        (SinglePage(), {"total_users": 30, "count": 30, "data_size": 30, "numbers": [1], "total": 1}),
         (SinglePage(), {"total": "9" * 5000}),
         (PageNumber(size=500), {"meta": {"total": True, "total_count": "all", "total_pages": "01"}}),
     ],
