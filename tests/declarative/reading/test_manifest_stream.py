@@ -16,6 +16,7 @@ from cdk.base.records.raw_json_lines import JsonLines
 from cdk.base.task_map import run_inline
 from cdk.base.values import Json
 from cdk.declarative.model.context import Runtime
+from cdk.lake.delta.write_modes import WriteModeName
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.rest import Headers, Request, Response
 from cdk.spark.sync_runner import SyncRunner
@@ -24,7 +25,7 @@ from cdk.state.slice import Slice
 from cdk.state.wire import decode
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Page
-from cdk.sync.reports.stream_report import Status
+from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers
 from cdk.testing import MockApi, ReadResult, read
@@ -542,6 +543,57 @@ def test_a_table_of_partitions_that_share_a_cursor_has_each_record_once(
 
     first = ["03", "04", "05"]
     assert counts == [(Status.DONE, first), (Status.DONE, first), (Status.DONE, [*first, "06"])]
+
+
+@pytest.mark.parametrize(
+    ("write_mode", "pages"), [("overwrite", [3, 4]), ("append_dedup", [3, 4]), ("append", [1, 2, 3, 4])]
+)
+def test_a_sync_without_a_cursor_resumes_at_its_page_where_no_row_can_be_there_twice(
+    tmp_path: Path, write_mode: WriteModeName, pages: list[int]
+) -> None:
+    failing = True
+
+    def answer(request: Request) -> Response:
+        page = int(request.params["page"])
+        if page == 3 and failing:
+            return Response(404, Headers({}), b"{}", request.full_url, request)
+        body = {"data": [{"id": 2 * page}, {"id": 2 * page + 1}] if page < 4 else []}
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+    counted = {"type": "PageIncrement", "start_from_page": 1, "inject_on_first_request": True}
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    loader = {"type": "InlineSchemaLoader", "schema": schema}
+    made = source(api, paginator=paginator(counted), stream={"schema_loader": loader})
+    pipeline = Pipeline(
+        name="p",
+        source=SourceOptions(connector="given"),
+        target=TargetOptions(path=str(tmp_path)),
+        streams={"items": StreamOptions(write_mode=write_mode)},
+    )
+
+    def sync() -> StreamReport:
+        return SyncRunner(pipeline, made, workers=Workers(run_inline, 1)).run().streams[0]
+
+    assert sync().status is Status.FAILED
+    failing = False
+    api.requests.clear()
+    report = sync()
+
+    assert (report.status, [int(query["page"]) for query in queries(api)]) == (Status.DONE, pages)
+    rows = DeltaTable(str(tmp_path / "items")).to_pyarrow_table()["id"].to_pylist()
+    assert sorted(rows) == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_stream_that_resumes_at_its_pages_does_so_in_another_process() -> None:
+    made = source(answering(lambda _: dated("01")), paginator=NEXT)
+    (stream,) = made.open({})
+
+    travelled = pickle.loads(pickle.dumps(stream.resuming_pages()))  # noqa: S301 - our own
+
+    assert (stream.supports_checkpointing, travelled.supports_checkpointing) == (False, True)
+    assert not pickle.loads(pickle.dumps(stream)).supports_checkpointing  # noqa: S301 - our own
 
 
 def test_a_shared_cursor_that_was_cut_loses_nothing() -> None:
