@@ -39,8 +39,8 @@ _LETTER, _PADDING = 6.6, 10
 @config_option
 @file_option("--cassette", "What the source answers. Default: it is read, and recorded for this proof alone.")
 @click.option("--stream", "names", multiple=True, metavar="NAME", help="Prove only this stream; may be repeated.")
-@number_option("--at-commits", default=40, least=0, text="Kill at N places around commits, evenly.")
-@number_option("--at-random", default=10, least=0, text="Kill at N random moments.")
+@number_option("--at-commits", least=0, text="Kill at N places around commits, evenly. Default: see --at-random.")
+@number_option("--at-random", least=0, text="Kill at N random moments. Default: 40 and 10, or what a minute allows.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Which random moments.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @file_option("--badge", "Write an SVG that says how it ended.")
@@ -52,8 +52,8 @@ def prove(
     config: Path | None,
     cassette: Path | None,
     names: tuple[str, ...],
-    at_commits: int,
-    at_random: int,
+    at_commits: int | None,
+    at_random: int | None,
     seed: int,
     as_json: bool,
     badge: Path | None,
@@ -67,9 +67,13 @@ def prove(
     secrets = Secrets()
     with plain_errors(secrets):
         subject = subject_of(find, config, cassette, names, secrets)
-        with click.progressbar(length=at_commits + at_random, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-            limits = {"at_commits": at_commits, "at_random": at_random, "seed": seed}
-            proof = prove_subject(subject, **limits, watch=lambda _: bar.update(1))
+        with click.progressbar(length=1, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+
+            def watch(kills: int) -> None:
+                bar.length = kills
+                bar.update(1)
+
+            proof = prove_subject(subject, at_commits=at_commits, at_random=at_random, seed=seed, watch=watch)
     if is_simulated():
         proof = replace(proof, notes=[*proof.notes, "all records were generated (--simulate); no API was asked"])
     if badge is not None:

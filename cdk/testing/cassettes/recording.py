@@ -41,12 +41,15 @@ class Recorder:
         self._secrets, self._scrubber = Secrets(secrets), Scrubber(secrets)
         self._answers = Answers()
         self._known = False
+        self.sent_last = False
+        """Whether the last response came from the source, and not from the recording."""
         self.interactions: list[Interaction] = []
 
     def send(self, request: Request) -> Response:
         """The response to `request`: the recorded one where there is one, or that of the source."""
         known = self._answers.find(request, self._secrets) if self._known else None
-        if known is not None and not self._fails_so_far(known):
+        self.sent_last = known is None or self._fails_so_far(known)
+        if known is not None and not self.sent_last:
             return known.response(request)
         response = self._send(request)
         content = b"".join(response.chunks()) if response.is_stream else response.body
@@ -87,10 +90,20 @@ class Recorder:
 
 
 class RecordingClock(MockClock):
-    """A clock that stands still but for waits, which take their time."""
+    """A clock that stands still but for waits, which take their time where the source asks for them.
+
+    What is answered from the recording waits for nobody. A source that said "too soon" a few times while it was read
+    would otherwise have each of the reads from its states wait as long.
+    """
+
+    def __init__(self, now: datetime, recorder: Recorder, wait: Callable[[float], object] | None = None) -> None:
+        """wait: lets time pass outside; default: waits so long."""
+        super().__init__(now)
+        self._recorder, self._wait = recorder, wait or threading.Event().wait
 
     def sleep(self, seconds: float) -> None:
-        threading.Event().wait(seconds)
+        if self._recorder.sent_last:
+            self._wait(seconds)
         super().sleep(seconds)
 
 
@@ -113,7 +126,8 @@ def record(
     Raises what reading raises; CatalogError: there is no such stream; ConfigError: the config does not fit.
     """
     reads = _Reads.of(source, config, streams, resumes)
-    clock, recorder = RecordingClock(system_clock().replace(microsecond=0)), Recorder(reads.secrets, sends)
+    recorder = Recorder(reads.secrets, sends)
+    clock = RecordingClock(system_clock().replace(microsecond=0), recorder)
     moment = clock()
     with simulated(recorder, clock):
         reads.run(recorder.resuming)

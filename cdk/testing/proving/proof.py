@@ -1,10 +1,8 @@
 """prove: syncs of a connector are killed at commits and at random, resumed, and compared with undisturbed ones."""
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +22,10 @@ from cdk.testing.proving.trials import EACH_PAGE, RARELY, Subject, TrialRun, Tri
 RANDOM = "random"
 POINTS = ("before_state_blob", "after_state_blob", "after_commit", "done")
 """The crash points around a commit, in order."""
+
+_AT_COMMITS, _AT_RANDOM = 40, 10
+_LEAST_SHARE, _BUDGET = 0.2, 60.0
+"""Of those kills, at least so many are done, and no more than take so many seconds."""
 
 _MOST_SECONDS, _MOST_TIMES = 20, 50
 """A sync that takes so much longer than the first one does not end: its state goes back."""
@@ -70,15 +72,16 @@ class Proof:
 def prove(
     subject: Subject,
     *,
-    at_commits: int = 40,
-    at_random: int = 10,
+    at_commits: int | None = None,
+    at_random: int | None = None,
     seed: int = 0,
-    watch: Callable[[Kill], None] = lambda _: None,
+    watch: Callable[[int], None] = lambda _: None,
 ) -> Proof:
     """Kill syncs of a connector, and look at what a further sync makes of each.
 
     at_commits: at how many places around commits; of more, so many at equal distances. at_random: at how many moments
-    of chance, as `seed` has it. watch: called with each kill.
+    of chance, as `seed` has it. None: 40 and 10, or fewer where syncs take long, so that all kills take about a minute.
+    watch: called after each kill, with how many there are.
     Raises FatalError: a sync that is not killed fails.
     """
     trials = Trials(subject)
@@ -99,13 +102,17 @@ def prove(
         if problems:
             # What is wrong without a kill is so after each of them.
             return Proof(counts, commits, problems=problems, warnings=first.warnings, notes=subject.notes)
-        points = _kill_points(run, at_commits, at_random, random.Random(seed))  # noqa: S311 - no secret
+        share = affordable_share(run.seconds / 2 + first.seconds)
+        at_commits = round(_AT_COMMITS * share) if at_commits is None else at_commits
+        at_random = round(_AT_RANDOM * share) if at_random is None else at_random
+        points = list(_kill_points(run, at_commits, at_random, random.Random(seed)))  # noqa: S311 - no secret
         kills = []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for crash in pool.map(partial(_crash, trials, Path(home)), points):
-                kills.append(_kill(subject, crash, differ))
-                watch(kills[-1])
-                rmtree(crash.folder, ignore_errors=True)
+        for point in points:
+            # One after the other: a connector may have files of its own, which syncs at once would share.
+            folder = Path(home) / "killed"
+            kills.append(_killed(subject, trials, folder, differ, point))
+            watch(len(points))
+            rmtree(folder, ignore_errors=True)
         return Proof(counts, commits, kills, warnings=first.warnings, notes=subject.notes)
 
 
@@ -116,10 +123,14 @@ def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:
     return run
 
 
+def affordable_share(seconds: float) -> float:
+    """Which share of the usual kills is done where one takes so long."""
+    return min(1.0, max(_LEAST_SHARE, _BUDGET / max(seconds, 0.001) / (_AT_COMMITS + _AT_RANDOM)))
+
+
 class _KillPoint(NamedTuple):
     """Where a sync is killed: at a crash point, or so many seconds after its beginning."""
 
-    number: int
     crash_at: str = ""
     seconds: float | None = None
 
@@ -132,42 +143,32 @@ def _kill_points(run: TrialRun, at_commits: int, at_random: int, chance: random.
     counts = range(1, max(run.reached.get(point, 0) for point in POINTS) + 1)
     points = [f"{point}:{time}" for time in counts for point in POINTS if time <= run.reached.get(point, 0)]
     at_commits, step = min(at_commits, len(points)), max(1.0, len(points) / max(1, at_commits))
-    yield from (_KillPoint(number, points[int(number * step)]) for number in range(at_commits))
-    yield from (_KillPoint(at_commits + number, seconds=chance.uniform(0, run.seconds)) for number in range(at_random))
+    yield from (_KillPoint(points[int(number * step)]) for number in range(at_commits))
+    yield from (_KillPoint(seconds=chance.uniform(0, run.seconds)) for _ in range(at_random))
 
 
-class _Crash(NamedTuple):
-    """A sync that was killed, and one that resumed it in the same folder."""
-
-    point: str
-    folder: Path
-    resumed: TrialRun | None
-    """None: the first one did not reach its crash point, and so was not killed."""
-
-
-def _crash(trials: Trials, home: Path, point: _KillPoint) -> _Crash:
-    folder = home / f"killed{point.number}"
-    killed = trials.sync(folder, crash_at=point.crash_at, seconds=point.seconds)
-    missed = point.crash_at and not killed.killed
-    return _Crash(str(point), folder, None if missed else trials.sync(folder, interval=RARELY))
-
-
-def _kill(
-    subject: Subject, crash: _Crash, differ: Callable[[Mapping[str, Counter[str]]], Mapping[str, Difference]]
+def _killed(
+    subject: Subject,
+    trials: Trials,
+    folder: Path,
+    differ: Callable[[Mapping[str, Counter[str]]], Mapping[str, Difference]],
+    point: _KillPoint,
 ) -> Kill:
-    """What came of a kill."""
-    point = crash.point
-    if crash.resumed is None:
-        return Kill(point, problems=[f"the sync does not reach {point} again: it reads in another order each time"])
-    problems = [f"the sync that resumes fails: {crash.resumed.failure}"] if crash.resumed.failure else []
-    differences = differ(rows(crash.folder))
+    killed = trials.sync(folder, crash_at=point.crash_at, seconds=point.seconds)
+    if point.crash_at and not killed.killed:
+        where = f"the sync does not reach {point} again: it reads in another order each time"
+        return Kill(str(point), problems=[where])
+    # It commits rarely: nobody looks at what it commits on its way.
+    resumed = trials.sync(folder, interval=RARELY)
+    problems = [f"the sync that resumes fails: {resumed.failure}"] if resumed.failure else []
+    differences = differ(rows(folder))
     lost = sum(each.lost.total() for each in differences.values())
     doubled = sum(each.doubled.total() for each in differences.values())
     changed = sum(len(each.changed) for each in differences.values())
     with subject.cassette.playing():
-        verified = verify(*subject.pipeline(crash.folder))
+        verified = verify(*subject.pipeline(folder))
     problems += [*_problems(differences), *verified.broken]
-    return Kill(point, lost, doubled, changed, verified.receipts, problems)
+    return Kill(str(point), lost, doubled, changed, verified.receipts, problems)
 
 
 def _keys(subject: Subject, target: Path) -> Mapping[str, Key]:

@@ -1,7 +1,6 @@
 """Trials: syncs of a connector in processes of their own, which may be killed, and the rows they leave."""
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import sys
@@ -10,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 
 import orjson
 import pyarrow as pa
@@ -81,7 +79,7 @@ class TrialRun:
 
 
 class Trials:
-    """Runs syncs of a subject in forks of a server that has everything imported; threads may ask for several at once.
+    """Runs syncs of a subject in forks of a server that has everything imported.
 
     limit: the seconds after which a sync is taken for one that does not end.
     """
@@ -90,7 +88,6 @@ class Trials:
         self._subject, self.limit = subject, limit
         self._forks = multiprocessing.get_context("forkserver")
         self._forks.set_forkserver_preload([__name__])
-        self._lock = Lock()
 
     def sync(
         self, folder: Path, *, interval: str = EACH_PAGE, crash_at: str = "", seconds: float | None = None
@@ -101,14 +98,12 @@ class Trials:
         process = self._forks.Process(
             target=_sync, args=(self._subject, folder, report, interval, crash_at), daemon=True
         )
-        # To start a process asks how others ended, and an exit code can be read once.
-        with self._lock:
-            process.start()
-        ended = multiprocessing.connection.wait([process.sentinel], self.limit if seconds is None else seconds)
-        with self._lock:
-            process.kill()
-            process.join()
-        if not ended and seconds is None:
+        process.start()
+        process.join(self.limit if seconds is None else seconds)
+        endless = seconds is None and process.is_alive()
+        process.kill()
+        process.join()
+        if endless:
             return TrialRun(killed=False, failure=f"it does not end, {self.limit:.0f} s after its beginning")
         if process.exitcode == -signal.SIGKILL:
             return TrialRun(killed=True)

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
@@ -12,7 +13,7 @@ from cdk.testing import read
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.cassettes.drift import drift
 from cdk.testing.cassettes.interactions import load, save
-from cdk.testing.cassettes.recording import without_resumes
+from cdk.testing.cassettes.recording import Recorder, RecordingClock, without_resumes
 from tests.testing.cassettes.blog import BASE, CONFIG, Api, Blog, Posts
 
 
@@ -23,6 +24,29 @@ def test_what_was_asked_before_is_not_asked_again_from_the_states() -> None:
 
     assert len(recording.interactions) == 1 + 9
     assert len(api.sent) == 2 + 9
+
+
+def test_what_is_answered_from_the_recording_waits_for_nobody() -> None:
+    statuses = iter([429, 200, 429, 200])
+
+    def send(request: Request) -> Response:
+        return Response(next(statuses), Headers({"Retry-After": "7"}), b"[]", request.full_url, request)
+
+    waits: list[float] = []
+    recorder = Recorder((), send)
+    clock = RecordingClock(datetime(2024, 1, 1, tzinfo=UTC), recorder, waits.append)
+
+    def get(path: str) -> None:
+        while recorder.send(Request("GET", f"https://api.test/{path}")).status == 429:
+            clock.sleep(7)
+
+    get("a")
+    with recorder.resuming():
+        get("a")
+        get("b")
+
+    # Once for `a`, which the recording then answers, and once for `b`.
+    assert (waits, clock.waits) == ([7, 7], [7, 7, 7])
 
 
 def incremental() -> RestSource:

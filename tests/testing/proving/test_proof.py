@@ -1,10 +1,12 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from cdk import Source
 from cdk.testing import Cassette
 from cdk.testing.cassettes.interactions import Recording
-from cdk.testing.proving.proof import Proof, prove
+from cdk.testing.proving.proof import Proof, affordable_share, prove
 from cdk.testing.proving.trials import Subject, Trials
 from tests.testing.proving.connectors import (
     BROKEN_ANYWAY,
@@ -40,6 +42,11 @@ def test_what_a_kill_breaks_is_noticed(tmp_path: Path) -> None:
     assert sum(map(len, (accused(list(kill.problems)) for kill in proof.kills))) == len(BROKEN_BY_KILLS)
     assert accused(problems) == {stream().name for stream in BROKEN_BY_KILLS}
     assert {ROWS} == set(proof.rows.values())
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(0.0, 1.0), (1.2, 1.0), (2.4, 0.5), (600.0, 0.2)])
+def test_kills_that_take_long_are_fewer(seconds: float, share: float) -> None:
+    assert affordable_share(seconds) == pytest.approx(share)
 
 
 def test_what_needs_no_kill_is_noticed_without_one(tmp_path: Path) -> None:
