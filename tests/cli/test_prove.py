@@ -48,6 +48,38 @@ def test_a_connector_is_proved_on_its_cassette_alone(cli: CommandLine, tmp_path:
     assert "2 kills, 81 rows" in ET.parse(tmp_path / "badge.svg").getroot().attrib["aria-label"]  # noqa: S314 - our own
 
 
+DEFAULTED = """
+from cdk import Page, PagedStream, Source
+
+
+class Rows(PagedStream):
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.size = config["size"]
+
+    def read_page(self, slice, token):
+        first = 0 if token is None else token["first"]
+        following = first + self.size
+        return Page([{"id": first}], {"first": following} if following < 3 else None)
+
+
+class Defaulted(Source):
+    stream_classes = [Rows]
+    config_schema = {"type": "object", "properties": {"size": {"type": "integer", "default": 1}}}
+"""
+
+
+def test_a_proof_reads_with_the_defaults_of_the_spec(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "defaulted.py").write_text(DEFAULTED)
+
+    proven = cli("prove", "--connector", "defaulted.py", "--at-commits", "1", "--at-random", "0", "--json")
+
+    assert proven.code == 0, proven.stderr
+    assert json.loads(proven.lines[0])["rows"] == {"rows": 3}
+
+
 CLOCKED = """
 from datetime import datetime
 from cdk import Source, Stream

@@ -61,7 +61,9 @@ class Subject:
             for stream in streams
             if not self.streams or stream.name in self.streams
         }
-        return Pipeline.model_validate({**plain, "streams": options, "checkpoint_interval": interval}), source
+        chosen = Pipeline.model_validate({**plain, "streams": options, "checkpoint_interval": interval})
+        # With the defaults of the connector's spec.
+        return chosen.prepared(source, "config", Secrets()), source
 
 
 @dataclass(frozen=True)
