@@ -5,7 +5,9 @@ and its `Z` only as a text; a schema may declare more. The type does not depend 
 a reader that sees them in other pages gets the same.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Literal, TypeAlias
@@ -20,6 +22,11 @@ EXACT = 2**53
 """Up to here, a double holds every whole number."""
 
 _MOST_DIGITS = 40
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_FORMATS = {
+    "date": re.compile(_DAY),
+    "date-time": re.compile(rf"{_DAY}T\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?(?:Z|\+00:00)"),
+}
 _SIMPLE: dict[type, JsonType] = {bool: "boolean", str: "string", dict: "object", list: "array"}
 
 
@@ -60,13 +67,31 @@ def inferred_schema(records: Iterable[Record]) -> JsonObject:
     """The JSON Schema of each field that some of the records have, in the order they come. Raises NotJson.
 
     Of objects and arrays it says no more than that: the first records say too little of what lies inside of others. A
-    field that is always null is left out. What becomes a text column may be a text, too.
+    field that is always null is left out. What becomes a text column may be a text, too. Texts that all are days, or
+    moments in UTC, have that format: a column of timestamps holds each of them without loss.
     """
     fields: dict[str, list[object]] = {}
     for record in records:
         for name, value in record.items():
             fields.setdefault(name, []).append(value)
-    return {name: {"type": types} for name, values in fields.items() if (types := _types(values))}
+    return {name: {"type": types, **_format(values)} for name, values in fields.items() if (types := _types(values))}
+
+
+def _format(values: Iterable[object]) -> JsonObject:
+    present = [value for value in values if value is not None]
+    for name, pattern in _FORMATS.items():
+        if all(isinstance(value, str) and pattern.fullmatch(value) and _exists(value) for value in present):
+            return {"format": name}
+    return {}
+
+
+def _exists(text: str) -> bool:
+    """Whether there is such a day and time."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _types(values: Sequence[object]) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk.base.records.inferred import JsonType, inferred_type
-from cdk.base.values import Json
+from cdk.base.records.inferred import JsonType, inferred_schema, inferred_type
+from cdk.base.values import Json, as_object
 
 
 class Size(Enum):
@@ -53,3 +53,26 @@ def test_the_order_of_the_values_changes_nothing(values: list[Json], random: obj
     shuffled = sorted(values, key=lambda _: random.random())  # type: ignore[attr-defined] # what Hypothesis gives
 
     assert inferred_type(shuffled) == inferred_type(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "format"),
+    [
+        (["2024-01-31", None, "1999-12-01"], "date"),
+        (["2024-01-31T10:00:00Z", "2024-01-31T10:00:00.123456+00:00", None], "date-time"),
+        (["2024-02-31"], None),
+        (["2024-01-31", "2024-01-31T10:00:00Z"], None),
+        (["2024-01-31T10:00:00"], None),
+        (["2024-01-31T10:00:00+02:00"], None),
+        (["2024-01-31T10:00:00.1234567Z"], None),
+        (["2024-01-31T10:00:00Z", "never"], None),
+        (["2024-01-31", 3], None),
+        ([20240131], None),
+    ],
+)
+def test_texts_that_a_column_of_timestamps_holds_without_loss_have_a_format(
+    values: list[object], format: str | None
+) -> None:
+    schema = inferred_schema([{"at": value} for value in values])
+
+    assert as_object(schema["at"]).get("format") == format
