@@ -22,6 +22,7 @@ from cdk.streams.source import Source
 from cdk.streams.stream import Stream
 from cdk.testing.mock_api import MockApi
 from cdk.testing.routes import Route, UnexpectedRequest
+from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock, simulated
 from cdk.testing.simulator.described_streams import FIELDS, schema_source, written_source
 from cdk.testing.simulator.examples import example_of
@@ -46,14 +47,15 @@ class Unsimulated(CdkError):
 class Simulator(Offline):
     """A transport that answers what a connector asks for with generated records, and sends nothing.
 
-    source: the connector. config: what is missing in it is made up, credentials too. world: how much there is.
+    source: as for `read`. config: what is missing in it is made up, credentials too. world: how much there is.
     config, clock: to read with. missing: the streams that are not simulated, and why.
     Raises what opening the source raises.
     """
 
     def __init__(
-        self, source: Source, config: Mapping[str, JsonValue] | None = None, world: World | None = None
+        self, source: Connector, config: Mapping[str, JsonValue] | None = None, world: World | None = None
     ) -> None:
+        source = connector(source)
         self._source, self._token_paths = source, _token_paths(source)
         try:
             self._simulate(made_up(source, config or {}), world or World())
@@ -99,6 +101,11 @@ class Simulator(Offline):
         """Answer all requests of this process meanwhile, at the time of the round."""
         with simulated(self, self.clock):
             yield
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The streams that are simulated, in the connector's order."""
+        return [name for name in self._names if name not in self.missing]
 
     @property
     def origins(self) -> Sequence[str]:
