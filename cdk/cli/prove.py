@@ -66,7 +66,10 @@ def prove(
     """
     secrets = Secrets()
     with plain_errors(secrets):
+        if cassette is None:
+            click.echo("reading the source once, and from some of its states", err=True)
         subject = subject_of(find, config, cassette, names, secrets)
+        click.echo("syncing it, and killing syncs", err=True)
         with click.progressbar(length=1, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
 
             def watch(kills: int) -> None:
