@@ -45,6 +45,12 @@ def file_option(
     return click.option(name, type=click.Path(path_type=Path), required=required, metavar="FILE", cls=cls, help=text)
 
 
+def missing_connector() -> str:
+    """The error of a command that is called without a connector; it names the manifest that a drafted one has."""
+    here = " There is manifest.yaml here: --manifest-path manifest.yaml" if Path("manifest.yaml").exists() else ""
+    return f"Missing option '--connector' or '--manifest-path': which connector?{here}"
+
+
 def number_option(*names: str, text: str, default: int | None = None, least: int = 1) -> Callable[[F], F]:
     """An option that takes a number of `least` or more."""
     kind, shown = click.IntRange(min=least), default is not None
@@ -87,7 +93,7 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
             return command(lambda: fixed, *args, **kwargs)
         find = given_source(connector, manifest, trusted=bool(trusted), components=code)
         if find is None:
-            raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?", ctx)
+            raise click.UsageError(missing_connector(), ctx)
         return command(find, *args, **kwargs)
 
     return run

@@ -12,7 +12,7 @@ from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 from cdk.cli.config_file import read_config
-from cdk.cli.options import file_option, given_source, temporary_config
+from cdk.cli.options import file_option, given_source, missing_connector, temporary_config
 from cdk.streams.source import Source
 
 P = ParamSpec("P")
@@ -142,5 +142,5 @@ def _simulator(
         connector, manifest = options.get("connector"), options.get("manifest_path")
         find = given_source(cast("str | None", connector), cast("Path | None", manifest), trusted=trusted)
     if find is None:
-        raise click.UsageError("Missing option '--connector' or '--manifest-path': which connector?")
+        raise click.UsageError(missing_connector())
     return testing.Simulator(find(), read_config(cast("Path | None", options.get("config")), secrets), world)

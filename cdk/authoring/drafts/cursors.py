@@ -158,11 +158,7 @@ def _built(
     for end in bounds[1:]:
         component["end_time_option"] = parameter_option(end.name)
     form = field.get("format") or field.get("type")
+    what = f"incremental by `{name}`, from `{parameter.name}` on, at first from `start_date` of the config"
     why = f"the parameter's name, and that `{name}` is a {form}"
     check = f"read `{stream}` twice: `{parameter.name}` must filter by `{name}`, written as {pattern}"
-    return CursorGuess(
-        component,
-        [each.name for each in bounds],
-        Guess(f"incremental by `{name}`, from `{parameter.name}` on", why, check),
-        always,
-    )
+    return CursorGuess(component, [each.name for each in bounds], Guess(what, why, check), always)

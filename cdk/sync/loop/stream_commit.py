@@ -109,6 +109,8 @@ class StreamCommit:
         """Have the rows of a generation take the place of those that the table shows, unless they are too few."""
         files = [*saved.pending, *rows.files]
         shown, read = self._writing.table.row_count() or 0, row_count(files)
+        if not shown:
+            return self._add(saved, rows, spread, complete=True)
         counts = guards.EntityCounts(shown, 0 if self._are_no_records(files) else read, max(0, shown - read))
         if (refusal := self._refusal(counts, read)) is not None:
             return self._restart(saved, refusal)

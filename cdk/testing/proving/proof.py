@@ -102,7 +102,13 @@ def prove(
         if problems:
             # What is wrong without a kill is so after each of them.
             return Proof(counts, commits, problems=problems, warnings=first.warnings, notes=subject.notes)
-        share = affordable_share(run.seconds / 2 + first.seconds)
+        seconds, notes = run.seconds / 2 + first.seconds, list(subject.notes)
+        share = affordable_share(seconds)
+        if share < 1 and None in (at_commits, at_random):
+            notes.append(
+                f"one kill takes some {seconds:.0f} s, so that there are fewer: --at-commits {_AT_COMMITS} "
+                f"--at-random {_AT_RANDOM} has as many as there are where syncs are short"
+            )
         at_commits = round(_AT_COMMITS * share) if at_commits is None else at_commits
         at_random = round(_AT_RANDOM * share) if at_random is None else at_random
         points = list(_kill_points(run, at_commits, at_random, random.Random(seed)))  # noqa: S311 - no secret
@@ -113,7 +119,7 @@ def prove(
             kills.append(_killed(subject, trials, folder, differ, point))
             watch(len(points))
             rmtree(folder, ignore_errors=True)
-        return Proof(counts, commits, kills, warnings=first.warnings, notes=subject.notes)
+        return Proof(counts, commits, kills, warnings=first.warnings, notes=notes)
 
 
 def _undisturbed(trials: Trials, folder: Path, interval: str) -> TrialRun:

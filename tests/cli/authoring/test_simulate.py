@@ -164,6 +164,16 @@ def test_a_world_or_a_connector_that_is_none_is_refused(cli: CommandLine, argume
     assert text in run.stderr
 
 
+def test_a_command_without_a_connector_names_the_manifest_that_is_there(cli: CommandLine, tmp_path: Path) -> None:
+    without = cli("preview", "notes").stderr
+    (tmp_path / "manifest.yaml").write_text("version: 6.0.0")
+
+    beside = cli("preview", "notes").stderr
+
+    assert "which connector?\n" in without
+    assert "which connector? There is manifest.yaml here: --manifest-path manifest.yaml" in beside
+
+
 @pytest.mark.usefixtures("notes")
 @pytest.mark.parametrize("command", [("simulate", *OPTIONS), ("ui",)])
 def test_a_port_that_is_taken_is_an_error_that_says_so(cli: CommandLine, command: tuple[str, ...]) -> None:
