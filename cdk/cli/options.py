@@ -47,8 +47,8 @@ def file_option(
 
 def missing_connector() -> str:
     """The error of a command that is called without a connector; it names the manifest that a drafted one has."""
-    here = " There is manifest.yaml here: --manifest-path manifest.yaml" if Path("manifest.yaml").exists() else ""
-    return f"Missing option '--connector' or '--manifest-path': which connector?{here}"
+    hint = " There is manifest.yaml here: --manifest-path manifest.yaml" if Path("manifest.yaml").exists() else ""
+    return f"Missing option '--connector' or '--manifest-path': which connector?{hint}"
 
 
 def number_option(*names: str, text: str, default: int | None = None, least: int = 1) -> Callable[[F], F]:
