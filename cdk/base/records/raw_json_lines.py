@@ -19,6 +19,7 @@ Objects: TypeAlias = Sequence[msgspec.Struct]
 """Records as objects of one type."""
 
 _PIECE = 2**16
+_BRACE = {ord("{")}
 # Names that msgspec does not look for: JSON spells them with escapes, or not at all.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
@@ -141,10 +142,11 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
         return None
     for _ in where:
         items = items.inner
-    lines = b"\n".join(items)
-    # Without a look at each, a null or a number among the objects would go on as a record.
-    if not lines.startswith(b"{") or lines.count(b"\n{") != len(items) - 1:
+    # Without a look at each, a null or a number among the objects would go on as a record. A third of the time that
+    # counting `\n{` in the lines takes.
+    if {memoryview(item)[0] for item in items} != _BRACE:
         return None
+    lines = b"\n".join(items)
     last = items[-1]
     end = body.rindex(last) + len(memoryview(last))
     begin = end - len(lines)
