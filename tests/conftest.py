@@ -43,6 +43,9 @@ def root(tmp_path: Path) -> Path:
 def pytest_configure() -> None:
     """Let every Java that the tests start begin soon, Ctrl-C end what they start, and no example have a deadline."""
     os.environ.setdefault(class_archive.OPTIONS, class_archive.quick_java())
+    # A test may begin a Spark in its own folder, where workers would find no module of the tests that come later.
+    root, others = str(Path(__file__).parents[1]), filter(None, [os.environ.get("PYTHONPATH")])
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, *others])
     # A shell that runs the tests in its background has them ignore Ctrl-C, and the commands that they start would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Hypothesis would fail an example that takes 200 ms, which any may on a machine that is busy.
