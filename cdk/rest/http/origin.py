@@ -7,6 +7,7 @@ redirects, records of a parent) may not.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from cdk.base.errors import FatalError
@@ -42,7 +43,7 @@ class Origin(NamedTuple):
 def origin(url: str) -> Origin:
     """The origin of `url`; empty where it has none, or where two readers of it might disagree."""
     match = _URL.match(url)
-    if match is None:
+    if match is None or not _is_host(match[2]):
         return Origin()
     scheme = match[1].lower()
     return Origin(scheme, match[2].lower(), int(match[3] or _PORTS[scheme]))
@@ -103,6 +104,17 @@ class CredentialScope:
 def neutral(headers: Mapping[str, str]) -> dict[str, str]:
     """Those of `headers` that may be sent to any host."""
     return {name: value for name, value in headers.items() if name.lower() in _NEUTRAL}
+
+
+def _is_host(text: str) -> bool:
+    """Whether `text` is no bracket around what is no IPv6 address, at which parsers raise."""
+    if not text.startswith("["):
+        return True
+    try:
+        IPv6Address(text[1:-1])
+    except ValueError:
+        return False
+    return True
 
 
 def _stands_for(known: Origin, target: Origin) -> bool:

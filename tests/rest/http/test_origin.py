@@ -34,6 +34,8 @@ PIECES = st.lists(
         ("HTTP://me:you@api.test:8080", Origin("http", "api.test", 8080)),
         ("http://[::1]:80?x", Origin("http", "[::1]", 80)),
         ("http://api.test:/", Origin("http", "api.test", 80)),
+        ("http://[:]/", Origin()),
+        ("http://[80]/", Origin()),
         ("//api.test/a", Origin()),
         ("ftp://api.test/a", Origin()),
         ("https://api.test\\@evil.test/", Origin()),
