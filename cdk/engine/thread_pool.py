@@ -119,14 +119,14 @@ class AdaptiveThreadPool(Generic[W]):
         """Read on the caller's thread until the process turns out to wait; then a worker goes on."""
         idle = Idle()
         while (reading := self._next(work)) is not None:
-            own = Idle()
             reading.begin()
             try:
                 while (timed := reading.next()) is not None:
                     yield timed.piece, timed.page
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
-                    waits = own.since() > _LONG_LOOK and own.share() < _ALONE
+                    # Between pieces it is looked more often, so this is of one piece.
+                    waits = idle.since() > _LONG_LOOK and idle.share() < _ALONE
                     if not self._serial and (waits or self._concurrency.level > 1):
                         # To take it back again would be to and fro.
                         self._alone = self._alone and not waits
@@ -231,9 +231,7 @@ class _Reading(Generic[W]):
         """stop: ends it also in the middle of a wait. concurrency: learns of complaints."""
         self._piece, self._read, self._first, self._began, self._ahead = piece, read, True, 0.0, ahead
         self._context = copy_context()
-        self._context.run(interruptible, stop)
-        self._context.run(complain_to, concurrency)
-        self._context.run(reading_ahead, ahead)
+        self._context.run(_prepare, stop, concurrency, ahead)
         self._pages = self._all()
 
     def next(self) -> _TimedPage[W] | None:
@@ -264,6 +262,12 @@ class _Reading(Generic[W]):
 
     def _all(self) -> Generator[ReadPage, None, None]:
         yield from self._read(self._piece)
+
+
+def _prepare(stop: threading.Event, concurrency: Concurrency, ahead: ReadAhead[object]) -> None:
+    interruptible(stop)
+    complain_to(concurrency)
+    reading_ahead(ahead)
 
 
 class _Bounded(Generic[T]):

@@ -52,7 +52,7 @@ class StoredPositions(Mapping[Partition, Position]):
         return _entry(partition.key, self.texts[partition.key])[0]
 
     def __contains__(self, partition: object) -> bool:
-        return isinstance(partition, Partition) and self.texts.get(partition.key) is not None
+        return isinstance(partition, Partition) and self.texts.text(partition.key) is not None
 
     def __iter__(self) -> Iterator[Partition]:
         return (Partition(_object(key)) for key in self.texts)
@@ -89,7 +89,7 @@ class MovingPositions:
         return self._text(partition.key) is not None
 
     def _text(self, key: str) -> str | None:
-        return self._moved[key] if key in self._moved else self._texts.get(key)
+        return self._moved[key] if key in self._moved else self._texts.text(key)
 
     def move(self, partition: Partition, position: Position | None) -> bool:
         """Have a partition stand somewhere, or, with None, forget it. Whether that is news."""
@@ -170,7 +170,7 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
 
     def entry(self, partition: Partition) -> JsonObject | None:
         """The entry of one partition, found without loading the others; None where there is none."""
-        text = self.texts.get(partition.key)
+        text = self.texts.text(partition.key)
         return None if text is None else _object(self._wire_text(partition.key, text))
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, JsonObject]]:

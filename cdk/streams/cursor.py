@@ -42,6 +42,11 @@ def side_of(
     return Side.EDGE if value == until else Side.AFTER
 
 
+def owned(window: Window, side: Side) -> bool:
+    """Whether a record on this side of `window` belongs to it and not to a neighbour; nothing follows the last one."""
+    return side is Side.INSIDE or (window.last and side is not Side.BEFORE)
+
+
 class Cursor(ABC):
     """How a stream advances: which windows remain, which of two values is greater."""
 
@@ -113,9 +118,8 @@ class Cursor(ABC):
         )
 
     def owns(self, window: Window, value: object) -> bool:
-        """Whether a record with this value belongs to `window` and not to a neighbour; nothing follows the last one."""
-        side = self.side(window, value)
-        return side is Side.INSIDE or (window.last and side is not Side.BEFORE)
+        """Whether a record with this value belongs to `window`, see `owned`."""
+        return owned(window, self.side(window, value))
 
     def precedes(self, window: Window, value: object) -> bool:
         """Whether a value lies before `window`. Unreadable values do not."""

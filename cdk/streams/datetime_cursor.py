@@ -223,7 +223,8 @@ class DatetimeCursor(Cursor):
         return replace(window, end=first, until=second, last=False), replace(window, start=second)
 
     def greatest(self, values: Sequence[object]) -> object:
-        values = self.ends(values) or values
+        if len(values) > _FEW:
+            values = self.ends(values) or values
         ranked = [(moment, at) for at, value in enumerate(values) if (moment := self.moment(value)) is not None]
         if not ranked:
             return None
@@ -314,6 +315,10 @@ class DatetimeCursor(Cursor):
                 formats = " or ".join(self._formats)
                 raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_FEW = 3
+"""Values that are parsed as fast as it is looked how they are written."""
 
 
 def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:

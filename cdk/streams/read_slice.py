@@ -8,14 +8,14 @@ from typing import Protocol
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
-from cdk.base.process.unseen_refusals import explaining_refusals
+from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record
 from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
-from cdk.streams.cursor import Cursor, Side
+from cdk.streams.cursor import Cursor, Side, owned
 from cdk.streams.stream import Page, Stream
 
 _READING = ("parse", "read_page", "read_records")
@@ -99,7 +99,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     descend although the cursor is `ordered`, or would end the process.
     """
     try:
-        with explaining_refusals():
+        with ExplainedRefusals():
             yield from _pages(stream, slice)
     except SystemExit as error:
         raise ConnectorExit(error, stream=stream.name) from error
@@ -178,7 +178,8 @@ class _Finisher:
             if looked_at is None:
                 warning = warning or self._undated(cursor, records, values)
                 looked_at = _present(values)
-            if window is not None and not all(cursor.owns(window, value) for value in looked_at):
+            sides = [] if window is None else [cursor.side(window, value) for value in looked_at]
+            if window is not None and not all(owned(window, side) for side in sides):
                 outside = [i for i, v in enumerate(values) if v is not None and not cursor.owns(window, v)]
                 if not (warning or self._warned_outside):
                     warning = self._outside(cursor, window, [values[i] for i in outside], len(records))
@@ -187,7 +188,7 @@ class _Finisher:
                     records = [record for i, record in enumerate(records) if i not in foreign]
                     values = looked_at = _present(field_values(records, cursor.field))
             if looked_at:
-                self._advance(cursor, looked_at, values)
+                self._advance(cursor, looked_at, values, passes=Side.AFTER in sides)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
         return ReadPage(records, position, self._edge, skipped, warning=warning, doubt=doubt, followed=followed)
@@ -254,13 +255,16 @@ class _Finisher:
             "`lookback`"
         )
 
-    def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object]) -> None:
-        """Move the edge to the greatest value that does not lie after the window; `looked_at` has the greatest."""
+    def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object], *, passes: bool) -> None:
+        """Move the edge to the greatest value that does not lie after the window; `looked_at` has the greatest.
+
+        passes: one of them lies after the window.
+        """
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
             self._check_order(cursor, [*known, *_present(values)])
         greatest, window = cursor.greatest([*known, *looked_at]), self._slice.window
-        if window is not None and cursor.side(window, greatest) is Side.AFTER:
+        if passes and window is not None and cursor.side(window, greatest) is Side.AFTER:
             within = [value for value in _present(values) if cursor.side(window, value) is not Side.AFTER]
             greatest = cursor.greatest([*known, *within])
         self._edge = None if greatest is None else Edge(greatest)

@@ -4,8 +4,6 @@ The connector fails of what it lacks then, such as with an IndexError, which say
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from cdk.base.errors import CdkError
 from cdk.base.process.connector_line import connector_line
@@ -29,15 +27,20 @@ def note_unseen(refusal: CdkError) -> None:
         _PROCESS.last = type(refusal), str(refusal)
 
 
-@contextmanager
-def explaining_refusals() -> Iterator[None]:
-    """Let an error of a block, in which a refusal was not seen, say so first; it is of the refusal's kind then."""
-    before = _PROCESS.count
-    try:
-        yield
-    except Exception as error:
+class ExplainedRefusals:
+    """A block whose error, where a refusal in it was not seen, says so first; it is of the refusal's kind then.
+
+    No generator, as each slice is such a block: that takes 2 microseconds.
+    """
+
+    def __enter__(self) -> None:
+        self._before = _PROCESS.count
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: object) -> None:
+        if _PROCESS.count == self._before or not isinstance(error, Exception):
+            return
         kind, text = _PROCESS.last
-        if _PROCESS.count == before or text in str(error):
-            raise
+        if text in str(error):
+            return
         words = str(error) if isinstance(error, CdkError) else f"{type(error).__name__}: {error}{connector_line(error)}"
         raise kind(f"{text}; it was tried in a thread of the connector, which then failed: {words}") from error

@@ -5,7 +5,7 @@ text goes on as it came, with every digit of its numbers.
 """
 
 import re
-from codecs import getincrementaldecoder
+from codecs import utf_8_decode
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias, overload
@@ -162,12 +162,11 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
 def is_text(body: bytes) -> bool:
     """Whether a decoder of JSON would take every text in here; msgspec looks no further than it must."""
     if not body.isascii():
-        decoder = getincrementaldecoder("utf-8")()
         try:
             # Piece by piece: the text of a whole page would be the largest thing in memory.
-            for begin in range(0, len(body), _PIECE):
-                decoder.decode(body[begin : begin + _PIECE])
-            decoder.decode(b"", final=True)
+            begin, size = 0, len(body)
+            while begin < size:
+                begin += utf_8_decode(body[begin : begin + _PIECE], "strict", begin + _PIECE >= size)[1]
         except UnicodeDecodeError:
             return False
     # Perhaps half a surrogate pair. To look for one character is many times faster than for three.

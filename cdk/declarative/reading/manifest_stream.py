@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -71,14 +70,6 @@ class ManifestStream(DeclaredStream):
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
         self._located = located
 
-    @contextmanager
-    def _locating(self) -> Iterator[None]:
-        """Let errors of expressions, which fail on what they meet, name their lines in the manifest."""
-        try:
-            yield
-        except ExpressionError as error:
-            raise self._located(error) from error
-
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         return self.issue(seconds)
 
@@ -96,8 +87,11 @@ class ManifestStream(DeclaredStream):
         return [WHOLE] if self.reader.router is None else self._each(self.reader.router.partitions(parents))
 
     def _each(self, items: Iterable[T]) -> Iterator[T]:
-        with self._locating():
+        """The items; errors of expressions, which fail on what they meet, name their lines in the manifest."""
+        try:
             yield from items
+        except ExpressionError as error:
+            raise self._located(error) from error
 
     def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
         router = self.reader.router

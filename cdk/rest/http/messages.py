@@ -5,7 +5,7 @@ from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 from urllib.parse import parse_qsl, quote_plus, urldefrag, urlencode, urlsplit
 
 import orjson
@@ -19,6 +19,8 @@ from cdk.base.values import JsonValue, from_json
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, safe_url
+
+T = TypeVar("T")
 
 RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
 """Where in a request a value goes: a query parameter, a header, a field of the form or of the JSON body."""
@@ -34,6 +36,14 @@ class Headers(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         return self._fields[name.lower()]
+
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+    @overload
+    def get(self, name: str, /, default: str | T) -> str | T: ...
+    def get(self, name: str, /, default: object = None) -> object:
+        """The value of a field, or `default`; without an exception for each field that is missing, as in `Mapping`."""
+        return self._fields.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

@@ -81,14 +81,14 @@ class Connections:
                 verify=self._verify,
                 proxies=self._proxies_for(prepared.url or ""),
             )
-            url, status = prepared.url or request.url, raw.status_code
+            url, status, fields = prepared.url or request.url, raw.status_code, _headers(raw)
             if request.stream and _OK <= status < _REDIRECT:
                 # Of an error the status and the text are wanted, so that is read at once.
                 pieces = _Pieces(request, raw)
                 current_metrics().count_response(status, 0)
-                return StreamedResponse(status, _headers(raw), pieces, url, request, max_bytes=self._max_bytes)
+                return StreamedResponse(status, fields, pieces, url, request, max_bytes=self._max_bytes)
             try:
-                body = joined(raw.iter_content(_chunk_size(raw)), self._max_bytes, request)
+                body = joined(raw.iter_content(_chunk_size(fields)), self._max_bytes, request)
                 _check_end(request, raw)
             finally:
                 # Gives the connection back when the body is read, and closes it when that failed.
@@ -97,7 +97,7 @@ class Connections:
             current_metrics().count_failure()
             _translate(request, error)
         current_metrics().count_response(status, len(body))
-        return Response(status, _headers(raw), body, url, request)
+        return Response(status, fields, body, url, request)
 
     def _exchange(self, prepared: requests.PreparedRequest, **options: Json) -> requests.Response:
         """The response of the adapter, or of a Session where its class has a `send` of its own."""
@@ -210,10 +210,10 @@ class _Adapter(HTTPAdapter):
         return response
 
 
-def _chunk_size(raw: requests.Response) -> int | None:
+def _chunk_size(fields: Headers) -> int | None:
     """How much of a body to ask for at once; None for all of it: a page of 370 KB takes a third of the time then."""
-    length = raw.headers.get("content-length", "")
-    longest = _ALL.get(raw.headers.get("content-encoding"), 0)
+    length = fields.get("content-length", "")
+    longest = _ALL.get(fields.get("content-encoding"), 0)
     return None if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest else _PIECE
 
 

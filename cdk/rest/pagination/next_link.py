@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from cdk.base.errors import BadState, ConfigError, DecodeError
 from cdk.base.suggestions import nearest
-from cdk.base.values import JsonValue, Record
+from cdk.base.values import JsonValue, Record, from_json
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
@@ -105,7 +106,7 @@ _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
-_SIGNS = (b'"next', b'"has_more"', b'"hasMore"', b'"has_next', b'"hasNext', b"nextLink")
+_SIGNS = re.compile(rb'"next|"has_?(?:[mM]ore"|[nN]ext)|nextLink|otal|[pP]ages|[cC]ount|num')
 _NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
 _NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
 _NEXT |= {"nextbatch", "nextmarker", "nextoffset", "nextpageoffset"}
@@ -115,9 +116,10 @@ _AROUND = (
     *("response_metadata", "responseMetadata"),
 )
 """Objects of a body in which APIs name the next page, besides the body itself."""
-_TOTAL_SIGNS = (b"otal", b"pages", b"Pages", b"count", b"Count", b"num")
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
+_SHORT = 1024
+"""Bytes of a body, without records, up to which it is remembered what is in it."""
 _DIGITS = 18
 """The longest count that is read from a string."""
 _NO_LETTER = re.compile(r"[^a-z]")
@@ -125,13 +127,12 @@ _NO_LETTER = re.compile(r"[^a-z]")
 
 def unfollowed_next(response: Response) -> str:
     """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
-    if "next" in links(response.headers.get("link", "")):
+    if (link := response.headers.get("link")) and "next" in links(link):
         return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
     for name in _next_headers(tuple(response.headers)):
         if (value := response.headers[name]) and value != "0":
             return f"{value[:_SHOWN]!r} in the header {name}"
-    named = (each for where, value in _places(response, _SIGNS) for each in _named_next(where, value))
-    return next((f"{repr(value)[:_SHOWN]} in {' > '.join(where)} of the body" for where, value in named), "")
+    return _of_body(response).next
 
 
 def unread_total(response: Response, count: int) -> str:
@@ -139,16 +140,58 @@ def unread_total(response: Response, count: int) -> str:
     for name in _total_headers(tuple(response.headers)):
         if (number := _whole_number(response.headers[name])) > _expected(name, count):
             return f"{number} in the header {name}, and the page has {count:,} records"
-    for where, value in _places(response, _TOTAL_SIGNS):
-        if type(value) is dict:
-            totals = _TOTALS | {
-                each for name, field in value.items() if type(field) is list for each in _counts_of(name)
-            }
-            for name, field in value.items():
-                if _letters(name) in totals and (number := _whole_number(field)) > _expected(name, count):
-                    dotted = " > ".join((*where, name))
-                    return f"{number} in {dotted} of the body, and the page has {count:,} records"
+    for where, number in _of_body(response).totals:
+        if number > _expected(where[-1], count):
+            return f"{number} in {' > '.join(where)} of the body, and the page has {count:,} records"
     return ""
+
+
+class _Paging(NamedTuple):
+    """What a body says of its pages."""
+
+    next: str = ""
+    """What names a next one, and where; empty for nothing."""
+
+    totals: Sequence[tuple[tuple[str, ...], int]] = ()
+    """Where it counts all records, or pages, and what it counts."""
+
+
+def _of_body(response: Response) -> _Paging:
+    # In most bodies there is no sign: to look for one costs microseconds.
+    if response.is_stream or _SIGNS.search(response.frame_text) is None:
+        return _Paging()
+    try:
+        return _of_text(response.frame_text) if len(response.frame_text) < _SHORT else _of_value(response.frame())
+    except (DecodeError, ValueError):
+        return _Paging()
+
+
+@lru_cache(maxsize=64)
+def _of_text(body: bytes) -> _Paging:
+    """Remembered: around their records the bodies of a source are alike. Raises ValueError: it is no JSON."""
+    return _of_value(from_json(body))
+
+
+def _of_value(body: JsonValue) -> _Paging:
+    places: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
+    if type(body) is dict:
+        places += [((name,), body[name]) for name in _AROUND if name in body]
+    named = (
+        f"{repr(value)[:_SHOWN]} in {' > '.join(at)} of the body"
+        for place in places
+        for at, value in _named_next(*place)
+    )
+    return _Paging(next(named, ""), [total for place in places for total in _totals(*place)])
+
+
+def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The fields of an object that count all records, or pages."""
+    if type(value) is dict:
+        lists = [name for name, field in value.items() if type(field) is list]
+        totals = _TOTALS | {each for name in lists for each in _counts_of(name)}
+        for name, field in value.items():
+            if _letters(name) in totals and (number := _whole_number(field)):
+                yield (*where, name), number
 
 
 def _counts_of(name: str) -> Iterator[str]:
@@ -167,20 +210,6 @@ def _whole_number(value: JsonValue) -> int:
 def _expected(name: str, count: int) -> int:
     """How many an only page has of what a field counts: of pages one."""
     return 1 if _letters(name).endswith(("pages", "pagecount")) else count
-
-
-def _places(response: Response, signs: Sequence[bytes]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """Where a body may say something of its pages; nothing where none of `signs` is in it."""
-    # In most bodies there is none of these: to look for it costs microseconds.
-    if response.is_stream or not any(sign in response.frame_text for sign in signs):
-        return
-    try:
-        body = response.frame()
-    except DecodeError:
-        return
-    yield (), body
-    if type(body) is dict:
-        yield from (((name,), body[name]) for name in _AROUND if name in body)
 
 
 _SHOWN = 80

@@ -48,9 +48,7 @@ class MemoryLayer:
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
-
-    def get(self, key: str, default: T) -> str | T | None:
-        return self.texts.get(key, default)
+        self.get = texts.get
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
         ordered = sorted(self.texts, reverse=back)
@@ -78,12 +76,13 @@ class LayeredMap(Mapping[str, str]):
         return cls([MemoryLayer(texts)], len(texts), sum(len(key) + len(text) for key, text in texts.items()))
 
     def __getitem__(self, key: str) -> str:
-        text = self._text(key)
+        text = self.text(key)
         if text is None:
             raise KeyError(key)
         return text
 
-    def _text(self, key: str) -> str | None:
+    def text(self, key: str) -> str | None:
+        """The text of a key; None where there is none, a tenth of what `get` takes then."""
         for layer in reversed(self.layers):
             text = layer.get(key, _ABSENT)
             if text is not _ABSENT:
@@ -144,7 +143,7 @@ class LayeredMap(Mapping[str, str]):
         news: dict[str, str | None] = {}
         length, size = self._length, self.size
         for key, text in changes.items():
-            before = self._text(key)
+            before = self.text(key)
             if text == before:
                 continue
             news[key] = text

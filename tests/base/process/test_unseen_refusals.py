@@ -3,11 +3,11 @@
 import pytest
 
 from cdk import ConfigError
-from cdk.base.process.unseen_refusals import explaining_refusals, note_unseen
+from cdk.base.process.unseen_refusals import ExplainedRefusals, note_unseen
 
 
 def fail(error: Exception) -> None:
-    with explaining_refusals():
+    with ExplainedRefusals():
         note_unseen(ConfigError("no request may go to a.com"))
         raise error
 
@@ -30,6 +30,6 @@ def test_the_refusal_itself_and_errors_without_one_stay_as_they_are() -> None:
         fail(refusal)
     assert raised.value is refusal
 
-    with pytest.raises(IndexError) as kept_error, explaining_refusals():
+    with pytest.raises(IndexError) as kept_error, ExplainedRefusals():
         raise other
     assert kept_error.value is other
