@@ -18,7 +18,7 @@ from cdk.base.values import Record
 Objects: TypeAlias = Sequence[msgspec.Struct]
 """Records as objects of one type."""
 
-_PIECE = 2**16
+_PIECE = 2**14
 _BRACE = {ord("{")}
 # Names that msgspec does not look for: JSON spells them with escapes, or not at all.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')

@@ -12,7 +12,7 @@ import click
 from cdk.base.logs import logger
 from cdk.base.process.interruption import Interruption
 from cdk.base.process.request_lease import RequestLease, leasing
-from cdk.base.process.tuning import rare_collections
+from cdk.base.process.tuning import tuned_for_records
 from cdk.base.secret_masking import secret_values
 from cdk.cli.command_errors import retries_on_stderr
 from cdk.cli.config_file import load_config
@@ -88,7 +88,7 @@ def read(
         configured = whole_catalog(streams) if catalog is None else load_catalog(catalog)
         source.select(_selected(configured))
         manager = ConnectorStateManager(load_state(state, {stream.name for stream in streams}))
-        with _watch(output) as watch, rare_collections(), _reporting(crashes):
+        with _watch(output) as watch, tuned_for_records(), _reporting(crashes):
             run_read(
                 streams,
                 configured,

@@ -9,7 +9,7 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from cdk.base.errors import ConfigError
-from cdk.base.process.tuning import rare_collections, spare_pandas
+from cdk.base.process.tuning import spare_pandas, tuned_for_records
 from cdk.base.run import current_run, part_of
 from cdk.base.task_map import Item, Result, attempting
 from cdk.spark.cluster.driver import Driver, driver_of, translate_lost
@@ -75,7 +75,7 @@ def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence
         with part_of(run), attempting(attempt), gathering_lines(levels) as lines:
             argument = pickle.loads(item)  # noqa: S301 - our own driver wrote it
             spare_pandas()
-            with rare_collections():
+            with tuned_for_records():
                 result = work(argument)
         return pickle.dumps((result, lines))
 

@@ -14,7 +14,7 @@ from cdk.base.logs import logger
 from cdk.base.process.crash_points import check_crash_point, crash_point
 from cdk.base.process.interruption import MAX_REQUESTS, Interruption
 from cdk.base.process.request_lease import RequestLease, RequestsSpent, leasing
-from cdk.base.process.tuning import rare_collections, spare_pandas
+from cdk.base.process.tuning import spare_pandas, tuned_for_records
 from cdk.base.run import RunScope, current_run, setting
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.times.clock import Clock, system_clock
@@ -163,7 +163,7 @@ class SyncRunner:
         spare_pandas()
         requests = RequestLease(self._pipeline.max_requests)
         crashes = setting(CRASH_SECRETS, self._crash_secrets)
-        with self._one_run() as tokens, counting(self._facts.http), leasing(requests), rare_collections(), crashes:
+        with self._one_run() as tokens, counting(self._facts.http), leasing(requests), tuned_for_records(), crashes:
             try:
                 self._run()
             except RequestsSpent:
