@@ -20,6 +20,8 @@ _SHOWN = 120
 _SAME = 3
 """As many pages of one record in a row that are the same to the byte are no accident."""
 
+_FIRST = Trail.begin(None)
+
 _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""
 
@@ -60,7 +62,7 @@ class _Circle:
     def __init__(self, token: Token | None, saved: Trail | None) -> None:
         # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
         self._resumed = token is not None
-        self._trail = saved or Trail.begin(token)
+        self._trail = saved or (_FIRST if token is None else Trail.begin(token))
         self.closed: PaginationLoop | None = None
         """The error to end with: the last page has closed a circle, the first one."""
 

@@ -7,6 +7,7 @@ redirects, records of a parent) may not.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from cdk.base.values import JsonValue
 _PORTS = {"http": 80, "https": 443}
 # Of what parsers read in different ways (a backslash, a space, a second @) there is no origin.
 _HOST = r"\[[0-9a-f:.]+\]|[^/?#\\@:\s\[\]]+"
-_URL = re.compile(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|$)", re.IGNORECASE)
+_URL = re.compile(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|\Z)", re.IGNORECASE)
 _RELATIVE = re.compile(r"(?![a-z][a-z0-9+.\-]*:)[a-z0-9]", re.IGNORECASE)
 _NAMED_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9\-]*(?:\.[A-Za-z0-9\-]+)+)(?::([0-9]{1,5}))?(?=/|$)")
 _LABEL = r"[A-Za-z0-9\-_]+"
@@ -42,6 +43,13 @@ class Origin(NamedTuple):
 
 def origin(url: str) -> Origin:
     """The origin of `url`; empty where it has none, or where two readers of it might disagree."""
+    end = url.find("/", len("https://"))
+    return _origin(url if end < 0 else url[:end])
+
+
+@lru_cache(maxsize=64)
+def _origin(url: str) -> Origin:
+    """The origin of a URL without its path. Remembered: each request is looked at, and most have the same."""
     match = _URL.match(url)
     if match is None or not _is_host(match[2]):
         return Origin()
