@@ -18,7 +18,7 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
-from cdk.rest.pagination.next_link import unfollowed_next, unread_total
+from cdk.rest.pagination.page_signs import unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream

@@ -20,15 +20,15 @@ from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
-from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind
-from cdk.rest.pagination.next_link import unread_total
+from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
 from cdk.rest.pagination.page_number import Counting
+from cdk.rest.pagination.page_signs import unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.tracing import TRACE
 from cdk.state.slice import Slice
 from cdk.streams.paged import listed, read_pages
-from cdk.streams.stream import Item, Page, Token
+from cdk.streams.stream import Item, Page, PageSource, Token
 
 _TOKEN_REFUSED = {400, 404, 410, 422}
 """Statuses that APIs answer a page token with that has expired; others say nothing about the token."""
@@ -98,8 +98,15 @@ class PageRetriever:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why, request=response.request)
         following = None if following is None else saved_token(response.request, following)
-        source = None if request.stream or not records else (response.body, len(records))
-        return Page(records, following, doubt=doubt, source=source)
+        return Page(records, following, doubt=doubt, source=self._source(response, len(records)))
+
+    def _source(self, response: Response, count: int) -> PageSource | None:
+        """What records came in; nothing of a body that is not kept."""
+        if response.request.stream or not count:
+            return None
+        # Who parses records may leave some out.
+        counts_all = isinstance(self.paginator, Counting) and self.path is not None
+        return PageSource(response.body, count, partial(unread_rows, response) if counts_all else None)
 
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
         return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)

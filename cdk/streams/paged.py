@@ -10,7 +10,7 @@ from cdk.base.values import NotJson, Record
 from cdk.state.position import Trail
 from cdk.state.slice import Slice
 from cdk.streams.state_mixin import StateMixin
-from cdk.streams.stream import Item, Page, Token
+from cdk.streams.stream import Item, Page, PageSource, Token
 
 PageParts: TypeAlias = Iterable[Page | Sequence[Record]]
 """A page as it is read: lists of records that are handed on at once, then the rest, with the token of the next page."""
@@ -34,16 +34,19 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
     FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
-    circle, repeats = _Circle(token, slice.start.trail), _Repeats()
+    circle, repeats, count = _Circle(token, slice.start.trail), _Repeats(), _Count(slice)
     while True:
         following: Token | None = None
         for part in read_page(slice, token):
             match part:
                 case Page(next=following, source=source):
                     if source is not None:
-                        repeats.look(*source, token)
-                    trail = None if following is None else circle.trail_after(following, last=token)
-                    yield part._replace(trail=trail, source=None)
+                        repeats.look(source.body, source.records, token)
+                        count.add(source)
+                    if following is None:
+                        yield part._replace(warning=part.warning or count.unread(), source=None)
+                    else:
+                        yield part._replace(trail=circle.trail_after(following, last=token), source=None)
                 case _:
                     yield from part
         if following is None:
@@ -116,6 +119,29 @@ class _Repeats:
                 f"{self._times} pages in a row are the same, the last for {token!r}: the API ignores what asks for the "
                 "next page; check the paginator, and how the token is sent"
             )
+
+
+class _Count:
+    """Counts the records of a slice that is read in several pages, and compares them with what the source counts.
+
+    Of an only page that is a doubt, see `Page`. Of a slice that is resumed not all pages are known, and what a source
+    says of a window may be the count of all.
+    """
+
+    def __init__(self, slice: Slice) -> None:
+        self._whole = slice.start.cursor is None and slice.window is None
+        self._pages = self._records = 0
+        self._unread: Callable[[int, int], str] | None = None
+
+    def add(self, source: PageSource) -> None:
+        """Count a page with records."""
+        self._pages, self._records, self._unread = self._pages + 1, self._records + source.records, source.unread
+
+    def unread(self) -> str:
+        """What the last page says of more records than all pages had; empty for nothing."""
+        if not self._whole or self._pages < 2 or self._unread is None:  # noqa: PLR2004 - one is the only page
+            return ""
+        return self._unread(self._records, self._pages)
 
 
 def listed(records: object, what: str, method: object) -> Sequence[Record]:

@@ -134,6 +134,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     if records:
                         yield finish(records, None)
                     position = None if token is None else Checkpoint(marks.cut(token), trail=trail)
+                    warning = warning and f"{stream.name}: {warning}"
                     doubt = doubt and f"{stream.name}: {doubt}"
                     yield finish(page_records, position, warning, doubt=doubt, followed=token is not None)
                 case Checkpoint():

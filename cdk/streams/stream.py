@@ -55,8 +55,21 @@ class Page(NamedTuple):
     doubt: str = ""
     """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
 
-    source: tuple[bytes, int] | None = None
-    """The body that records came in, and how many they were: tells whether the page is the one before, again."""
+    source: "PageSource | None" = None
+    """What records came in."""
+
+
+class PageSource(NamedTuple):
+    """The response that a page of records came in."""
+
+    body: bytes
+    """Tells whether the page is the one before, again."""
+
+    records: int
+    """How many there were, whatever a filter has left of them."""
+
+    unread: Callable[[int, int], str] | None = None
+    """What it says of more records than so many in so many pages; empty for nothing. None where pages may end early."""
 
 
 Item: TypeAlias = Record | Page | Checkpoint

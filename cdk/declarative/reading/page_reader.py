@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken, TransientError
@@ -21,8 +22,8 @@ from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
-from cdk.rest.pagination.last_page import doubtful, look_behind
-from cdk.rest.pagination.next_link import unread_total
+from cdk.rest.pagination.last_page import doubtful, look_behind, unread_rows
+from cdk.rest.pagination.page_signs import unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
@@ -30,7 +31,7 @@ from cdk.rest.tracing import TRACE
 from cdk.state.position import Start
 from cdk.state.slice import Slice
 from cdk.streams.paged import PageParts, read_pages
-from cdk.streams.stream import Item, Page, Token
+from cdk.streams.stream import Item, Page, PageSource, Token
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
@@ -54,10 +55,11 @@ class _FetchedPage:
     tail: Sequence[Record] = ()
     """The last of those that were selected, and some before it."""
 
-    @property
-    def source(self) -> tuple[bytes, int] | None:
-        """What tells whether the page is the one before, see `Page`; nothing of a body that is not kept."""
-        return None if self.response.request.stream or not self.raw else (self.response.body, self.raw)
+    def source(self, *, ends_early: bool) -> PageSource | None:
+        """What its records came in; nothing of a body that is not kept. ends_early: the slice may have more pages."""
+        if self.response.request.stream or not self.raw:
+            return None
+        return PageSource(self.response.body, self.raw, None if ends_early else partial(unread_rows, self.response))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,12 @@ class PageReader:
     def read(self, slice: Slice) -> Iterator[Item]:
         items = read_pages(slice, _SliceReading(self, slice).page)
         return map(_without_token, items) if self._shifting else items
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether its pages are counted, up to the last one that the source has."""
+        feed = self.incremental is not None and self.incremental.data_feed
+        return self.pages.counts is not None and not feed and self.properties is None
 
     @property
     def _shifting(self) -> bool:
@@ -182,7 +190,7 @@ class PageReader:
         """What to say of an answer that has nothing where records should lie."""
         absence = self.extractor.absence(response)
         return absence and (
-            f"{self.ctx.stream}: {response.request} brought no records: there is {absence}; check `field_path`, "
+            f"{response.request} brought no records: there is {absence}; check `field_path`, "
             "unless the API leaves out what is empty"
         )
 
@@ -263,12 +271,13 @@ class _SliceReading:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
+        source = page.source(ends_early=not self._reader.counts_all)
         if following is None:
-            yield Page(records, None, warning=warning, doubt=doubt, source=page.source)
+            yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
         safe = saved_token(page.response.request, following)
         self._next = self._reader.saved(safe, self._sizes.size), following
-        yield Page(records, self._next[0], warning=warning, source=page.source)
+        yield Page(records, self._next[0], warning=warning, source=source)
 
     def _doubt(self, last: PageResult, *, first: bool) -> str:
         """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""

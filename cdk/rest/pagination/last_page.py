@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from cdk.base.errors import FatalError
 from cdk.base.run import setting
 from cdk.rest.http.messages import Response
+from cdk.rest.pagination.page_signs import unread_total
 from cdk.rest.tracing import explain_next
 
 
@@ -34,6 +35,15 @@ def doubtful(response: Response, why: str) -> str:
     return (
         f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
         "page is all there is. What was missed comes once all is read from the start (`spark-cdk state reset`)"
+    )
+
+
+def unread_rows(response: Response, records: int, pages: int) -> str:
+    """What the last page of a slice says of more than the `records` that were read in `pages`; empty for nothing."""
+    why = unread_total(response, records, pages)
+    return why and (
+        f"{response.request} was taken for the last page of its slice: there is {why}; check where the paginator "
+        "begins, and the page size. What was missed comes once all is read from the start (`spark-cdk state reset`)"
     )
 
 

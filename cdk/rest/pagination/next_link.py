@@ -1,16 +1,14 @@
 """Paginators that follow what the response says: a cursor, or the URL of the next page."""
 
-import re
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError, DecodeError
 from cdk.base.suggestions import nearest
-from cdk.base.values import JsonValue, Record, from_json
+from cdk.base.values import JsonValue, Record
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
+from cdk.rest.pagination.page_signs import links
 from cdk.rest.pagination.page_url import ask_url, next_url
 from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
@@ -99,168 +97,3 @@ class LinkHeader:
 
     def apply(self, request: Request, token: Token | None) -> Request:
         return request if token is None else ask_url(request, token)
-
-
-# The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
-_PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
-_PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
-
-
-_SIGNS = re.compile(rb'"next|"has_?(?:[mM]ore"|[nN]ext)|nextLink|otal|[pP]ages|[cC]ount|num')
-_NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
-_NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
-_NEXT |= {"nextbatch", "nextmarker", "nextoffset", "nextpageoffset"}
-_HEADERS = {f"{prefix}{name}" for prefix in ("", "x", "xpagination") for name in _NEXT}
-_AROUND = (
-    *("meta", "metadata", "pagination", "paging", "page", "page_info", "pageInfo", "links", "_links", "cursors"),
-    *("response_metadata", "responseMetadata"),
-)
-"""Objects of a body in which APIs name the next page, besides the body itself."""
-_TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
-_TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
-_SHORT = 1024
-"""Bytes of a body, without records, up to which it is remembered what is in it."""
-_DIGITS = 18
-"""The longest count that is read from a string."""
-_NO_LETTER = re.compile(r"[^a-z]")
-
-
-def unfollowed_next(response: Response) -> str:
-    """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
-    if (link := response.headers.get("link")) and "next" in links(link):
-        return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
-    for name in _next_headers(tuple(response.headers)):
-        if (value := response.headers[name]) and value != "0":
-            return f"{value[:_SHOWN]!r} in the header {name}"
-    return _of_body(response).next
-
-
-def unread_total(response: Response, count: int) -> str:
-    """What counts more records than the `count` of an only page, or more pages than one, as a doubt; else empty."""
-    for name in _total_headers(tuple(response.headers)):
-        if (number := _whole_number(response.headers[name])) > _expected(name, count):
-            return f"{number} in the header {name}, and the page has {count:,} records"
-    for where, number in _of_body(response).totals:
-        if number > _expected(where[-1], count):
-            return f"{number} in {' > '.join(where)} of the body, and the page has {count:,} records"
-    return ""
-
-
-class _Paging(NamedTuple):
-    """What a body says of its pages."""
-
-    next: str = ""
-    """What names a next one, and where; empty for nothing."""
-
-    totals: Sequence[tuple[tuple[str, ...], int]] = ()
-    """Where it counts all records, or pages, and what it counts."""
-
-
-def _of_body(response: Response) -> _Paging:
-    # In most bodies there is no sign: to look for one costs microseconds.
-    if response.is_stream or _SIGNS.search(response.frame_text) is None:
-        return _Paging()
-    try:
-        return _of_text(response.frame_text) if len(response.frame_text) < _SHORT else _of_value(response.frame())
-    except (DecodeError, ValueError):
-        return _Paging()
-
-
-@lru_cache(maxsize=64)
-def _of_text(body: bytes) -> _Paging:
-    """Remembered: around their records the bodies of a source are alike. Raises ValueError: it is no JSON."""
-    return _of_value(from_json(body))
-
-
-def _of_value(body: JsonValue) -> _Paging:
-    places: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
-    if type(body) is dict:
-        places += [((name,), body[name]) for name in _AROUND if name in body]
-    named = (
-        f"{repr(value)[:_SHOWN]} in {' > '.join(at)} of the body"
-        for place in places
-        for at, value in _named_next(*place)
-    )
-    return _Paging(next(named, ""), [total for place in places for total in _totals(*place)])
-
-
-def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The fields of an object that count all records, or pages."""
-    if type(value) is dict:
-        lists = [name for name, field in value.items() if type(field) is list]
-        totals = _TOTALS | {each for name in lists for each in _counts_of(name)}
-        for name, field in value.items():
-            if _letters(name) in totals and (number := _whole_number(field)):
-                yield (*where, name), number
-
-
-def _counts_of(name: str) -> Iterator[str]:
-    """What a field may be called that counts all that the list of this name has a page of: `total_rooms`."""
-    if letters := _letters(name):
-        yield from (f"total{letters}", f"{letters}total", f"{letters}count", f"num{letters}")
-
-
-def _whole_number(value: JsonValue) -> int:
-    """The number that a field has, also as a string; 0 where it has none, or one that Python refuses to read."""
-    if type(value) is int:
-        return value
-    return int(value) if type(value) is str and len(value) <= _DIGITS and value.isdecimal() else 0
-
-
-def _expected(name: str, count: int) -> int:
-    """How many an only page has of what a field counts: of pages one."""
-    return 1 if _letters(name).endswith(("pages", "pagecount")) else count
-
-
-_SHOWN = 80
-
-
-def _letters(name: str) -> str:
-    return _NO_LETTER.sub("", name.lower())
-
-
-@lru_cache(maxsize=64)
-def _next_headers(names: tuple[str, ...]) -> Sequence[str]:
-    """The headers that are called like a next page. Remembered: the responses of a source have the same headers."""
-    return [name for name in names if _letters(name) in _HEADERS]
-
-
-@lru_cache(maxsize=64)
-def _total_headers(names: tuple[str, ...]) -> Sequence[str]:
-    """The headers that are called like a count of all records, or pages."""
-    return [name for name in names if _letters(name).removeprefix("x") in _TOTALS]
-
-
-def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """The fields of an object that name a next page, or say that there is one."""
-    if type(value) is dict:
-        for name, field in value.items():
-            if field and field != "0" and _letters(name) in _NEXT:
-                yield (*where, name), field
-    elif type(value) is list and where:
-        yield from (((*where, "next"), link) for link in value if type(link) is dict and link.get("rel") == "next")
-
-
-def links(header: str) -> dict[str, dict[str, str]]:
-    """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
-    targets: dict[str, dict[str, str]] = {}
-    for target, parameters in _targets(header):
-        fields = {"url": target}
-        for name, quoted, plain in _PARAMETER.findall(parameters):
-            fields[name.lower()] = quoted or plain
-        for relation in fields.get("rel", "").lower().split():
-            targets.setdefault(relation, fields)
-    return targets
-
-
-def _targets(header: str) -> Iterator[tuple[str, str]]:
-    """The targets of a header, each with its parameters."""
-    at = 0
-    while (begin := header.find("<", at)) >= 0 and (end := header.find(">", begin)) >= 0:
-        parameters = _PARAMETERS.match(header, end + 1)
-        assert parameters is not None
-        yield header[begin + 1 : end], parameters.group()
-        at = parameters.end()
-        if header.startswith('"', at):
-            # A quote that is never closed: to look for its end again behind each target would take for ever.
-            return

@@ -12,7 +12,7 @@ from cdk.base.values import JsonValue, Record
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.next_link import unfollowed_next
+from cdk.rest.pagination.page_signs import unfollowed_next
 from cdk.rest.tracing import explain_next
 from cdk.streams.stream import Token
 

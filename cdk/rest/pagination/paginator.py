@@ -6,7 +6,7 @@ from typing import Protocol
 from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
-from cdk.rest.pagination.next_link import unfollowed_next
+from cdk.rest.pagination.page_signs import unfollowed_next
 from cdk.streams.stream import Token
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
-from cdk import ConfigError, DecodeError, FatalError, Json, Partition, Slice, parent_partitions
-from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, SinglePage
+from cdk import ConfigError, DecodeError, FatalError, Json, Partition, Record, Slice, parent_partitions
+from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, Response, SinglePage
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.testing import MockApi, ReadResult, read
 
@@ -147,6 +147,68 @@ def test_a_flag_that_says_more_and_no_token_is_an_error() -> None:
 
     assert isinstance(error, DecodeError)
     assert "more of the body says that there is more, but nxt of the body is empty: there is no 'nxt'" in str(error)
+
+
+class Counted(Items):
+    """Its pages are counted, and it leaves out what is no record."""
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+        return [record for record in super().parse(response, slice) if record["id"] != 3]
+
+
+def counting(total: int, says: Mapping[str, Json], header: Mapping[str, str] | None = None) -> MockApi:
+    """An API of `total` records in pages of two, each of which says how many there are."""
+    api, rows = MockApi(), [{"id": number} for number in range(total)]
+    for page in range(1, 9):
+        api.get("/a", {"page": page}).returns(
+            json={"data": rows[(page - 1) * 2 : page * 2], **says}, headers=header or {}
+        )
+    return api
+
+
+@pytest.mark.parametrize(
+    ("says", "header", "words"),
+    [
+        ({"total": 7}, {}, "there is 7 in total of the body, and the 3 pages have 5 records"),
+        ({"meta": {"total_pages": 4}}, {}, "there is 4 in meta > total_pages of the body, and the 3 pages have"),
+        ({}, {"X-Total-Count": "7"}, "there is 7 in the header x-total-count, and the 3 pages have 5 records"),
+    ],
+)
+def test_pages_that_are_fewer_than_the_last_one_counts_are_warned_of(
+    says: Mapping[str, Json], header: Mapping[str, str], words: str
+) -> None:
+    result = read(Items(PageNumber(start=2, size=2)), transport=counting(7, says, header))
+
+    (warning,) = result.warnings
+    assert warning.startswith("items: GET https://api.test/a?page=4 was taken for the last page of its slice")
+    assert words in warning
+
+
+@pytest.mark.parametrize("total", range(9))
+@pytest.mark.parametrize("name", ["total", "total_pages"])
+def test_pages_that_are_as_many_as_they_say_are_not_warned_of(total: int, name: str) -> None:
+    says = {name: total if name == "total" else (total + 1) // 2}
+
+    result = read(Items(PageNumber(size=2)), transport=counting(total, says))
+
+    assert (len(result.records), result.warnings) == (total, [])
+
+
+def test_what_a_parse_leaves_out_is_not_warned_of() -> None:
+    result = read(Counted(PageNumber(size=2)), transport=counting(7, {"total": 7}))
+
+    assert (len(result.records), result.warnings) == (3, [])
+
+
+def test_a_read_that_goes_on_at_a_page_does_not_count_those_before_it() -> None:
+    cut = MockApi()
+    cut.get("/a", {"page": 1}).returns(json={"data": [{"id": 0}, {"id": 1}], "total": 7})
+    cut.get("/a", {"page": 2}).returns(status=404)
+    first = read(Items(PageNumber(size=2)), transport=cut)
+
+    result = read(Items(PageNumber(size=2)), state=first.state_messages, transport=counting(7, {"total": 7}))
+
+    assert (len(first.records), len(result.records), result.warnings) == (2, 5, [])
 
 
 @pytest.mark.parametrize("names", [(["meta", "next"],), ("meta", 1)])

@@ -15,8 +15,8 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Decoder
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
-from cdk.rest.pagination.next_link import links, unfollowed_next
 from cdk.rest.pagination.page_number import next_number
+from cdk.rest.pagination.page_signs import links, unfollowed_next
 from cdk.rest.tracing import explain_next
 
 _COMPARED = re.compile(
