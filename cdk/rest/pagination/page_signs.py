@@ -45,14 +45,17 @@ def unfollowed_next(response: Response) -> str:
 
 def unread_total(response: Response, count: int, pages: int = 1) -> str:
     """What counts more records than the `count` that so many pages had, or more pages, as a doubt; else empty."""
-    had = f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
     for name in _total_headers(tuple(response.headers)):
         if (number := _whole_number(response.headers[name])) > _expected(name, count, pages):
-            return f"{number} in the header {name}, and {had}"
+            return f"{number} in the header {name}, and {_had(count, pages)}"
     for where, number in _of_body(response).totals:
         if number > _expected(where[-1], count, pages):
-            return f"{number} in {' > '.join(where)} of the body, and {had}"
+            return f"{number} in {' > '.join(where)} of the body, and {_had(count, pages)}"
     return ""
+
+
+def _had(count: int, pages: int) -> str:
+    return f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
 
 
 class _Paging(NamedTuple):
