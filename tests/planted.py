@@ -325,7 +325,12 @@ BUGS = [
         "self._context.run(next, self._pages, None)",
         "next(self._pages, None)",
     ),
-    Bug("a piece that waits goes to a worker", "engine/thread_pool", "own.share() < _ALONE", "own.share() < 0"),
+    Bug(
+        "a piece that waits goes to a worker",
+        "engine/thread_pool",
+        "_LONG_LOOK and idle.share() < _ALONE",
+        "_LONG_LOOK and idle.share() < 0",
+    ),
     Bug("a busy piece is read by the caller", "engine/thread_pool", "self._back.set()", "pass"),
     Bug("what is laid aside is gone on with", "engine/thread_pool", "self._paused.append(item)", "item.close()"),
     Bug(
@@ -751,8 +756,8 @@ BUGS = [
     Bug(
         "a wait of a read that has ended ends",
         "engine/thread_pool",
-        "self._context.run(interruptible, stop)",
-        "pass",
+        "    interruptible(stop)\n",
+        "",
         "tests/engine/test_thread_pool.py",
     ),
     Bug("a wait can be ended", "base/times/clock", "while not stop.is_set() and seconds > 0:", "while seconds > 0:"),
@@ -1028,7 +1033,7 @@ BUGS = [
     Bug(
         "a circle is noticed over many attempts",
         "streams/paged",
-        "self._trail = saved or Trail.begin(token)",
+        "self._trail = saved or (_FIRST if token is None else Trail.begin(token))",
         "self._trail = Trail.begin(token)",
     ),
     Bug(
@@ -1758,7 +1763,7 @@ BUGS = [
     ),
     Bug(
         "a quote of a Link header is looked at once",
-        "rest/pagination/next_link",
+        "rest/pagination/page_signs",
         "            return\n",
         "            continue\n",
     ),
@@ -3270,7 +3275,7 @@ BUGS = [
     ),
     Bug(
         "a next page that no paginator looks at is warned of",
-        "rest/pagination/next_link",
+        "rest/pagination/page_signs",
         "if type(value) is dict:\n        for name, field",
         "if where and type(value) is dict:\n        for name, field",
         "tests/rest/pagination/test_last_page.py",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.cli.ui.browser import (
@@ -226,12 +227,17 @@ def test_a_view_fits_a_narrow_window_and_arrows_scroll_its_tables(browser: Chrom
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
         for region in browser.find_elements(By.CLASS_NAME, "wide"):
             if browser.execute_script(_SCROLLS, region):
-                browser.execute_script("arguments[0].focus()", region)
-                ActionChains(browser).send_keys(Keys.ARROW_RIGHT).perform()
-                _wait_for(browser, partial(region.get_property, "scrollLeft"))
+                _wait_for(browser, partial(_scroll_by_key, browser, region))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert problems(browser) == []
+
+
+def _scroll_by_key(browser: Chrome, region: WebElement) -> bool:
+    """Whether a region has moved; a key that came while the page was drawn is pressed once more."""
+    browser.execute_script("arguments[0].focus()", region)
+    ActionChains(browser).send_keys(Keys.ARROW_RIGHT).perform()
+    return bool(region.get_property("scrollLeft"))
 
 
 _SCROLLS = "return arguments[0].checkVisibility() && arguments[0].scrollWidth > arguments[0].clientWidth"
