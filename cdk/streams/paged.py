@@ -21,6 +21,7 @@ _SAME = 3
 """As many pages of one record in a row that are the same to the byte are no accident."""
 
 _FIRST = Trail.begin(None)
+"""The trail of each slice that begins at its first page."""
 
 _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""

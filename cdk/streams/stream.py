@@ -50,7 +50,7 @@ class Page(NamedTuple):
     """The kit's own; authors leave it alone."""
 
     warning: str = ""
-    """What a person should know of this page, in words; it is logged once for a stream."""
+    """What a person should know of this page, in words; it is logged once for a stream, behind its name."""
 
     doubt: str = ""
     """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""

@@ -27,7 +27,7 @@ class Losing(Stream):
         for at in range((slice.start.cursor or {"at": 0})["at"], 3):
             yield Checkpoint({"at": at + 1})
             yield {"at": at}
-        yield Page([], None, warning="losing: there may be more")
+        yield Page([], None, warning="there may be more")
 """
 
 
@@ -150,7 +150,7 @@ def test_a_proof_without_a_row_is_none(cli: CommandLine, tmp_path: Path) -> None
 
 
 def test_a_proof_with_warnings_has_a_badge_that_says_so(cli: CommandLine, tmp_path: Path) -> None:
-    text = QUIET.replace("size = 0", "size = 2").replace('warning = ""', 'warning = "quiet: there may be more"')
+    text = QUIET.replace("size = 0", "size = 2").replace('warning = ""', 'warning = "there may be more"')
     (tmp_path / "warning.py").write_text(text)
 
     proven = cli("prove", "--connector", "warning.py", "--at-commits", "1", "--at-random", "0", "--badge", "badge.svg")
