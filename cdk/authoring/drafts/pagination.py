@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
 from cdk.authoring.drafts.draft import Guess, Parameter, expression, parameter_option, quoted
 from cdk.authoring.drafts.names import first_of, plain, words
@@ -40,12 +41,15 @@ _ONE_PAGE = "no pagination: one page is read"
 _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 
 
-_ROLES = (_NUMBERS, _OFFSETS, _SIZES)
+Role: TypeAlias = Literal["number", "offset", "size"]
+"""What a parameter says of a page: its number, how many records come before it, how many it has."""
+
+_ROLES: Mapping[Role, Sequence[str]] = {"number": _NUMBERS, "offset": _OFFSETS, "size": _SIZES}
 
 
-def role(name: str) -> int | None:
-    """Which of page number, offset and size a parameter of this name is, as a number; None: none of them."""
-    return next((number for number, names in enumerate(_ROLES) if plain(name) in names), None)
+def role(name: str) -> Role | None:
+    """What a parameter of this name says of a page; None: nothing."""
+    return next((role for role, names in _ROLES.items() if plain(name) in names), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ def by_next_field(pages: PageFacts) -> Iterator[PaginatorGuess]:
     named = (where for where in pages.leaves if plain(where[-1]) in _NEXT_TOKENS or words(where[-1])[:1] == ["next"])
     if (path := next(named, None)) is None:
         return
-    requested = [name for name in pages.parameters if role(name) in {0, 1} or plain(name) in _TOKENS]
+    requested = [name for name in pages.parameters if role(name) in {"number", "offset"} or plain(name) in _TOKENS]
     own = re.sub(r"^next[_.\-]?", "", path[-1], flags=re.IGNORECASE)
     own = own[:1].lower() + own[1:]
     for parameter in dict.fromkeys([*requested, *filter(None, [own]), *_ASKING]):

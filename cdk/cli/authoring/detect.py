@@ -58,6 +58,7 @@ def _answer(stream: str, detection: Detection) -> JsonValue:
             {"what": each.guess.what, "works": each.works, "why": each.why, "retriever": dict(each.retriever)}
             for each in detection.trials
         ],
+        "doubt": detection.doubt or None,
         "retriever": None if detection.best is None else _retriever(detection, detection.best),
     }
 

@@ -116,7 +116,7 @@ class StreamCommit:
             return self._restart(saved, refusal)
         version = self._writing.table.version
         outcome = self._add(saved, rows, spread, complete=True)
-        if not read or self._plan.sync_mode == "incremental" or not guards.is_too_much(counts, self._guards):
+        if not read or not guards.is_too_much(counts, self._guards):
             return outcome
         warning = (
             f"{self._plan.stream.name}: this overwrite replaced {shown:,} rows by {read:,} ({counts.percent:.1f} % "

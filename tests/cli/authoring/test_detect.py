@@ -32,6 +32,23 @@ def test_programs_get_one_document_without_secrets(cli: CommandLine, tmp_path: P
     assert "hunter2" not in "".join(ran.lines)
 
 
+@responses.activate
+def test_a_count_of_more_than_the_only_page_has_is_said(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "manifest.yaml").write_text(MANIFEST)
+    (tmp_path / "config.json").write_text('{"key": "hunter2-hunter2-hunter2"}')
+    responses.get("https://api.test/users", json={"users": [{"id": 1}], "total": 30})
+
+    ran = cli("detect", "users", "--manifest-path", "manifest.yaml", "--config", "config.json")
+    document = cli("detect", "users", "--manifest-path", "manifest.yaml", "--config", "config.json", "--json")
+
+    doubt = "30 in total of the body, and the page has 1 records"
+    assert (ran.code, ran.lines[-1]) == (
+        1,
+        f"no paginator was found, though there is {doubt}: the API's documentation says how to ask for it",
+    )
+    assert json.loads("\n".join(document.lines))["doubt"] == doubt
+
+
 def test_connectors_in_python_have_no_paginator_to_try(cli: CommandLine, users: str) -> None:
     ran = cli("detect", "users", "--connector", users)
 
