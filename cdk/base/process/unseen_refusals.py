@@ -30,7 +30,7 @@ def note_unseen(refusal: CdkError) -> None:
 class ExplainedRefusals:
     """A block whose error, where a refusal in it was not seen, says so first; it is of the refusal's kind then.
 
-    No generator, as each slice is such a block: that takes 2 microseconds.
+    No generator, which takes longer, as each slice is such a block.
     """
 
     def __enter__(self) -> None:

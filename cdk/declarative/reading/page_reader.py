@@ -119,15 +119,19 @@ class PageReader:
         return map(_without_token, items) if self._shifting else items
 
     @property
+    def is_feed(self) -> bool:
+        """Whether the newest records come first, and a slice ends at the first that is too old."""
+        return self.incremental is not None and self.incremental.data_feed
+
+    @property
     def counts_all(self) -> bool:
         """Whether its pages are counted, up to the last one that the source has."""
-        feed = self.incremental is not None and self.incremental.data_feed
-        return self.pages.counts is not None and not feed and self.properties is None
+        return self.pages.counts is not None and not self.is_feed and self.properties is None
 
     @property
     def _shifting(self) -> bool:
         """Whether a saved token asks for another page once a record has come: pages are counted, the newest first."""
-        return self.incremental is not None and self.incremental.data_feed and self.pages.counts is not None
+        return self.is_feed and self.pages.counts is not None
 
     def records(self, page: _FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
@@ -369,9 +373,8 @@ class _SliceReading:
 
     def _counts_only(self) -> bool:
         """Whether a page is asked for in one request, which nothing but its token decides."""
-        reader, incremental = self._reader, self._reader.incremental
-        feed = incremental is not None and incremental.data_feed
-        return not (feed or self._sizes.reducible or reader.properties is not None)
+        reader = self._reader
+        return not (reader.is_feed or self._sizes.reducible or reader.properties is not None)
 
     def _later(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
         """The token and the request of the page behind that of `token`; None: only that page knows."""

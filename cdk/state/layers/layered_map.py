@@ -82,7 +82,7 @@ class LayeredMap(Mapping[str, str]):
         return text
 
     def text(self, key: str) -> str | None:
-        """The text of a key; None where there is none, a tenth of what `get` takes then."""
+        """The text of a key; None where there is none, for which `get` raises and catches an error."""
         for layer in reversed(self.layers):
             text = layer.get(key, _ABSENT)
             if text is not _ABSENT:

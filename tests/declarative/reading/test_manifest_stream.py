@@ -2,7 +2,7 @@
 
 import itertools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,33 @@ def test_an_answer_without_the_field_path_is_named_once_with_the_fields_that_are
 
 
 NUMBERED = paginator({"type": "PageIncrement", "page_size": 2, "start_from_page": 1})
+
+
+def seven(asked: Mapping[str, Json]) -> Json:
+    """Seven records in pages of two, counted from 1, each page with how many there are."""
+    days, page = ["01", "02", "03", "04", "05", "06", "07"], int(str(asked.get("page", 1)))
+    return dated(*days[(page - 1) * 2 : page * 2], total=7)
+
+
+@pytest.mark.parametrize(
+    ("start", "stream", "count", "said"),
+    [
+        (1, {}, 7, []),
+        (2, {}, 5, ["there is 7 in total of the body, and the 3 pages have 5 records"]),
+        (2, {"incremental_sync": {**WINDOWS, "step": "P1Y"}}, 5, []),
+        (2, {"incremental_sync": {**WINDOWS, "step": "P1Y", "is_data_feed": True}}, 5, []),
+    ],
+)
+def test_the_records_of_all_counted_pages_are_compared_with_what_the_last_one_counts(
+    start: int, stream: dict[str, Json], count: int, said: Sequence[str]
+) -> None:
+    pages = paginator({"type": "PageIncrement", "page_size": 2, "start_from_page": start})
+
+    made = run(answering(seven), stream=stream, paginator=pages)
+
+    assert len(made.records) == count
+    assert len(made.warnings) == len(said)
+    assert all(words in warning for words, warning in zip(said, made.warnings, strict=True))
 
 
 @pytest.mark.parametrize(
