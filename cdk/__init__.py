@@ -36,11 +36,12 @@ from cdk.streams.count_cursor import CountCursor
 from cdk.streams.cursor import Cursor
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.order import CountOrder, MomentOrder, NaturalOrder, Order
+from cdk.streams.page import Item, Page
 from cdk.streams.paged import PagedStream
 from cdk.streams.partitions import following_partitions, list_partitions, parent_partitions, product, records_of
 from cdk.streams.source import Source
 from cdk.streams.state_mixin import IncrementalMixin, StateMixin
-from cdk.streams.stream import Item, Page, Stream
+from cdk.streams.stream import Stream
 
 if TYPE_CHECKING:  # an import of cdk does not pay for a command line
     from cdk.cli.app import launch

@@ -1011,7 +1011,7 @@ BUGS = [
     ),
     Bug(
         "names of an author's own are no slips",
-        "streams/stream",
+        "streams/written_class",
         "if (name.startswith(near) or near.startswith(name)) and not _alike(",
         "if False and not _alike(",
         "tests/streams/test_stream.py",

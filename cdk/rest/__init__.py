@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # importing them at run time would import the whole layer
     from cdk.rest.pagination.paginator import Paginator, SinglePage
     from cdk.rest.records.decoder import Decoder, JsonDocument
     from cdk.rest.retriever import PageRetriever, Retriever
-    from cdk.streams.stream import Token
+    from cdk.streams.page import Token
 
 __all__ = [
     "IGNORE",

@@ -19,7 +19,7 @@ from cdk.rest.errors.status_errors import BadRequest
 from cdk.rest.http.messages import Headers, Response
 from cdk.state.position import Checkpoint, Position
 from cdk.state.slice import Slice
-from cdk.streams.stream import Item, Page
+from cdk.streams.page import Item, Page
 
 Status: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
 """How a job is. skipped: there is nothing to report; timeout: the API gave it up."""

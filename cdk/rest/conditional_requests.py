@@ -22,7 +22,7 @@ from cdk.rest.http_stream import HttpStream
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpProbe, HttpSnapshot
 from cdk.state.source_state.validators import Validators
-from cdk.streams.stream import Page
+from cdk.streams.page import Page
 
 PASSING = frozenset(
     {"accept-encoding", "connection", "traceparent", "tracestate", "user-agent", "x-correlation-id", "x-request-id"}

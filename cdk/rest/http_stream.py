@@ -29,8 +29,8 @@ from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.retriever import PageRetriever
 from cdk.state.slice import Slice
+from cdk.streams.page import Page
 from cdk.streams.paged import PagedStream
-from cdk.streams.stream import Page
 
 _building = threading.Lock()
 

@@ -27,8 +27,8 @@ from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.tracing import TRACE
 from cdk.state.slice import Slice
+from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.paged import listed, read_pages
-from cdk.streams.stream import Item, Page, PageSource, Token
 
 _TOKEN_REFUSED = {400, 404, 410, 422}
 """Statuses that APIs answer a page token with that has expired; others say nothing about the token."""

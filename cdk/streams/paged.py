@@ -9,8 +9,8 @@ from cdk.base.process.connector_line import defined_at
 from cdk.base.values import NotJson, Record
 from cdk.state.position import Trail
 from cdk.state.slice import Slice
+from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.state_mixin import StateMixin
-from cdk.streams.stream import Item, Page, PageSource, Token
 
 PageParts: TypeAlias = Iterable[Page | Sequence[Record]]
 """A page as it is read: lists of records that are handed on at once, then the rest, with the token of the next page."""

@@ -16,7 +16,8 @@ from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, owned
-from cdk.streams.stream import Page, Stream
+from cdk.streams.page import Page
+from cdk.streams.stream import Stream
 
 _READING = ("parse", "read_page", "read_records")
 """The methods of streams, by how near to the records they are, in which authors make records."""

@@ -10,7 +10,8 @@ from cdk.state.slice import WHOLE, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
-from cdk.streams.stream import Item, Stream
+from cdk.streams.page import Item
+from cdk.streams.stream import Stream
 
 
 class _SliceContext:

@@ -3,11 +3,11 @@
 import inspect
 import re
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import orjson
 
@@ -15,10 +15,9 @@ from cdk.base.errors import ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.process.connector_line import defined_at
 from cdk.base.secret_masking import SecretMarks
-from cdk.base.suggestions import nearest
 from cdk.base.times.clock import system_clock
-from cdk.base.values import FieldValue, JsonSchema, JsonValue, Record, Stored
-from cdk.state.position import Checkpoint, Position, Trail
+from cdk.base.values import FieldValue, JsonSchema, JsonValue
+from cdk.state.position import Position
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState, followed_until, without_states
@@ -26,65 +25,12 @@ from cdk.streams.checkpoint.partitioned import PartitionCheckpointReader
 from cdk.streams.checkpoint.reader import CheckpointReader, PageCheckpointReader, PartitionReader
 from cdk.streams.checkpoint.windows import SliceCheckpointReader
 from cdk.streams.cursor import Cursor
+from cdk.streams.page import Item
+from cdk.streams.written_class import check_methods, check_names
 
 T = TypeVar("T")
 
-_KIT = f"{__name__.partition('.')[0]}."
-
 ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "properties": {}}
-
-
-Token: TypeAlias = Mapping[str, Stored]
-"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
-
-
-class Page(NamedTuple):
-    """A page of records and the token of the next one."""
-
-    records: Sequence[Record]
-
-    next: Token | None
-    """Asks for the next page; None says that this was the last. Required, so that the end cannot be forgotten."""
-
-    trail: Trail | None = None
-    """The kit's own; authors leave it alone."""
-
-    warning: str = ""
-    """What a person should know of this page, in words; it is logged once for a stream, behind its name."""
-
-    doubt: str = ""
-    """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
-
-    source: "PageSource | None" = None
-    """What records came in."""
-
-
-class PageSource(NamedTuple):
-    """The response that a page of records came in."""
-
-    body: bytes
-    """Tells whether the page is the one before, again."""
-
-    records: int
-    """How many there were, whatever a filter has left of them."""
-
-    unread: Callable[[int, int], str] | None = None
-    """What it says of more records than so many in so many pages; empty for nothing. None where pages may end early."""
-
-
-Item: TypeAlias = Record | Page | Checkpoint
-
-
-def records_in(items: Iterable[Item]) -> Iterator[Record]:
-    """The records that reading gives, whether in pages or one by one."""
-    for item in items:
-        match item:
-            case Page(records):
-                yield from records
-            case Mapping():
-                yield item
-            case Checkpoint():
-                pass
 
 
 class _FieldOfCursor:
@@ -144,8 +90,8 @@ class Stream(metaclass=_StreamType):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        _check_methods(cls)
-        _check_names(cls)
+        check_methods(cls)
+        check_names(cls)
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
         if "cursor" in cls.__dict__ and "cursor_field" not in cls.__dict__:
@@ -329,89 +275,6 @@ class StreamCopies:
             yield mine
         finally:
             self._free.append(mine)
-
-
-def _check_methods(cls: type[Stream]) -> None:
-    """Raise ConfigError: the class has a value where streams have a method, or a method that is called otherwise."""
-    for name, value in vars(cls).items():
-        if inspect.isfunction(value):
-            _check_parameters(cls, name, value)
-        if callable(value) or hasattr(type(value), "__get__"):
-            continue
-        if inspect.isfunction(getattr(super(cls, cls), name, None)):
-            advice = "call it `schema`" if name == "json_schema" else f"write `def {name}(self, ...)` that returns it"
-            raise ConfigError(
-                f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
-            )
-
-
-def _check_parameters(cls: type[Stream], name: str, method: Callable[..., object]) -> None:
-    """Raise ConfigError: the kit has a method of this name, and this one cannot be called as that is."""
-    inherited = (
-        vars(base)[name] for base in cls.__mro__[1:] if name in vars(base) and base.__module__.startswith(_KIT)
-    )
-    overridden = next(inherited, None)
-    if name.startswith("_") or not inspect.isfunction(overridden):
-        return
-    expected = inspect.signature(overridden)
-    needed = [each for each in expected.parameters.values() if each.default is inspect.Parameter.empty]
-    positional = [each for each in needed if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    try:
-        inspect.signature(method, follow_wrapped=False).bind(*positional)
-    except TypeError as error:
-        written = ", ".join(each.name for each in positional)
-        raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__}.{name} cannot be called as the kit calls it ({error}); write "
-            f"`def {name}({written})`{defined_at(method)}"
-        ) from None
-
-
-_NEAR = 0.85
-"""How alike two names are, from 0 to 1, that mean one: `primry_key` and `primary_key` are at 0.95."""
-
-
-_ELSEWHERE = {
-    "parse_response": "parse",
-    "request_params": "params",
-    "request_headers": "headers",
-    "request_body_json": "body_json",
-    "next_page_token": "paginator",
-    "stream_slices": "partitions",
-    "get_json_schema": "json_schema",
-}
-"""What airbyte-cdk calls what a stream has."""
-_READING = {"read_records", "read_page", "request", "parse"}
-
-
-def _check_names(cls: type[Stream]) -> None:
-    """Raise ConfigError: the class has a public name that is nearly that of something it inherits, and does not define.
-
-    An error, since it would never be called and the stream would read as if it were not there, with no key or none of
-    its parameters; and since the way out is a letter: names that begin with `_` are the author's own. Where one
-    begins with the other both are words (`schemas`, `header`, `parsed`): only methods with the same parameters are
-    slips then. What other kits call a method is one, too, unless the class reads by itself and may call what it likes.
-    """
-    inherited = {name: name for base in cls.__mro__[1:] for name in vars(base) if not name.startswith("_")}
-    known = {**inherited, **{other: name for other, name in _ELSEWHERE.items() if name in inherited}}
-    missing = {other: name for other, name in known.items() if name not in vars(cls)}
-    for name, value in vars(cls).items():
-        if name.startswith("_") or name in inherited or (near := nearest(name, missing, _NEAR)) is None:
-            continue
-        if near not in inherited and not _READING.isdisjoint(vars(cls)):
-            continue
-        if (name.startswith(near) or near.startswith(name)) and not _alike(value, getattr(cls, near, None)):
-            continue
-        raise ConfigError(
-            f"{cls.__module__}.{cls.__qualname__}.{name} is nothing that the kit knows; is it {missing[near]!r}? "
-            f"Call it so, or `_{name}` if it is your own"
-        )
-
-
-def _alike(first: object, second: object) -> bool:
-    """Whether two values of classes are methods with the same parameters."""
-    if not (inspect.isfunction(first) and inspect.isfunction(second)):
-        return False
-    return list(inspect.signature(first).parameters) == list(inspect.signature(second).parameters)
 
 
 def _schema_file(path: Path) -> JsonSchema:

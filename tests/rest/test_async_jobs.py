@@ -9,7 +9,7 @@ from cdk.rest import Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
-from cdk.streams.stream import Item, Page
+from cdk.streams.page import Item, Page
 from tests.rest.api import Time, response
 
 

@@ -15,7 +15,7 @@ from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
-from cdk.streams.stream import Item, Page
+from cdk.streams.page import Item, Page
 
 _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: logging.WARNING}
 

@@ -14,8 +14,8 @@ from cdk.compat.airbyte.partition_routers import SinglePartitionRouter, StreamSl
 from cdk.compat.airbyte.plain_types import Config, Parameters, Record, StreamData, StreamSlice, StreamState, Token
 from cdk.compat.airbyte.records import HttpSelector
 from cdk.state.slice import Slice
+from cdk.streams.page import Page, records_in
 from cdk.streams.paged import read_pages
-from cdk.streams.stream import Page, records_in
 
 FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
 

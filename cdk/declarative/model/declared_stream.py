@@ -7,7 +7,8 @@ from cdk.base.values import JsonSchema, JsonValue
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.reader import CheckpointReader
-from cdk.streams.stream import Item, Stream
+from cdk.streams.page import Item
+from cdk.streams.stream import Stream
 
 
 class DeclaredStream(Stream):

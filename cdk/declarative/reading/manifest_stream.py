@@ -22,7 +22,8 @@ from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.datetime_cursor import DatetimeCursor
-from cdk.streams.stream import Item, Stream
+from cdk.streams.page import Item
+from cdk.streams.stream import Stream
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from cdk.rest.retriever import send_with_later
 from cdk.rest.tracing import TRACE
 from cdk.state.position import Start
 from cdk.state.slice import Slice
+from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.paged import PageParts, read_pages
-from cdk.streams.stream import Item, Page, PageSource, Token
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 

@@ -16,7 +16,7 @@ from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.cursor import Side
-from cdk.streams.stream import Item, Page
+from cdk.streams.page import Item, Page
 
 _REMAINING = "windows"
 """The key of a position that says what is left of a slice: the window that is read now, and those behind it."""

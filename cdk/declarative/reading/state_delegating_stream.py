@@ -14,7 +14,8 @@ from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.checkpoint.reader import CheckpointReader
-from cdk.streams.stream import Item, Stream
+from cdk.streams.page import Item
+from cdk.streams.stream import Stream
 
 
 class DelegatingStream(DeclaredStream):

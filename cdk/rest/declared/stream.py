@@ -17,8 +17,8 @@ from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
 from cdk.streams.cursor import Cursor
+from cdk.streams.page import Page, Token
 from cdk.streams.partitions import following_partitions, parent_partitions
-from cdk.streams.stream import Page, Token
 
 
 @dataclass(frozen=True)

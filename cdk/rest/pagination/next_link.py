@@ -11,7 +11,7 @@ from cdk.rest.pagination.last_page import DoubtsEnd
 from cdk.rest.pagination.page_signs import links
 from cdk.rest.pagination.page_url import ask_url, next_url
 from cdk.rest.tracing import explain_next
-from cdk.streams.stream import Token
+from cdk.streams.page import Token
 
 
 class CursorToken(DoubtsEnd):

@@ -14,7 +14,7 @@ from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
 from cdk.rest.pagination.page_signs import unfollowed_next
 from cdk.rest.tracing import explain_next
-from cdk.streams.stream import Token
+from cdk.streams.page import Token
 
 
 def next_number(number: int, step: int, records: int, size: int | None) -> int | None:

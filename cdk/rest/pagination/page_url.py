@@ -13,7 +13,7 @@ from cdk.base.secret_masking import SecretMarks
 from cdk.base.values import Stored
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.redact import without_params
-from cdk.streams.stream import Token
+from cdk.streams.page import Token
 
 
 def next_url(response: Response, link: str) -> str:

@@ -7,7 +7,7 @@ from cdk.base.values import Record
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd
 from cdk.rest.pagination.page_signs import unfollowed_next
-from cdk.streams.stream import Token
+from cdk.streams.page import Token
 
 
 class Paginator(Protocol):

@@ -22,7 +22,8 @@ from cdk.rest.pagination.page_number import Counting
 from cdk.rest.records.extractor import FieldExtractor
 from cdk.state.slice import Partition, Slice
 from cdk.state.window import Window
-from cdk.streams.stream import Page, Stream
+from cdk.streams.page import Page
+from cdk.streams.stream import Stream
 from cdk.testing.simulation import simulated
 from cdk.testing.simulator.pages import TOKEN, URL, PageShape, last_pages, page_token, places, shapes, token_in
 from cdk.testing.simulator.records import Collection, Path, World, without

@@ -23,8 +23,8 @@ from cdk.spark.sync_runner import SyncRunner
 from cdk.state.position import Checkpoint
 from cdk.state.slice import Slice
 from cdk.state.wire import decode
+from cdk.streams.page import Page
 from cdk.streams.read_slice import read_slice
-from cdk.streams.stream import Page
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
 from cdk.sync.tasks.workers import Workers

@@ -15,7 +15,7 @@ from cdk.base.values import Record
 from cdk.lake.arrow.columns import RAW_ID, columns
 from cdk.lake.parquet.writer import Limits
 from cdk.state.slice import Partition
-from cdk.streams.stream import Item
+from cdk.streams.page import Item
 from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.messages import BundleJob, SliceTask, WriteTarget
 

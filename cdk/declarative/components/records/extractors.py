@@ -14,7 +14,7 @@ from cdk.rest import Decoder
 from cdk.rest.records import expand as records_expand
 from cdk.rest.records import extractor as records
 from cdk.state.slice import Partition, Slice
-from cdk.streams.stream import records_in
+from cdk.streams.page import records_in
 
 _GLOBS = frozenset("*?[")
 

@@ -20,7 +20,7 @@ from cdk.declarative.model.slice_names import slice_names, view
 from cdk.rest import Headers, JsonDocument, Request, Response
 from cdk.rest.records.extractor import Extractor
 from cdk.state.slice import Slice
-from cdk.streams.stream import Item, records_in
+from cdk.streams.page import Item, records_in
 
 _Record: TypeAlias = JsonObject
 

@@ -22,7 +22,7 @@ from cdk.declarative.model.plug_points import (
 from cdk.declarative.reading.schema_file import is_file, read_schema
 from cdk.rest import path
 from cdk.state.slice import Slice
-from cdk.streams.stream import records_in
+from cdk.streams.page import records_in
 
 
 class InlineSchemaLoader(AnySchemaLoader):

@@ -12,7 +12,7 @@ from cdk.declarative.model.plug_points import AnyRetriever, AnyTransformation, S
 from cdk.declarative.model.query_properties import Properties, by_count, by_key, by_length, joined_record
 from cdk.rest import path
 from cdk.state.slice import Slice
-from cdk.streams.stream import records_in
+from cdk.streams.page import records_in
 
 
 class GroupByKeyMergeStrategy(Component):

@@ -33,7 +33,7 @@ from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, response_values
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
-from cdk.streams.stream import Item
+from cdk.streams.page import Item
 
 
 class AsyncJobStatusMap(Component):

@@ -19,7 +19,7 @@ from cdk.declarative.syntax.validation_errors import problems
 from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint.parent_state import without_states
-from cdk.streams.stream import records_in
+from cdk.streams.page import records_in
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),

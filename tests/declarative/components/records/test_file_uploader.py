@@ -10,7 +10,7 @@ from cdk.declarative.components.streams.retrievers import SimpleRetriever
 from cdk.declarative.model.context import BuildContext, Runtime
 from cdk.declarative.model.plug_points import StreamParts
 from cdk.state.slice import Slice
-from cdk.streams.stream import Page
+from cdk.streams.page import Page
 from cdk.testing import MockApi
 
 register()

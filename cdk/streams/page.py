@@ -1,0 +1,59 @@
+"""Pages: what a stream yields, and what a page says of itself."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from cdk.base.values import Record, Stored
+from cdk.state.position import Checkpoint, Trail
+
+Token: TypeAlias = Mapping[str, Stored]
+"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
+
+
+class Page(NamedTuple):
+    """A page of records and the token of the next one."""
+
+    records: Sequence[Record]
+
+    next: Token | None
+    """Asks for the next page; None says that this was the last. Required, so that the end cannot be forgotten."""
+
+    trail: Trail | None = None
+    """The kit's own; authors leave it alone."""
+
+    warning: str = ""
+    """What a person should know of this page, in words; it is logged once for a stream, behind its name."""
+
+    doubt: str = ""
+    """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
+
+    source: "PageSource | None" = None
+    """What records came in."""
+
+
+class PageSource(NamedTuple):
+    """The response that a page of records came in."""
+
+    body: bytes
+    """Tells whether the page is the one before, again."""
+
+    records: int
+    """How many there were, whatever a filter has left of them."""
+
+    unread: Callable[[int, int], str] | None = None
+    """What it says of more records than so many in so many pages; empty for nothing. None where pages may end early."""
+
+
+Item: TypeAlias = Record | Page | Checkpoint
+
+
+def records_in(items: Iterable[Item]) -> Iterator[Record]:
+    """The records that reading gives, whether in pages or one by one."""
+    for item in items:
+        match item:
+            case Page(records):
+                yield from records
+            case Mapping():
+                yield item
+            case Checkpoint():
+                pass

@@ -1,0 +1,93 @@
+"""What a class of a stream may not look like: slips of its author that would go unnoticed until rows are missing."""
+
+import inspect
+from collections.abc import Callable
+
+from cdk.base.errors import ConfigError
+from cdk.base.process.connector_line import defined_at
+from cdk.base.suggestions import nearest
+
+_KIT = f"{__name__.partition('.')[0]}."
+
+
+def check_methods(cls: type) -> None:
+    """Raise ConfigError: the class has a value where streams have a method, or a method that is called otherwise."""
+    for name, value in vars(cls).items():
+        if inspect.isfunction(value):
+            _check_parameters(cls, name, value)
+        if callable(value) or hasattr(type(value), "__get__"):
+            continue
+        if inspect.isfunction(getattr(super(cls, cls), name, None)):
+            advice = "call it `schema`" if name == "json_schema" else f"write `def {name}(self, ...)` that returns it"
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__qualname__}.{name} is a {type(value).__name__}, expected a method; {advice}"
+            )
+
+
+def _check_parameters(cls: type, name: str, method: Callable[..., object]) -> None:
+    """Raise ConfigError: the kit has a method of this name, and this one cannot be called as that is."""
+    inherited = (
+        vars(base)[name] for base in cls.__mro__[1:] if name in vars(base) and base.__module__.startswith(_KIT)
+    )
+    overridden = next(inherited, None)
+    if name.startswith("_") or not inspect.isfunction(overridden):
+        return
+    expected = inspect.signature(overridden)
+    needed = [each for each in expected.parameters.values() if each.default is inspect.Parameter.empty]
+    positional = [each for each in needed if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    try:
+        inspect.signature(method, follow_wrapped=False).bind(*positional)
+    except TypeError as error:
+        written = ", ".join(each.name for each in positional)
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__}.{name} cannot be called as the kit calls it ({error}); write "
+            f"`def {name}({written})`{defined_at(method)}"
+        ) from None
+
+
+_NEAR = 0.85
+"""How alike two names are, from 0 to 1, that mean one: `primry_key` and `primary_key` are at 0.95."""
+
+
+_ELSEWHERE = {
+    "parse_response": "parse",
+    "request_params": "params",
+    "request_headers": "headers",
+    "request_body_json": "body_json",
+    "next_page_token": "paginator",
+    "stream_slices": "partitions",
+    "get_json_schema": "json_schema",
+}
+"""What airbyte-cdk calls what a stream has."""
+_READING = {"read_records", "read_page", "request", "parse"}
+
+
+def check_names(cls: type) -> None:
+    """Raise ConfigError: the class has a public name that is nearly that of something it inherits, and does not define.
+
+    An error, since it would never be called and the stream would read as if it were not there, with no key or none of
+    its parameters; and since the way out is a letter: names that begin with `_` are the author's own. Where one
+    begins with the other both are words (`schemas`, `header`, `parsed`): only methods with the same parameters are
+    slips then. What other kits call a method is one, too, unless the class reads by itself and may call what it likes.
+    """
+    inherited = {name: name for base in cls.__mro__[1:] for name in vars(base) if not name.startswith("_")}
+    known = {**inherited, **{other: name for other, name in _ELSEWHERE.items() if name in inherited}}
+    missing = {other: name for other, name in known.items() if name not in vars(cls)}
+    for name, value in vars(cls).items():
+        if name.startswith("_") or name in inherited or (near := nearest(name, missing, _NEAR)) is None:
+            continue
+        if near not in inherited and not _READING.isdisjoint(vars(cls)):
+            continue
+        if (name.startswith(near) or near.startswith(name)) and not _alike(value, getattr(cls, near, None)):
+            continue
+        raise ConfigError(
+            f"{cls.__module__}.{cls.__qualname__}.{name} is nothing that the kit knows; is it {missing[near]!r}? "
+            f"Call it so, or `_{name}` if it is your own"
+        )
+
+
+def _alike(first: object, second: object) -> bool:
+    """Whether two values of classes are methods with the same parameters."""
+    if not (inspect.isfunction(first) and inspect.isfunction(second)):
+        return False
+    return list(inspect.signature(first).parameters) == list(inspect.signature(second).parameters)
