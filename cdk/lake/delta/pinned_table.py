@@ -24,7 +24,16 @@ from cdk.lake.delta.compaction import join_small_files
 from cdk.lake.delta.table_guard import Guard, TableGone, guard_of, is_table, open_newest
 from cdk.lake.parquet.partitioning import check_columns, check_same
 from cdk.lake.parquet.rewrite import TableLayout
-from cdk.lake.parquet.table_files import TableFile, files_of, logged_files, lost_files, missing_files, total_rows
+from cdk.lake.parquet.table_files import (
+    FilledColumns,
+    TableFile,
+    files_of,
+    filled_columns,
+    logged_files,
+    lost_files,
+    missing_files,
+    total_rows,
+)
 from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
@@ -279,6 +288,11 @@ class PinnedTable:
         """The files of the version that the handle is pinned to. keys: see `files_of`."""
         with self.root.explaining(self.stream):
             return files_of(self._handle, *keys)
+
+    def filled_columns(self) -> FilledColumns:
+        """Which columns have values, in the version that the handle is pinned to."""
+        with self.root.explaining(self.stream):
+            return filled_columns(self._handle)
 
     def row_count(self, paths: Sequence[str] | None = None) -> int | None:
         """The rows of the table, or of some of its files, by its log; None: the log does not count them."""

@@ -78,6 +78,17 @@ class TableFile:
 
 
 @dataclass(frozen=True)
+class FilledColumns:
+    """Which columns of a table have values. Columns whose nulls its log does not count are in none of the sets."""
+
+    rows: int
+    full: Collection[str]
+    """Those with a value in every row."""
+    some: Collection[str]
+    """Those with a value in any row."""
+
+
+@dataclass(frozen=True)
 class LoggedFile:
     """A file as the log has it. rows: None where the log does not count them. deleted: rows of its deletion vector.
 
@@ -241,6 +252,23 @@ def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
     return tuple(
         name for name, low in lows if low in actions.column_names and actions[low].null_count < actions.num_rows
     )
+
+
+def filled_columns(handle: DeltaTable) -> FilledColumns:
+    """What the log says of the columns of the version that the handle is pinned to."""
+    actions = _statistics(handle)
+    rows = actions["num_records"]
+    full, some = set(), set()
+    for column in actions.column_names:
+        kind, _, name = column.partition(".")
+        if kind != "null_count":
+            continue
+        nulls = actions[column]
+        if pc.any(pc.less(nulls, rows)).as_py():
+            some.add(name)
+        if nulls.null_count == 0 and not pc.sum(nulls).as_py():
+            full.add(name)
+    return FilledColumns(pc.sum(rows).as_py() or 0, full, some)
 
 
 def unnamable_files(handle: DeltaTable) -> list[str]:

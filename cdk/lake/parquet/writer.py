@@ -1,6 +1,6 @@
 """Parquet files of a table, written where the records are read."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -17,6 +17,9 @@ from cdk.lake.storage.folder import Folder, as_folder
 
 _LONGEST = 64
 """Longer strings have no bounds: they would be the largest part of the log."""
+
+COUNTED = 100
+"""Columns that a file may have for the nulls of each to be counted, for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,13 @@ class DataFile:
         """The rows that have no value in a column of the key: all, where it lacks that."""
         if key in self.partition:
             return self.rows if self.partition[key] is None else 0
-        nulls: int = orjson.loads(self.stats)["nullCount"].get(key, self.rows)
-        return nulls
+        return self.nulls.get(key, self.rows)
+
+    @property
+    def nulls(self) -> Mapping[str, int]:
+        """The rows that have no value, of each column whose nulls are counted, see `stats_of`."""
+        counts: Mapping[str, int] = orjson.loads(self.stats)["nullCount"]
+        return counts
 
 
 class TableWriter:
@@ -270,8 +278,10 @@ def _alike(first: pa.Schema, second: pa.Schema) -> bool:
 def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     """The statistics of a Parquet file, JSON: how many rows, and the bounds of those of its columns that are named.
 
-    Integers, strings and dates have bounds. Delta: Per-file Statistics, of its protocol.
+    Integers, strings and dates have bounds. Nulls are counted of all columns that hold no others, but only of those
+    that are named where a file has more than COUNTED. Delta: Per-file Statistics, of its protocol.
     """
+    counted = metadata.num_columns <= COUNTED
     low: dict[str, object] = {}
     high: dict[str, object] = {}
     nulls: dict[str, int] = {}
@@ -280,12 +290,14 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
         path = leaf.path
         # A field `b` in a column `a` has the path of a column `a.b`. Every column is nullable, and so are fields in it.
         nested = leaf.max_definition_level > 1 or leaf.max_repetition_level > 0
-        if nested or path not in names or not metadata.num_row_groups:
+        if nested or not (counted or path in names) or not metadata.num_row_groups:
             continue
         groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
         if any(group is None or not group.has_null_count for group in groups):
             continue
         nulls[path] = sum(group.null_count for group in groups)
+        if path not in names:
+            continue
         ranges = [(group.min, group.max) for group in groups if group.has_min_max]
         bounded = all(group.has_min_max or group.num_values == 0 for group in groups)
         if ranges and bounded and all(_is_comparable(value) for pair in ranges for value in pair):

@@ -13,6 +13,7 @@ from cdk.base.task_map import TaskMap
 from cdk.lake.delta.receipt import CommitRows, row_count
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
+from cdk.lake.parquet.emptied_columns import EmptiedColumns
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
@@ -66,6 +67,7 @@ class StreamCommit:
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
         self._begins = True
+        self._emptied = EmptiedColumns(writing.table.filled_columns)
         self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:
@@ -78,6 +80,8 @@ class StreamCommit:
         before, removal = self._writing.table.saved, self._request
         if self._followed is not None:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
+        self._emptied = EmptiedColumns(self._writing.table.filled_columns)
+        self._emptied.add(saved.pending)
         return replace(saved, source=foreign_source_state(before))
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
@@ -124,12 +128,15 @@ class StreamCommit:
             f"VACUUM. To have such an overwrite refused, set streams.{self._plan.stream.name}.remove_stale: "
             f"{{fail_safe_threshold: {self._guards.fail_safe_threshold:g}}}"
         )
-        return replace(outcome, warning=warning)
+        return replace(outcome, warning="; ".join(text for text in (outcome.warning, warning) if text))
 
     def _add(self, saved: TableState, rows: CommitRows, spread: TaskMap, *, complete: bool) -> CommitOutcome:
         saved = replace(self._with_source(saved, finished=rows.finished), complete=complete)
         self._check(saved)
-        return CommitOutcome(self._writing.mode.commit(saved, replace(rows, finished=complete), spread))
+        self._emptied.add(rows.files)
+        committed = self._writing.mode.commit(saved, replace(rows, finished=complete), spread)
+        warning = self._emptied.warning() if rows.finished else ""
+        return CommitOutcome(committed, warning=warning and f"{self._plan.stream.name}: {warning}")
 
     def _leave(self, saved: TableState) -> CommitOutcome:
         """End a read that brought nothing new: the table stays, with what its source said of itself."""

@@ -1,0 +1,65 @@
+"""Columns that every row of a table has, and no record of a read: as a rule the source has renamed the field."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cdk.lake.arrow.columns import DELETED_AT, OWN_COLUMNS, RAW_ID
+from cdk.lake.parquet.table_files import FilledColumns
+from cdk.lake.parquet.writer import DataFile
+
+_MANY = 10
+"""Rows that a table must have, and a read, from which on an empty column is no accident."""
+_SHOWN = 5
+
+
+@dataclass
+class EmptiedColumns:
+    """Compares the rows of a read, which come in several commits, with those that the table had before.
+
+    filled: looks at the table before the first of these commits. It is called once, and only where a column is empty.
+    """
+
+    filled: Callable[[], FilledColumns]
+    _rows: int = 0
+    _nulls: dict[str, int] = field(default_factory=dict)
+    _before: FilledColumns | None = None
+    _counted: bool = True
+
+    def add(self, files: Sequence[DataFile]) -> None:
+        """Count the rows of a commit that is about to be made."""
+        for file in files:
+            nulls = file.nulls
+            # Every row has one; where its nulls are not counted those of others are not, either.
+            self._counted = self._counted and RAW_ID in nulls
+            for name in nulls.keys() | self._nulls.keys():
+                # What a file lacks is null in all of its rows.
+                self._nulls[name] = self._nulls.get(name, self._rows) + nulls.get(name, file.rows)
+            self._rows += file.rows
+        if self._before is None and self._empty():
+            self._before = self.filled()
+
+    def warning(self) -> str:
+        """Which columns are empty in all rows of the read, though every row of the table had them; empty for none."""
+        before = self._before
+        if before is None or not self._counted or min(self._rows, before.rows) < _MANY:
+            return ""
+        # Records that say a row was deleted often have no more than its key.
+        if self._nulls.get(DELETED_AT, self._rows) < self._rows:
+            return ""
+        emptied = [name for name in self._empty() if name in before.full]
+        if not emptied:
+            return ""
+        new = [name for name, nulls in self._nulls.items() if not nulls and name not in before.some]
+        hint = f" (new: {_listed(new)})" if new else ""
+        return (
+            f"found no {_listed(emptied)} in any of the {self._rows:,} records of this sync, expected some: all "
+            f"{before.rows:,} rows before have it. Look at a record of the source, which may have renamed it{hint}"
+        )
+
+    def _empty(self) -> list[str]:
+        return [name for name, nulls in self._nulls.items() if nulls == self._rows and name not in OWN_COLUMNS]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more
