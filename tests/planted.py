@@ -168,8 +168,8 @@ BUGS = [
     Bug(
         "a rewind remembers records without a value",
         "lake/admin/edits",
-        "_before(cursor, edges, at, target), resume",
-        "None, resume",
+        "edge = _before(cursor, edges, at, target)",
+        "edge = None",
         "tests/lake/admin/test_state_admin.py",
     ),
     Bug(
@@ -1031,6 +1031,20 @@ BUGS = [
         "tests/streams/test_stream.py",
     ),
     Bug(
+        "a page token belongs to the request whose pages it counts",
+        "streams/read_slice",
+        "if start.fingerprint and start.fingerprint != _fingerprint(stream):",
+        "if False:",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
+        "a window's page token belongs to the request whose pages it counts",
+        "state/position_json",
+        'blob["fingerprint"] = fingerprint',
+        "pass",
+        "tests/worlds/test_manifests.py",
+    ),
+    Bug(
         "a page token counts pages of its size",
         "rest/pagination/page_number",
         'if token.get("page_size", self.size) != self.size:',
@@ -1353,8 +1367,8 @@ BUGS = [
     Bug(
         "secrets are put back into tokens",
         "streams/read_slice",
-        "marks.restore(cursor)",
-        "cursor",
+        "stream.secrets.restore(start.cursor)",
+        "start.cursor",
         "tests/rest/pagination/test_page_url.py",
     ),
     Bug(

@@ -147,7 +147,10 @@ class PaginationLoop(FatalError):
 
 
 class StaleToken(FatalError):
-    """The source refused a page token saved by an earlier attempt. The engine reads that slice from its start."""
+    """A page token saved by an earlier attempt is of no use: the source refuses it, or it belongs to another request.
+
+    The engine reads that slice from its start.
+    """
 
 
 class ConnectorExit(FatalError):

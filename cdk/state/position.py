@@ -97,25 +97,26 @@ class Trail:
     @classmethod
     def begin(cls, token: JsonValue, *, noticed: bool = False) -> "Trail":
         """A trail whose first token is `token`; None for the first page."""
-        return cls(_digest(token), noticed=noticed)
+        return cls(digest_of(token), noticed=noticed)
 
     def after(self, token: JsonValue) -> "Trail":
         """The trail once `token` was named as the next."""
         if self.steps + 1 == self.limit and not self.closed_by(token):
-            return Trail(_digest(token), 0, 2 * self.limit, self.noticed)
+            return Trail(digest_of(token), 0, 2 * self.limit, self.noticed)
         return replace(self, steps=self.steps + 1)
 
     def closed_by(self, token: JsonValue) -> bool:
         """Whether `token` is the one that is held: what it asks for has been read."""
-        return self.held == _digest(token)
+        return self.held == digest_of(token)
 
     def closed_at(self, token: JsonValue) -> bool:
         """Whether this trail, the one after `token`, has come back to it."""
         return self.steps > 0 and self.closed_by(token)
 
 
-def _digest(token: JsonValue) -> str:
-    return blake2b(canonical(token).encode(), digest_size=10).hexdigest()
+def digest_of(value: JsonValue) -> str:
+    """A short name of a value: two that differ have different ones."""
+    return blake2b(canonical(value).encode(), digest_size=10).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors, `trail` to its pages; authors leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` and `fingerprint` to its pages; authors leave them alone.
     """
 
     done: ClassVar[bool] = False
@@ -142,6 +143,8 @@ class Checkpoint:
     edge: Edge | None = None
     resume: Resume | None = None
     trail: Trail | None = None
+    fingerprint: str = ""
+    """Of the request whose pages a token counts; empty where that is unknown, see `Stream.fingerprint`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Positions as JSON: what a state says of one partition. `cdk.state.wire` says what the keys mean."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeGuard, assert_never
 
 from cdk.base.errors import BadState
@@ -21,12 +22,14 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
             return {}
         case Done():
             return {_COMPLETE: True}
-        case Checkpoint(cursor, edge, resume, trail):
+        case Checkpoint(cursor, edge, resume, trail, fingerprint):
             own = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
             if exact and edge is not None and edge.keys:
                 own["edge"] = _edge(edge, exact=exact)
             if trail is not None:
                 own["trail"] = _trail(trail)
+            if exact and fingerprint:
+                own["fingerprint"] = fingerprint
             return {**cursor, OWN_KEY: own} if own else dict(cursor)
         case _:
             assert_never(position)
@@ -44,16 +47,24 @@ def position_of(blob: JsonValue, path: str) -> Position:
         return Start()
     if OWN_KEY not in blob:
         return Checkpoint(dict(blob))
-    edge, resume, trail = own_parts(blob, path)
-    return Checkpoint({k: v for k, v in blob.items() if k != OWN_KEY}, edge, resume, trail)
+    cursor = {k: v for k, v in blob.items() if k != OWN_KEY}
+    return replace(own_parts(blob, path), cursor=cursor)
 
 
-def own_parts(blob: Mapping[str, JsonValue], path: str) -> tuple[Edge | None, Resume | None, Trail | None]:
-    """What the kit has added to a cursor value. Raises BadState."""
+def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
+    """What the kit has added to a cursor value, as a checkpoint without that. Raises BadState."""
     own, where = blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"
     if not isinstance(own, Mapping):
         raise BadState(where, own, "the object that an earlier run of this kit left there")
-    return _to_edge(own.get("edge"), where), _to_resume(own, where), _to_trail(own.get("trail"), where)
+    edge, trail = _to_edge(own.get("edge"), where), _to_trail(own.get("trail"), where)
+    return Checkpoint({}, edge, _to_resume(own, where), trail, _to_fingerprint(own, where))
+
+
+def _to_fingerprint(blob: Mapping[str, JsonValue], path: str) -> str:
+    fingerprint = blob.get("fingerprint", "")
+    if not isinstance(fingerprint, str):
+        raise BadState(f"{path}.fingerprint", fingerprint, "a string")
+    return fingerprint
 
 
 def _trail(trail: Trail) -> list[JsonValue]:
@@ -85,10 +96,12 @@ def _open_slice(item: OpenSlice, *, exact: bool) -> JsonObject:
     match item.position:
         case Done():
             blob["done"] = True
-        case Checkpoint(cursor, trail=trail):
+        case Checkpoint(cursor, trail=trail, fingerprint=fingerprint):
             blob["cursor"] = dict(cursor)
             if trail is not None:
                 blob["trail"] = _trail(trail)
+            if exact and fingerprint:
+                blob["fingerprint"] = fingerprint
         case Start():
             pass
     if item.edge is not None:
@@ -113,7 +126,8 @@ def _to_open_slice(blob: JsonValue, path: str) -> OpenSlice:
             if item.get("done"):
                 position = Done()
             elif isinstance(cursor := item.get("cursor"), Mapping):
-                position = Checkpoint(dict(cursor), trail=_to_trail(item.get("trail"), path))
+                trail, fingerprint = _to_trail(item.get("trail"), path), _to_fingerprint(item, path)
+                position = Checkpoint(dict(cursor), trail=trail, fingerprint=fingerprint)
             return OpenSlice(Window(start, end, until, last), position, _to_edge(item.get("edge"), path))
         case _:
             raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')

@@ -16,8 +16,8 @@ One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what 
 and `upto` where its plan ends. On the protocol it is there only while a slice was cut in the middle. Beside the token
 of a page, `trail` notices tokens that go in a circle; it is there once a read was resumed. The exact form, kept in
 tables, also says which windows were closed without a record, and `edge` holds the digests of the records at the cursor
-value: `keys`, and in `counts` how often each came, where that is more than once. A partition that complete lists lack
-has `missing`, since when.
+value: `keys`, and in `counts` how often each came, where that is more than once; `fingerprint` is that of the request
+whose pages a token counts. A partition that complete lists lack has `missing`, since when.
 """
 
 from collections.abc import Mapping, Sequence
@@ -194,11 +194,12 @@ def _from_ranges(blob: Mapping[str, JsonValue], path: str, cursor_field: str | N
     if not slices:
         return StreamState()
     first, *later = slices
-    edge, resume, _ = own_parts(blob, path)
+    own = own_parts(blob, path)
+    resume = own.resume
     if resume is None and later:
         resume = Resume(first["end"], tuple(_closed_range(item) for item in later))
     value = first.get("most_recent_cursor_value")
-    position = Checkpoint({cursor_field: first["start"] if value is None else value}, edge, resume)
+    position = Checkpoint({cursor_field: first["start"] if value is None else value}, own.edge, resume)
     extra = {k: v for k, v in blob.items() if k not in ("slices", "state_type", OWN_KEY)}
     return StreamState({WHOLE: position}, extra=extra, ranges_from=first["start"])
 

@@ -12,7 +12,7 @@ from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record
-from cdk.state.position import Checkpoint, Done, Edge, Position, Start
+from cdk.state.position import Checkpoint, Done, Edge, Position, Start, digest_of
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, owned
@@ -113,14 +113,10 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
-    marks = stream.secrets
-    match slice.start:
-        case Checkpoint(cursor=cursor) as start:
-            slice = replace(slice, start=replace(start, cursor=marks.restore(cursor)))
-        case Start() | Done():
-            pass
+    marks, slice = stream.secrets, _with_token(stream, slice)
     finish = _Finisher(stream, slice)
     records: list[Record] = []
+    fingerprint = ""
     for item in stream.items(slice):
         # Most items are plain dicts: one type check each. Copied, for the author's code runs on before the page is
         # whole, and may fill the same dict again. Measured: 0.07 microseconds for 10 fields.
@@ -134,7 +130,10 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                 case Page(page_records, token, trail, warning, doubt):
                     if records:
                         yield finish(records, None)
-                    position = None if token is None else Checkpoint(marks.cut(token), trail=trail)
+                    position = None
+                    if token is not None:
+                        fingerprint = fingerprint or _fingerprint(stream)
+                        position = Checkpoint(marks.cut(token), trail=trail, fingerprint=fingerprint)
                     warning = warning and f"{stream.name}: {warning}"
                     doubt = doubt and f"{stream.name}: {doubt}"
                     yield finish(page_records, position, warning, doubt=doubt, followed=token is not None)
@@ -148,6 +147,16 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     )
         records = []
     yield finish(records, Done())
+
+
+def _with_token(stream: Stream, slice: Slice) -> Slice:
+    """The slice with its page token as the source gave it. Raises StaleToken: that counts pages of another request."""
+    start = slice.start
+    if not isinstance(start, Checkpoint):
+        return slice
+    if start.fingerprint and start.fingerprint != _fingerprint(stream):
+        raise StaleToken("the page token saved by an earlier read belongs to another request than the stream sends now")
+    return replace(slice, start=replace(start, cursor=stream.secrets.restore(start.cursor)))
 
 
 class _Finisher:
@@ -292,6 +301,12 @@ class _Finisher:
         if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
             return None
         return Checkpoint({cursor.field: self._edge.value})
+
+
+def _fingerprint(stream: Stream) -> str:
+    """A short name of what the page tokens of a stream count; empty where that is unknown. Secrets are not in it."""
+    described = stream.fingerprint
+    return "" if described is None else digest_of(stream.secrets.cut({"request": described}))
 
 
 def _present(values: Sequence[object]) -> list[object]:

@@ -207,6 +207,14 @@ class Stream(metaclass=_StreamType):
             )
         return returned
 
+    @property
+    def fingerprint(self) -> JsonValue:
+        """What its page tokens count the pages of: a table's state has them begin anew where that is another.
+
+        It may not change from one run to the next by itself. None where it is unknown, as what code asks for is.
+        """
+        return None
+
     def beside(self) -> Self:
         """A copy that reads a slice while this one reads another. What attributes hold is shared."""
         other = object.__new__(type(self))

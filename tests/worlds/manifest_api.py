@@ -30,6 +30,7 @@ class Plan:
     client: none, and the manifest drops what lies outside, feed: the same, newest first.
     later_start: the cursor starts a day after the first record. min_start: the start is kept from being too early.
     end: days from now to where the cursor ends; None: the manifest does not say. cursor: whether there is one.
+    descending: whether the newest are asked for first.
     """
 
     dialect: str = "iso"
@@ -43,6 +44,7 @@ class Plan:
     min_start: bool = False
     end: int | None = None
     cursor: bool = True
+    descending: bool = False
 
     @property
     def start(self) -> datetime:
@@ -140,7 +142,7 @@ class Api(Server):
         if "high" in params:
             high = read(params["high"])
             records = [r for r in records if r["n"] in self.undated or self.times[r["n"]] <= high]
-        if self.newest_first:
+        if self.newest_first or params.get("order") == "desc":
             records.sort(key=lambda record: self.times[record["n"]], reverse=True)
         return records
 
@@ -171,6 +173,8 @@ def source(api: Api, plan: Plan) -> ManifestSource:
 
 def _stream(api: Api, plan: Plan) -> dict[str, Any]:
     params = {"part": "{{ stream_partition['part'] | join(',') }}"} if plan.grouped else {}
+    if plan.descending:
+        params["order"] = "desc"
     retriever: dict[str, Any] = {
         "type": "SimpleRetriever",
         "requester": _requester("things", params),

@@ -143,6 +143,9 @@ class Manifests(RuleBasedStateMachine):
         for id, hours, form, late, cursor in puts:
             by = min(late, 24 * self.plan.lookback)
             self.api.add(id, hours, form, late=by, cursor=... if dated else cursor, behind=busy or self._cut)
+        if (busy or self._cut) and self.plan.descending and self.plan.pages in {"offset", "page"}:
+            # The pages that are still to come begin with records that were there.
+            self.model.may.update(range(len(self.api.records)))
 
     @rule(hours=st.sampled_from([1, 12, 24, 100]))
     def wait(self, hours: float) -> None:
@@ -240,6 +243,12 @@ class Manifests(RuleBasedStateMachine):
     def share_the_cursor_or_not(self) -> None:
         """The manifest changes."""
         self.plan = replace(self.plan, shared=not self.plan.shared)
+
+    @precondition(lambda self: self.plan.filter != "feed")
+    @rule()
+    def ask_in_another_order(self) -> None:
+        """The manifest changes, and each page with it."""
+        self.plan = replace(self.plan, descending=not self.plan.descending)
 
     # How it is done.
 
@@ -400,7 +409,7 @@ class Manifests(RuleBasedStateMachine):
 
 
 TestManifests = Manifests.TestCase
-TestManifests.settings = settings(max_examples=14, stateful_step_count=14, report_multiple_bugs=False)
+TestManifests.settings = settings(max_examples=15, stateful_step_count=14, report_multiple_bugs=False)
 
 
 def begin(world: Manifests, plan: Plan, puts: Puts, listed: Sequence[int] = (0, 1, 2), interval: int = 30) -> None:
@@ -430,6 +439,21 @@ def a_feed_of_counted_pages_that_shift_while_a_read_is_interrupted(world: Manife
     world.sync_that_is_interrupted(1, 2)
     world.put([put_of(0)])
     world.sync(1)
+    world.sync(1)
+
+
+def pages_that_are_asked_for_in_another_order_while_a_read_is_interrupted(world: Manifests) -> None:
+    puts = [put_of(0), put_of(1, 1), put_of(2, 1)]
+    world.begin(Plan(pages="offset", cursor=False), "overwrite", 0, 1, puts, [0])
+    world.sync_that_is_interrupted(1, 2)
+    world.ask_in_another_order()
+    world.sync(1)
+
+
+def windows_whose_pages_are_asked_for_in_another_order_while_one_is_interrupted(world: Manifests) -> None:
+    begin(world, Plan(router="list"), [put_of(0), put_of(0, 1), put_of(0, 1)], interval=0)
+    world.sync_that_is_interrupted(1, 2)
+    world.ask_in_another_order()
     world.sync(1)
 
 
@@ -532,6 +556,8 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
         partitions_that_cannot_be_read_before_the_cursor_starts,
         a_feed_whose_newest_page_lies_behind_the_end_of_its_cursor,
         a_feed_of_counted_pages_that_shift_while_a_read_is_interrupted,
+        pages_that_are_asked_for_in_another_order_while_a_read_is_interrupted,
+        windows_whose_pages_are_asked_for_in_another_order_while_one_is_interrupted,
         groups_that_get_another_member,
         groups_of_days_that_get_another_member,
         groups_of_records_without_a_time_that_get_another_member,

@@ -17,6 +17,7 @@ from rich.text import Text
 from cdk.base.values import JsonValue
 from cdk.cli.sync.json_log import JsonLog
 from cdk.cli.sync.stream_table import MARKS, Pace, counted, how_far, is_interrupted, screen, span
+from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
@@ -229,7 +230,9 @@ def _notes(report: StreamReport) -> Iterator[str]:
     if report.hidden:
         yield "the new rows are not visible before they are complete"
     if report.restarted:
-        yield f"{counted(report.restarted, 'slice')} read again: the source refused their page token"
+        traits = traits_of(report.write_mode)
+        twice = "" if traits.merges or traits.hidden_until_complete else "; what was there of them is there twice"
+        yield f"{counted(report.restarted, 'slice')} read again from the start: the saved page tokens are stale{twice}"
     if report.rejected:
         rows = counted(report.rejected, "row")
         yield f"{rows} with values that did not fit; they are kept in _airbyte_meta. {_CASTS}"

@@ -45,11 +45,12 @@ class ManifestStream(DeclaredStream):
         primary_key: Sequence[str | Sequence[str]] = (),
         incremental: Incremental | None = None,
         migrate: Sequence[Callable[[JsonValue], JsonValue]] = (),
+        fingerprint: Callable[[], JsonValue] = lambda: None,
     ) -> None:
         super().__init__(config)
         self.name, self.primary_key = name, primary_key
         self.reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
-        self._incremental = incremental
+        self._incremental, self._fingerprint = incremental, fingerprint
         self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
         self._located: Callable[[ManifestError], ManifestError] = _as_it_is
         if incremental is not None:
@@ -67,6 +68,10 @@ class ManifestStream(DeclaredStream):
             shared = self._incremental.shared
             return {"use_global_cursor": shared, **({} if shared else {"states": []}), "lookback_window": 0}
         return {self._incremental.cursor.field: self._incremental.cursor.start}
+
+    @property
+    def fingerprint(self) -> JsonValue:
+        return self._fingerprint()
 
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
         self._located = located

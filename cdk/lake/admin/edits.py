@@ -314,7 +314,8 @@ def _rewound_position(cursor: Cursor, position: Position, target: object) -> Pos
             edges = [edge, *(() if resume is None else (item.edge for item in resume.open))]
             if resume is not None and (at != value or resume.open or _beyond(cursor, resume.through, target)):
                 resume = None
-            return Checkpoint({**kept, cursor.field: at}, _before(cursor, edges, at, target), resume, position.trail)
+            edge = _before(cursor, edges, at, target)
+            return replace(position, cursor={**kept, cursor.field: at}, edge=edge, resume=resume)
         case _:
             return position
 

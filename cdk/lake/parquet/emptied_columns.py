@@ -49,7 +49,7 @@ class EmptiedColumns:
         emptied = [name for name in self._empty() if name in before.full]
         if not emptied:
             return ""
-        new = [name for name, nulls in self._nulls.items() if not nulls and name not in before.some]
+        new = [name for name, nulls in self._nulls.items() if not nulls and name not in {*before.some, *OWN_COLUMNS}]
         hint = f" (new: {_listed(new)})" if new else ""
         return (
             f"found no {_listed(emptied)} in any of the {self._rows:,} records of this sync, expected some: all "

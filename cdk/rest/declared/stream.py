@@ -76,6 +76,12 @@ class ResourceStream(HttpStream):
     def authenticator(self) -> Authenticator | None:
         return None if self._auth is None else with_settings(self._auth, self._of_config)
 
+    @property
+    def fingerprint(self) -> JsonValue:
+        own = self.declared
+        config = {each.field: self._of_config(each) for each in own.requested() if each.scope == "config"}
+        return [self.url_base, own.path, dict(own.params), own.body_json, type(self.paginator).__name__, config]
+
     def code_file(self) -> str | None:
         return self._file
 

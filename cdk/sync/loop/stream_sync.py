@@ -324,7 +324,7 @@ class StreamSync:
         """
         for file in files:
             self.table.root.delete(file.path)
-        resumed = self._begin(resumed=False, unusable="the source refused a page token")
+        resumed = self._begin(resumed=False, unusable="a saved page token is stale")
         self._committed = replace(self._committed, total=0, generation=self.saved.generation, resumed=resumed)
         self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)
         if self._to_end:

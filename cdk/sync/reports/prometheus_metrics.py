@@ -31,7 +31,7 @@ _STREAM_FIGURES: Mapping[str, tuple[tuple[str, str], str]] = {
     "written_bytes": (("files", "bytes"), "Size of these files."),
     "slices_planned": (("slices", "planned"), "Slices that were handed out."),
     "slices_completed": (("slices", "done"), "Slices that were read to their end."),
-    "slices_restarted": (("slices", "restarted"), "Slices read again because the source refused their page token."),
+    "slices_restarted": (("slices", "restarted"), "Slices read again because their page token was stale."),
     "commits": (("commits", "count"), "Commits to the table."),
     "commit_seconds": (("commits", "seconds"), "Time that the commits took."),
     "http_requests": (("http", "requests"), "Requests that were sent."),

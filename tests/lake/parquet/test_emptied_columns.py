@@ -135,3 +135,4 @@ def test_a_column_that_a_file_lacks_is_empty_there(*, turned: bool) -> None:
     text = emptied.warning()
     assert text.startswith("found no 'name' in any of the 20 records")
     assert "mail" not in text
+    assert "(new" not in text

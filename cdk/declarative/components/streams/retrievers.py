@@ -1,13 +1,14 @@
 """SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Literal
 
 from pydantic import Field
+from pydantic.main import IncEx
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject
+from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
@@ -36,6 +37,14 @@ from cdk.declarative.reading.recovering_reader import RecoveringReader, Reset
 from cdk.declarative.reading.type_normalizer import normalizer
 from cdk.rest import JsonDocument
 from cdk.state.window import Window
+
+_HOW = ("authenticator", "error_handler", "use_cache", "connect_timeout_in_seconds", "read_timeout_in_seconds")
+_NOT_REQUESTED: Mapping[str, IncEx | bool] = {
+    "requester": set(_HOW),
+    # Tokens that count pages say which size.
+    "paginator": {"pagination_strategy": {"page_size": True}},
+}
+"""What of a retriever decides nothing of which pages there are."""
 
 _BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
@@ -188,6 +197,13 @@ class SimpleRetriever(AnyRetriever):
             reset=Reset("RESET") if reset is None else reset.reset(ctx, parts.incremental),
             split=None if split is None else split.split(ctx, parts.incremental),
         )
+
+    def fingerprint(self, config: Mapping[str, JsonValue]) -> JsonValue:
+        parts = {"requester", "paginator"}
+        request = self.model_dump(mode="json", include=parts, exclude=_NOT_REQUESTED, exclude_none=True)
+        text = canonical(request)
+        # Of the config what expressions name: another value of the rest asks for nothing else.
+        return [request, {name: value for name, value in config.items() if name in text}]
 
     def _reduction(self, ctx: BuildContext, pages: PageRequests, properties: Properties | None) -> Reduction | None:
         if self.page_size_reduction is None:
