@@ -1033,16 +1033,37 @@ BUGS = [
     Bug(
         "a page token belongs to the request whose pages it counts",
         "streams/read_slice",
-        "if start.fingerprint and start.fingerprint != _fingerprint(stream):",
+        "if fingerprint and fingerprint != _fingerprint(stream):",
         "if False:",
         "tests/worlds/test_manifests.py",
     ),
     Bug(
         "a window's page token belongs to the request whose pages it counts",
         "state/position_json",
-        'blob["fingerprint"] = fingerprint',
+        'blob["listing"] = _listing(listing)',
         "pass",
         "tests/worlds/test_manifests.py",
+    ),
+    Bug(
+        "records that leave while numbered pages are read are warned of",
+        "streams/paged",
+        "if not 0 < total < self.total:",
+        "if True:",
+        "tests/worlds/test_moving_pages.py",
+    ),
+    Bug(
+        "a resumed read knows how many records there were when it was begun",
+        "streams/read_slice",
+        "listing=Listing(fingerprint, total)",
+        "listing=Listing(fingerprint)",
+        "tests/worlds/test_moving_pages.py",
+    ),
+    Bug(
+        "what a read may have missed is not removed",
+        "sync/loop/stream_commit",
+        "if self._moved:",
+        "if False:",
+        "tests/worlds/test_moving_pages.py",
     ),
     Bug(
         "a page token counts pages of its size",
@@ -1749,7 +1770,7 @@ BUGS = [
     Bug(
         "pages before a resumed one are not missed",
         "streams/paged",
-        "self._whole = slice.start.cursor is None and slice.window is None",
+        "self._whole = start.cursor is None and slice.window is None",
         "self._whole = slice.window is None",
         "tests/rest/pagination/test_last_page.py",
     ),

@@ -22,7 +22,7 @@ from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
 from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
 from cdk.rest.pagination.page_number import Counting
-from cdk.rest.pagination.page_signs import unread_total
+from cdk.rest.pagination.page_signs import counts_places, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator
 from cdk.rest.tracing import TRACE
@@ -98,15 +98,17 @@ class PageRetriever:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why, request=response.request)
         following = None if following is None else saved_token(response.request, following)
-        return Page(records, following, doubt=doubt, source=self._source(response, len(records)))
+        return Page(records, following, doubt=doubt, source=self._source(response, len(records), token or following))
 
-    def _source(self, response: Response, count: int) -> PageSource | None:
-        """What records came in; nothing of a body that is not kept."""
-        if response.request.stream or not count:
+    def _source(self, response: Response, count: int, token: Token | None) -> PageSource | None:
+        """What records came in; nothing of a body that is not kept. token: its own, or that of the next page."""
+        if response.request.stream:
             return None
+        counting = isinstance(self.paginator, Counting)
         # Who parses records may leave some out.
-        counts_all = isinstance(self.paginator, Counting) and self.path is not None
-        return PageSource(response.body, count, partial(unread_rows, response) if counts_all else None)
+        unread = partial(unread_rows, response) if counting and self.path is not None else None
+        total = partial(total_records, response) if counting or counts_places(token) else None
+        return PageSource(response.body, count, unread, total)
 
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
         return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)

@@ -120,6 +120,19 @@ def digest_of(value: JsonValue) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """The list whose pages a token counts. A table's state has it beside the token; messages do not."""
+
+    fingerprint: str = ""
+    """Of the request, see `Stream.fingerprint`; empty where that is unknown."""
+    total: int = 0
+    """The records that the source counted in all when its pages were begun; 0 where that is unknown, or of no use."""
+
+
+UNKNOWN_LISTING = Listing()
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Nothing of the partition was read yet."""
 
@@ -135,7 +148,7 @@ class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors, `trail` and `fingerprint` to its pages; authors leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages; authors leave them alone.
     """
 
     done: ClassVar[bool] = False
@@ -143,8 +156,7 @@ class Checkpoint:
     edge: Edge | None = None
     resume: Resume | None = None
     trail: Trail | None = None
-    fingerprint: str = ""
-    """Of the request whose pages a token counts; empty where that is unknown, see `Stream.fingerprint`."""
+    listing: Listing = UNKNOWN_LISTING
 
 
 @dataclass(frozen=True, slots=True)

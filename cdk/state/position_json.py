@@ -1,12 +1,23 @@
 """Positions as JSON: what a state says of one partition. `cdk.state.wire` says what the keys mean."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TypeGuard, assert_never
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, as_object
-from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start, Trail
+from cdk.state.position import (
+    UNKNOWN_LISTING,
+    Checkpoint,
+    Done,
+    Edge,
+    Listing,
+    OpenSlice,
+    Position,
+    Resume,
+    Start,
+    Trail,
+)
 from cdk.state.window import Window
 
 NO_CURSOR = "__ab_no_cursor_state_message"
@@ -22,14 +33,14 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
             return {}
         case Done():
             return {_COMPLETE: True}
-        case Checkpoint(cursor, edge, resume, trail, fingerprint):
+        case Checkpoint(cursor, edge, resume, trail, listing):
             own = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
             if exact and edge is not None and edge.keys:
                 own["edge"] = _edge(edge, exact=exact)
             if trail is not None:
                 own["trail"] = _trail(trail)
-            if exact and fingerprint:
-                own["fingerprint"] = fingerprint
+            if exact and listing != UNKNOWN_LISTING:
+                own["listing"] = _listing(listing)
             return {**cursor, OWN_KEY: own} if own else dict(cursor)
         case _:
             assert_never(position)
@@ -57,14 +68,21 @@ def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
     if not isinstance(own, Mapping):
         raise BadState(where, own, "the object that an earlier run of this kit left there")
     edge, trail = _to_edge(own.get("edge"), where), _to_trail(own.get("trail"), where)
-    return Checkpoint({}, edge, _to_resume(own, where), trail, _to_fingerprint(own, where))
+    return Checkpoint({}, edge, _to_resume(own, where), trail, _to_listing(own.get("listing"), where))
 
 
-def _to_fingerprint(blob: Mapping[str, JsonValue], path: str) -> str:
-    fingerprint = blob.get("fingerprint", "")
-    if not isinstance(fingerprint, str):
-        raise BadState(f"{path}.fingerprint", fingerprint, "a string")
-    return fingerprint
+def _listing(listing: Listing) -> JsonObject:
+    return {name: value for name, value in asdict(listing).items() if value}
+
+
+def _to_listing(blob: JsonValue, path: str) -> Listing:
+    if blob is None:
+        return UNKNOWN_LISTING
+    match {"fingerprint": "", "total": 0, **as_object(blob)}:
+        case {"fingerprint": str() as fingerprint, "total": int() as total}:
+            return Listing(fingerprint, total)
+        case _:
+            raise BadState(f"{path}.listing", blob, '{"fingerprint": string, "total": number}')
 
 
 def _trail(trail: Trail) -> list[JsonValue]:
@@ -96,12 +114,12 @@ def _open_slice(item: OpenSlice, *, exact: bool) -> JsonObject:
     match item.position:
         case Done():
             blob["done"] = True
-        case Checkpoint(cursor, trail=trail, fingerprint=fingerprint):
+        case Checkpoint(cursor, trail=trail, listing=listing):
             blob["cursor"] = dict(cursor)
             if trail is not None:
                 blob["trail"] = _trail(trail)
-            if exact and fingerprint:
-                blob["fingerprint"] = fingerprint
+            if exact and listing != UNKNOWN_LISTING:
+                blob["listing"] = _listing(listing)
         case Start():
             pass
     if item.edge is not None:
@@ -126,8 +144,8 @@ def _to_open_slice(blob: JsonValue, path: str) -> OpenSlice:
             if item.get("done"):
                 position = Done()
             elif isinstance(cursor := item.get("cursor"), Mapping):
-                trail, fingerprint = _to_trail(item.get("trail"), path), _to_fingerprint(item, path)
-                position = Checkpoint(dict(cursor), trail=trail, fingerprint=fingerprint)
+                trail, listing = _to_trail(item.get("trail"), path), _to_listing(item.get("listing"), path)
+                position = Checkpoint(dict(cursor), trail=trail, listing=listing)
             return OpenSlice(Window(start, end, until, last), position, _to_edge(item.get("edge"), path))
         case _:
             raise BadState(path, blob, '{"window": [start, end, until, last], "cursor": {...} or "done": true}')

@@ -30,6 +30,12 @@ class Page(NamedTuple):
     source: "PageSource | None" = None
     """What records came in."""
 
+    total: int = 0
+    """The records that the source counted in all when the slice was begun; 0 where that is unknown, or of no use."""
+
+    moved: bool = False
+    """Records may have been missed, for others before them left the source while its pages were read."""
+
 
 class PageSource(NamedTuple):
     """The response that a page of records came in."""
@@ -42,6 +48,9 @@ class PageSource(NamedTuple):
 
     unread: Callable[[int, int], str] | None = None
     """What it says of more records than so many in so many pages; empty for nothing. None where pages may end early."""
+
+    total: Callable[[], int] | None = None
+    """How many records it counts, perhaps its own, 0 for none. None where pages stay when records come and go."""
 
 
 Item: TypeAlias = Record | Page | Checkpoint

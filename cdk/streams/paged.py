@@ -7,7 +7,7 @@ from typing import TypeAlias
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
 from cdk.base.values import NotJson, Record
-from cdk.state.position import Trail
+from cdk.state.position import Checkpoint, Trail
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.state_mixin import StateMixin
@@ -42,12 +42,16 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
             match part:
                 case Page(next=following, source=source):
                     if source is not None:
-                        repeats.look(source.body, source.records, token)
+                        if source.records:
+                            repeats.look(source.body, source.records, token)
                         count.add(source)
                     if following is None:
-                        yield part._replace(warning=part.warning or count.unread(), source=None)
+                        moved = count.moved()
+                        warning = part.warning or count.unread() or moved
+                        yield part._replace(warning=warning, source=None, moved=bool(moved))
                     else:
-                        yield part._replace(trail=circle.trail_after(following, last=token), source=None)
+                        trail = circle.trail_after(following, last=token)
+                        yield part._replace(trail=trail, source=None, total=count.total)
                 case _:
                     yield from part
         if following is None:
@@ -127,22 +131,41 @@ class _Count:
 
     Of an only page that is a doubt, see `Page`. Of a slice that is resumed not all pages are known, and what a source
     says of a window may be the count of all.
+
+    total: what the source counted when the slice was begun, perhaps by an earlier attempt.
     """
 
     def __init__(self, slice: Slice) -> None:
-        self._whole = slice.start.cursor is None and slice.window is None
+        start = slice.start
+        self._whole = start.cursor is None and slice.window is None
         self._pages = self._records = 0
-        self._unread: Callable[[int, int], str] | None = None
+        self._last: PageSource | None = None
+        self.total = start.listing.total if isinstance(start, Checkpoint) else 0
 
     def add(self, source: PageSource) -> None:
-        """Count a page with records."""
-        self._pages, self._records, self._unread = self._pages + 1, self._records + source.records, source.unread
+        """Count a page."""
+        self._pages, self._records, self._last = self._pages + 1, self._records + source.records, source
+        if not self.total and self._pages == 1 and source.total is not None:
+            total = source.total()
+            self.total = total if total > source.records else 0
+
+    def moved(self) -> str:
+        """How many records have left since the slice was begun, whose pages they were counted in; empty for none."""
+        total = 0 if self._last is None or self._last.total is None else self._last.total()
+        if not 0 < total < self.total:
+            return ""
+        return (
+            f"found {total:,} records in all on the last page, expected the {self.total:,} of the first: records left "
+            "the source while its pages were read, so that as many others may have moved up to a page that was read "
+            "before, and are missing. Read it again when it is quiet, or by tokens that name records instead of places"
+        )
 
     def unread(self) -> str:
         """What the last page says of more records than all pages had; empty for nothing."""
-        if not self._whole or self._pages < 2 or self._unread is None:  # noqa: PLR2004 - one is the only page
+        unread = None if self._last is None else self._last.unread
+        if not self._whole or self._pages < 2 or unread is None:  # noqa: PLR2004 - one is the only page
             return ""
-        return self._unread(self._records, self._pages)
+        return unread(self._records, self._pages)
 
 
 def listed(records: object, what: str, method: object) -> Sequence[Record]:

@@ -12,7 +12,7 @@ from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record
-from cdk.state.position import Checkpoint, Done, Edge, Position, Start, digest_of
+from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start, digest_of
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, owned
@@ -40,6 +40,7 @@ class ReadPage:
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     warning, doubt: what a person should know of these records, in words; the runner of the read has `PageWarnings` say
     it once for a stream. followed: the page names a next one. source: what brought the records, where rows are traced.
+    moved: as `Page` has it.
     """
 
     records: Sequence[Record]
@@ -51,6 +52,7 @@ class ReadPage:
     doubt: str = ""
     followed: bool = False
     source: Record | None = None
+    moved: bool = False
 
 
 class Warned(Protocol):
@@ -127,16 +129,17 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             yield finish(records, None)
         else:
             match item:
-                case Page(page_records, token, trail, warning, doubt):
+                case Page(page_records, token, trail, warning, doubt, _, total, moved):
                     if records:
                         yield finish(records, None)
                     position = None
                     if token is not None:
                         fingerprint = fingerprint or _fingerprint(stream)
-                        position = Checkpoint(marks.cut(token), trail=trail, fingerprint=fingerprint)
+                        position = Checkpoint(marks.cut(token), trail=trail, listing=Listing(fingerprint, total))
                     warning = warning and f"{stream.name}: {warning}"
                     doubt = doubt and f"{stream.name}: {doubt}"
-                    yield finish(page_records, position, warning, doubt=doubt, followed=token is not None)
+                    page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
+                    yield replace(page, moved=True) if moved else page
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:
@@ -154,7 +157,8 @@ def _with_token(stream: Stream, slice: Slice) -> Slice:
     start = slice.start
     if not isinstance(start, Checkpoint):
         return slice
-    if start.fingerprint and start.fingerprint != _fingerprint(stream):
+    fingerprint = start.listing.fingerprint
+    if fingerprint and fingerprint != _fingerprint(stream):
         raise StaleToken("the page token saved by an earlier read belongs to another request than the stream sends now")
     return replace(slice, start=replace(start, cursor=stream.secrets.restore(start.cursor)))
 

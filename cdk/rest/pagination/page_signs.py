@@ -1,12 +1,12 @@
 """What a response says of its pages: links, what names a next one, and how many there are in all."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue, from_json
+from cdk.base.values import JsonValue, Stored, from_json
 from cdk.rest.http.messages import Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
@@ -25,11 +25,17 @@ _AROUND = (
 )
 """Objects of a body in which APIs name the next page, besides the body itself."""
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
-_TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
+_TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages", "filtercount"}
+_COUNT = "count"
+"""Some count all records by this name, others those of the page."""
 _SHORT = 1024
 """Bytes of a body, without records, up to which it is remembered what is in it."""
 _DIGITS = 18
 """The longest count that is read from a string."""
+_PLACE = re.compile(
+    r"[?&](?:_?page|offset|_?start|skip|startAt|startIndex|from|page(?:\[|%5B)\w+(?:\]|%5D))=\d+(?:&|$)"
+)
+"""A parameter of a URL that counts pages or records."""
 _NO_LETTER = re.compile(r"[^a-z]")
 
 
@@ -49,9 +55,23 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
         if (number := _whole_number(response.headers[name])) > _expected(name, count, pages):
             return f"{number} in the header {name}, and {_had(count, pages)}"
     for where, number in _of_body(response).totals:
-        if number > _expected(where[-1], count, pages):
+        if where[-1] != _COUNT and number > _expected(where[-1], count, pages):
             return f"{number} in {' > '.join(where)} of the body, and {_had(count, pages)}"
     return ""
+
+
+def total_records(response: Response) -> int:
+    """How many records there are in all, or on the page, as a header or the body counts them; 0 where nothing does."""
+    headers = ((name, _whole_number(response.headers[name])) for name in _total_headers(tuple(response.headers)))
+    totals = [*headers, *((where[-1], number) for where, number in _of_body(response).totals)]
+    return next((number for name, number in totals if not _counts_pages(name)), 0)
+
+
+def counts_places(token: Stored) -> bool:
+    """Whether a page token is a URL that names a place in a list, so that what comes and goes moves its records."""
+    if isinstance(token, Mapping):
+        return any(map(counts_places, token.values()))
+    return isinstance(token, str) and _PLACE.search(token) is not None
 
 
 def _had(count: int, pages: int) -> str:
@@ -100,7 +120,7 @@ def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[st
     """The fields of an object that count all records, or pages."""
     if type(value) is dict:
         lists = [name for name, field in value.items() if type(field) is list]
-        totals = _TOTALS | {each for name in lists for each in _counts_of(name)}
+        totals = _TOTALS | {_COUNT} | {each for name in lists for each in _counts_of(name)}
         for name, field in value.items():
             if _letters(name) in totals and (number := _whole_number(field)):
                 yield (*where, name), number
@@ -121,7 +141,11 @@ def _whole_number(value: JsonValue) -> int:
 
 def _expected(name: str, count: int, pages: int) -> int:
     """How many there were of what a field counts."""
-    return pages if _letters(name).endswith(("pages", "pagecount")) else count
+    return pages if _counts_pages(name) else count
+
+
+def _counts_pages(name: str) -> bool:
+    return _letters(name).endswith(("pages", "pagecount"))
 
 
 _SHOWN = 80

@@ -171,7 +171,10 @@ class StaleRemoval:
     def _doubt(self, saved: TableState) -> str:
         """Why rows of other generations may be of records that this read saw; empty: they are not."""
         if saved.known is None or saved.known_at is None:
-            return "what it saw is not known for sure: it began without remove_stale, or where a person has set it"
+            return (
+                "what it saw is not known for sure: records left the source while its pages were read, or it began "
+                "without remove_stale, or where a person has set it; the next read that is complete removes"
+            )
         other = self._table.others_since(saved.known_at)
         if other is None:
             return "the table's log no longer says whether other pipelines have written to it since the read began"

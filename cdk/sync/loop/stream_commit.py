@@ -23,6 +23,7 @@ from cdk.sync.loop.stale_removal import RemovalRequest, StaleRemoval
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.settings.stream_plan import StreamPlan
+from cdk.sync.tasks.messages import SliceResult
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class StreamCommit:
             removal,
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
-        self._begins = True
+        self._begins, self._moved = True, False
         self._emptied = EmptiedColumns(writing.table.filled_columns)
         self.source = ReadCondition()
 
@@ -82,7 +83,13 @@ class StreamCommit:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
         self._emptied = EmptiedColumns(self._writing.table.filled_columns)
         self._emptied.add(saved.pending)
+        self._moved = False
         return replace(saved, source=foreign_source_state(before))
+
+    def add_result(self, progress: SliceResult) -> None:
+        """Take note of what a slice has met that its rows do not say."""
+        self.source.add_result(progress)
+        self._moved |= progress.moved
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
         """Commit rows and state; gives what each commit came to as soon as it is made.
@@ -206,6 +213,10 @@ class StreamCommit:
     ) -> Iterator[CommitOutcome]:
         if self._begins and saved.known is None:
             saved = removal.begin(saved, spread)
+        self._begins = False
+        if self._moved:
+            # Also where this sync ends before the read does: the next one goes on with it.
+            saved = replace(saved, known=None)
         added = self._add(saved, rows, spread, complete=False)
         yield added
         if not rows.finished:

@@ -215,7 +215,7 @@ class StreamSync:
     def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
         """Take over how far a slice got. unfinished: its task still reads it."""
         failure = self._schedule.add_result(slice, progress, unfinished=unfinished)
-        self._commits.source.add_result(progress)
+        self._commits.add_result(progress)
         self._http += progress.http
         with warnings_in(self._warned):
             self._warnings.add(progress)

@@ -120,6 +120,8 @@ class SliceResult:
     doubt: str = field(default="", compare=False)
     followed: bool = field(default=False, compare=False)
     """A page named a next one."""
+    moved: bool = field(default=False, compare=False)
+    """Records may have been missed, see ReadPage."""
     wasted_token: EndedToken | None = None
     """The access token that ended before it met any position."""
 

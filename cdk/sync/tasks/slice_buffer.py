@@ -161,6 +161,7 @@ class SliceBuffer:
         self.progress.warning = self.progress.warning or page.warning
         self.progress.doubt = self.progress.doubt or page.doubt
         self.progress.followed |= page.followed
+        self.progress.moved |= page.moved
         waiting = self._waiting
         if page.records:
             try:

@@ -1,0 +1,195 @@
+"""Worlds of numbered pages whose records leave or come while they are read, also between a cut and its resumption."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdk import FatalError, Json, Slice, Source, Stream
+from cdk.base.task_map import run_inline
+from cdk.declarative.manifest import Manifest
+from cdk.declarative.model.context import Runtime
+from cdk.declarative.source import ManifestSource
+from cdk.rest import CursorToken, Headers, HttpStream, Offset, PageNumber, Paginator, Request, Response
+from cdk.spark.sync_runner import SyncRunner
+from cdk.sync.reports.stream_report import Status, StreamReport
+from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StreamOptions, TargetOptions
+from cdk.sync.tasks.workers import Workers
+from tests.worlds.table import rows
+
+URL = "https://things.test/things"
+SIZE = 3
+
+
+@dataclass
+class Api:
+    """A list in pages, with the count of all on each.
+
+    at: what happens before a request, by its number in a sync. served: the ids that were in a response of the read.
+    """
+
+    ids: list[int]
+    at: dict[int, Callable[[], None]] = field(default_factory=dict)
+    served: set[int] = field(default_factory=set)
+    requests: int = 0
+
+    def send(self, request: Request) -> Response:
+        self.requests += 1
+        self.at.pop(self.requests, lambda: None)()
+        query = dict(part.split("=") for part in request.full_url.partition("?")[2].split("&") if part)
+        begin = int(query.get("offset", 0)) or SIZE * (int(query.get("page", 1)) - 1)
+        page = self.ids[begin : begin + SIZE]
+        self.served.update(page)
+        end = begin + SIZE
+        link = f"{URL}?offset={end}" if end < len(self.ids) else None
+        body = {"count": len(self.ids), "next": link, "results": [{"id": id} for id in page]}
+        return Response(200, Headers({}), json.dumps(body).encode(), request.full_url, request)
+
+    def fail(self) -> None:
+        raise FatalError("the server is down")
+
+
+PAGINATORS: Mapping[str, Paginator] = {
+    "page": PageNumber(size=SIZE),
+    "offset": Offset(SIZE),
+    "link": CursorToken("next"),
+}
+STRATEGIES: Mapping[str, Json] = {
+    "page": {"type": "PageIncrement", "page_size": SIZE, "start_from_page": 1},
+    "offset": {"type": "OffsetIncrement", "page_size": SIZE},
+    "link": {"type": "CursorPagination", "cursor_value": "{{ response.next }}"},
+}
+
+
+class Things(HttpStream):
+    name = "things"
+    url_base = "https://things.test"
+    primary_key = "id"
+    records_path = ("results",)
+    supports_checkpointing = True
+
+    def __init__(self, api: Api, paginator: Paginator) -> None:
+        super().__init__()
+        self.transport, self.paginator = api, paginator
+        self.schema = {"properties": {"id": {"type": "integer"}}}
+
+    def path(self, _: Slice) -> str:
+        return "things"
+
+
+class OneStream(Source):
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def streams(self, _: Json) -> Sequence[Stream]:
+        return [self._stream]
+
+
+def manifest(api: Api, pages: str) -> Source:
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": pages}
+    retriever = {
+        "type": "SimpleRetriever",
+        "requester": {"type": "HttpRequester", "url": URL},
+        "record_selector": {
+            "type": "RecordSelector",
+            "extractor": {"type": "DpathExtractor", "field_path": ["results"]},
+        },
+        "paginator": {
+            "type": "DefaultPaginator",
+            "pagination_strategy": STRATEGIES[pages],
+            "page_token_option": {"type": "RequestPath"} if pages == "link" else option,
+        },
+    }
+    stream = {
+        "type": "DeclarativeStream",
+        "name": "things",
+        "primary_key": "id",
+        "retriever": retriever,
+        "schema_loader": {"type": "InlineSchemaLoader", "schema": {"properties": {"id": {"type": "integer"}}}},
+    }
+    check = {"type": "CheckStream", "stream_names": ["things"]}
+    return ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [stream]}), Runtime(transport=api))
+
+
+SOURCES: Mapping[str, Callable[[Api, str], Source]] = {
+    "manifest": manifest,
+    "python": lambda api, pages: OneStream(Things(api, PAGINATORS[pages])),
+}
+
+
+@dataclass
+class Read:
+    """A sync, until it has got to its end. report: the last one. warnings: those of all."""
+
+    report: StreamReport
+    warnings: list[str]
+
+
+def read(api: Api, source: Source, folder: Path, mode: str) -> Read:
+    api.requests, api.served, warnings = 0, set(), list[str]()
+    removal = {"remove_stale": {"removal": "hard", "fail_safe_threshold": 100}} if mode == "append_dedup" else {}
+    options = StreamOptions.model_validate({"sync_mode": "full_refresh", "write_mode": mode, **removal})
+    for _ in range(2):
+        pipeline = Pipeline(
+            name="world",
+            source=SourceOptions(connector="given"),
+            target=TargetOptions(path=str(folder)),
+            streams={"things": options},
+            checkpoint_interval=timedelta(),
+        )
+        (report,) = SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run().streams
+        warnings += report.warnings
+        if report.status is Status.DONE:
+            return Read(report, warnings)
+    raise AssertionError(warnings)
+
+
+@given(
+    st.integers(4, 14),
+    st.sampled_from(sorted(PAGINATORS)),
+    st.sampled_from(sorted(SOURCES)),
+    st.sampled_from(["append_dedup", "overwrite"]),
+    st.integers(2, 5),
+    st.lists(st.integers(0, 13), min_size=1, max_size=4, unique=True),
+    st.sampled_from(["during", "before the resume"]),
+)
+@settings(max_examples=25, deadline=None)
+def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noqa: PLR0917 - all that a world is made of
+    tmp_path_factory: pytest.TempPathFactory,
+    count: int,
+    pages: str,
+    kind: str,
+    mode: str,
+    request: int,
+    leaving: list[int],
+    when: str,
+) -> None:
+    folder, api = tmp_path_factory.mktemp("lake"), Api(list(range(count)))
+    paged = SOURCES[kind](api, pages)
+    first = read(api, paged, folder, mode)
+    assert first.warnings == []
+
+    def leave() -> None:
+        api.ids = [id for n, id in enumerate(api.ids) if n not in leaving]
+
+    def leave_and_fail() -> None:
+        leave()
+        api.fail()
+
+    api.at = {request: leave if when == "during" else leave_and_fail}
+    second = read(api, paged, folder, mode)
+    missed = set(api.ids) - api.served
+    assert not missed or any("records left the source" in text for text in second.warnings), (missed, second.warnings)
+    there = [row["id"] for row in rows(folder / "things")]
+    assert len(there) == len(set(there))
+    if mode == "append_dedup":
+        assert set(api.ids) <= set(there)
+
+    third = read(api, paged, folder, mode)
+    assert third.warnings == []
+    assert sorted(row["id"] for row in rows(folder / "things")) == api.ids
