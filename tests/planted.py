@@ -75,6 +75,13 @@ BUGS = [
     ),
     Bug("a state is said once", "state/manager", "if is_same(blob, self._blobs.get(descriptor)) and", "if False and"),
     Bug("a cut window resumes at its page", "state/position_json", 'blob["cursor"] = dict(cursor)', "pass"),
+    Bug(
+        "short reads come to an end",
+        "state/position_json",
+        "if resume else {}",
+        "if resume and (exact or resume.open) else {}",
+        "tests/engine/test_read.py",
+    ),
     Bug("what closed early stays closed", "state/position_json", 'blob["done"] = True', "pass"),
     Bug(
         "tables remember the edge's records",
