@@ -1084,6 +1084,12 @@ BUGS = [
         "else False",
         "tests/declarative/reading/test_manifest_stream.py",
     ),
+    Bug(
+        "a wait of nothing is honoured once",
+        "rest/errors/retry_policy",
+        "(requested == 0 and attempt > 1)",
+        "(requested < 0 and attempt > 1)",
+    ),
     Bug("a job's own error is no outage", "rest/errors/failed_body", "if not _OWN.isdisjoint(fields):", "if False:"),
     Bug(
         "a state remembers a circle",
