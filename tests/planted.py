@@ -1090,6 +1090,12 @@ BUGS = [
         "(requested == 0 and attempt > 1)",
         "(requested < 0 and attempt > 1)",
     ),
+    Bug(
+        "a time left that is over is not shown",
+        "cli/sync/stream_table",
+        "if remaining > 0 else None",
+        "if True else None",
+    ),
     Bug("a job's own error is no outage", "rest/errors/failed_body", "if not _OWN.isdisjoint(fields):", "if False:"),
     Bug(
         "a state remembers a circle",
