@@ -75,6 +75,13 @@ BUGS = [
     ),
     Bug("a state is said once", "state/manager", "if is_same(blob, self._blobs.get(descriptor)) and", "if False and"),
     Bug("a cut window resumes at its page", "state/position_json", 'blob["cursor"] = dict(cursor)', "pass"),
+    Bug(
+        "short reads come to an end",
+        "state/position_json",
+        "if resume else {}",
+        "if resume and (exact or resume.open) else {}",
+        "tests/engine/test_read.py",
+    ),
     Bug("what closed early stays closed", "state/position_json", 'blob["done"] = True', "pass"),
     Bug(
         "tables remember the edge's records",
@@ -1111,6 +1118,18 @@ BUGS = [
         "else says_outage(body, where)",
         "else False",
         "tests/declarative/reading/test_manifest_stream.py",
+    ),
+    Bug(
+        "a wait of nothing is honoured once",
+        "rest/errors/retry_policy",
+        "(requested == 0 and attempt > 1)",
+        "(requested < 0 and attempt > 1)",
+    ),
+    Bug(
+        "a time left that is over is not shown",
+        "cli/sync/stream_table",
+        "if remaining > 0 else None",
+        "if True else None",
     ),
     Bug("a job's own error is no outage", "rest/errors/failed_body", "if not _OWN.isdisjoint(fields):", "if False:"),
     Bug(

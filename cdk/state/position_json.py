@@ -34,7 +34,7 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
         case Done():
             return {_COMPLETE: True}
         case Checkpoint(cursor, edge, resume, trail, listing):
-            own = _resume(resume, exact=exact) if resume and (exact or resume.open) else {}
+            own = _resume(resume, exact=exact) if resume else {}
             if exact and edge is not None and edge.keys:
                 own["edge"] = _edge(edge, exact=exact)
             if trail is not None:

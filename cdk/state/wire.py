@@ -13,11 +13,10 @@
                                    of groups `state` has that of all
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
-and `upto` where its plan ends. On the protocol it is there only while a slice was cut in the middle. Beside the token
-of a page, `trail` notices tokens that go in a circle; it is there once a read was resumed. The exact form, kept in
-tables, also says which windows were closed without a record, and `edge` holds the digests of the records at the cursor
-value: `keys`, and in `counts` how often each came, where that is more than once; `listing` is the list whose pages a
-token counts. A partition that complete lists lack has `missing`, since when.
+and `upto` where its plan ends; a finished read leaves none of them. Beside the token of a page, `trail` notices tokens
+that go in a circle; it is there once a read was resumed. In the exact form, kept in tables, `listing` is also the list
+whose pages a token counts, and `edge` holds the digests of the records at the cursor value: `keys`, and in `counts` how
+often each came, where that is more than once. A partition that complete lists lack has `missing`, since when.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,11 +5,13 @@ import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from copy import copy
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
+from typing import TypeVar
 
 import pytest
 from hypothesis import example, given, settings
@@ -31,6 +33,7 @@ from cdk import (
 )
 from cdk.base.errors import FatalError, NotFound
 from cdk.base.process.concurrency import Learned
+from cdk.base.process.interruption import Interrupted
 from cdk.base.values import Json, NotJson, canonical
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Executor, Threads, serial
@@ -41,6 +44,8 @@ from cdk.state.wire import decode, encode
 from cdk.streams.read_slice import ReadPage
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
+
+W = TypeVar("W")
 
 KINDS = st.sampled_from(STREAMS)
 EXECUTORS: st.SearchStrategy[Executor] = st.one_of(st.just(serial), st.builds(Threads, st.just(3), st.just(Learned(3))))
@@ -288,6 +293,41 @@ def test_a_cut_read_of_a_made_up_source_yields_every_record_when_it_is_resumed(
     again = list(read(stream, through_the_wire(stream, state), execute))
 
     assert Counter(records(first)) + Counter(records(again)) >= stream.all()
+
+
+class Short:
+    """Reads up to `most` pages, then the run is interrupted."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.pages = most, 0
+
+    def __call__(
+        self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
+    ) -> Iterator[tuple[W, ReadPage]]:
+        for piece, page in serial(work, read, most):
+            if page.position is None or not page.position.done:
+                if self.pages == self.most:
+                    raise Interrupted("max_requests")
+                self.pages += 1
+            yield piece, page
+
+
+@given(made(odd=False), st.integers(1, 4))
+@settings(deadline=None, max_examples=60)
+def test_short_reads_that_resume_from_the_last_state_read_no_page_again(source: Made, most: int) -> None:
+    # Where the last window is interrupted, another reader brings what is newer: here it is one page.
+    rows = [row for row in source.rows if row[0] < SPAN]
+    stream, state = replace(source, kind="windows", rows=rows, partitions=[]).stream(), StreamState()
+    for _ in range(2):
+        complete = Short(10_000)
+        list(read(stream, state, complete))
+        for unread in range(complete.pages, 0, -most):
+            items, short = list[Sequence[Record] | StreamState](), Short(most)
+            with suppress(Interrupted):
+                iter_into(items, read(stream, state, short))
+            assert short.pages == min(most, unread)
+            state = through_the_wire(stream, (states(items) or [state])[-1])
+        assert "_cdk" not in wire(stream, state)
 
 
 class Undated(Orders):

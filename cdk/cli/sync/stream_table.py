@@ -39,11 +39,12 @@ class Pace:
         return rows / seconds if rows and seconds > 0 else None
 
     def remaining(self, report: StreamReport, now: float) -> float | None:
-        """Seconds to the end at the pace so far; None where that is a guess."""
+        """Seconds to the end at the pace so far; None where that is a guess, or the end would have come by now."""
         if not (report.all_planned and report.slices):
             return None
         each = (self.news - self.started) / report.slices
-        return max(0.0, each * (report.planned - report.slices) - (now - self.news))
+        remaining = each * (report.planned - report.slices) - (now - self.news)
+        return remaining if remaining > 0 else None
 
 
 def how_far(report: StreamReport, remaining: float | None = None) -> str:
@@ -61,7 +62,7 @@ def how_far(report: StreamReport, remaining: float | None = None) -> str:
     if not report.all_planned:
         return f"{done:,}/{planned:,}+ slices"
     share = f"{done:,}/{planned:,} slices, {100 * done // planned}%"
-    return share if remaining is None or report.status is Status.FAILED else f"{share}, {span(remaining)} left"
+    return share if remaining is None or report.status is not Status.READING else f"{share}, {span(remaining)} left"
 
 
 def is_interrupted(doing: Doing | None, now: float) -> str:

@@ -25,7 +25,7 @@ class RetryPolicy:
     waits: tuple[WaitStrategy, ...] = ()
     """The first that can tell a wait is followed."""
     backoff: Backoff = field(default_factory=Backoff)
-    """The waits where no strategy can tell, and the API names none (Retry-After)."""
+    """The waits where no strategy can tell, and the API names none (Retry-After), or one of 0 a second time."""
     max_wait: timedelta = timedelta(minutes=10)
     """The longest wait for the API that is worth it.
 
@@ -41,11 +41,13 @@ class RetryPolicy:
         Raises TransientError: the wait is longer than is worth it.
         """
         for wait in self.waits:
-            if seconds := wait(outcome, attempt):
-                return _worth_it(max(0.0, seconds + _MARGIN), LONGEST_WAIT, outcome)
+            if (seconds := wait(outcome, attempt) or 0.0) > 0:
+                return _worth_it(seconds + _MARGIN, LONGEST_WAIT, outcome)
         if default:
             return _worth_it(default, LONGEST_WAIT, outcome)
-        if (requested := self.requested(outcome)) is None:
+        requested = self.requested(outcome)
+        # A limiter that rounds down names 0 for less than a second, and would again and again.
+        if requested is None or (requested == 0 and attempt > 1):
             return self.backoff.seconds(attempt)
         match outcome:
             case Response() if self.shortens:

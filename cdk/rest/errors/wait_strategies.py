@@ -15,7 +15,7 @@ from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.messages import Response
 
 WaitStrategy: TypeAlias = Callable[[Response | CdkError, int], float | None]
-"""Seconds to wait after the nth attempt (from 1) ended like this; None or 0 when this strategy cannot tell.
+"""Seconds to wait after the nth attempt (from 1) ended like this; None, or nothing above 0, when it cannot tell.
 
 Raises RateLimited: the wait would be longer than is worth it.
 """

@@ -38,6 +38,7 @@ def shown(reports: Sequence[StreamReport], *, width: int = 100, height: int = 24
         (replace(SLICES, all_planned=True), None, "12/30 slices, 40%"),
         (replace(SLICES, all_planned=True), 18.0, "12/30 slices, 40%, 18 s left"),
         (replace(SLICES, all_planned=True, status=Status.FAILED), 18.0, "12/30 slices, 40%"),
+        (replace(SLICES, all_planned=True, status=Status.INTERRUPTED), 18.0, "12/30 slices, 40%"),
         (replace(SLICES, slices=30, status=Status.DONE), None, "30 slices"),
         (replace(READING, slices=1, status=Status.DONE), None, "17 pages"),
     ],
@@ -46,10 +47,10 @@ def test_how_far_a_stream_is_and_no_more_than_is_known(report: StreamReport, lef
     assert how_far(report, left) == said
 
 
-def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down() -> None:
+def test_the_time_left_follows_from_the_pace_of_the_slices_and_runs_down_until_it_is_over() -> None:
     pace, report = Pace(started=5.0, news=29.0), replace(SLICES, all_planned=True)
 
-    assert [pace.remaining(report, now) for now in (29.0, 35.0, 100.0)] == [36.0, 30.0, 0.0]
+    assert [pace.remaining(report, now) for now in (29.0, 35.0, 65.0)] == [36.0, 30.0, None]
     assert pace.remaining(SLICES, 29.0) is None
     assert pace.remaining(replace(report, slices=0), 29.0) is None
 

@@ -2,7 +2,7 @@ import pytest
 
 from cdk.base.errors import RateLimited, Timeout
 from cdk.rest import Backoff, RetryPolicy
-from cdk.rest.errors.wait_strategies import WaitStrategy
+from cdk.rest.errors.wait_strategies import WaitStrategy, from_header
 from tests.rest.api import NOON, response
 
 STEADY = Backoff(jitter=0)
@@ -16,8 +16,8 @@ def test_the_first_strategy_that_can_tell_is_followed_with_a_second_more() -> No
     assert policy(lambda *_: None, lambda *_: 0, lambda *_: 4, lambda *_: 9).seconds(response(status=500), 1) == 5
 
 
-def test_a_wait_is_never_negative() -> None:
-    assert policy(lambda *_: -3).seconds(response(status=500), 1) == 0
+def test_a_negative_wait_says_nothing() -> None:
+    assert policy(lambda *_: -3).seconds(response(status=500), 1) == 1
 
 
 @pytest.mark.parametrize(("attempt", "expected"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)])
@@ -29,6 +29,14 @@ def test_without_a_strategy_waits_double(attempt: int, expected: float) -> None:
 def test_without_a_strategy_the_api_is_asked_up_to_the_longest_wait() -> None:
     assert policy().seconds(response(status=429, headers={"Retry-After": "30"}), 1) == 30
     assert policy().seconds(response(status=429, headers={"Retry-After": "3600"}), 1) == 600
+
+
+@pytest.mark.parametrize("header", ["0", "-1", "Wed, 21 Oct 2015 07:28:00 GMT"])
+@pytest.mark.parametrize("waits", [(), (from_header("Retry-After"),)])
+def test_a_wait_of_nothing_is_honoured_once_and_then_waits_double(header: str, waits: tuple[WaitStrategy, ...]) -> None:
+    refused = response(status=429, headers={"Retry-After": header})
+
+    assert [policy(*waits).seconds(refused, attempt) for attempt in (1, 2, 3, 4, 5)] == [0, 2, 4, 8, 16]
 
 
 def test_a_wait_that_is_not_worth_it_ends_the_read() -> None:
