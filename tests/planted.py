@@ -2435,10 +2435,18 @@ BUGS = [
     Bug(
         "a command that is sent again is the same stream",
         "authoring/drafts/curl",
-        "if name not in parameters}",
-        "if name or parameters}",
+        "handled=frozenset(paged)",
+        "handled=frozenset()",
         "tests/authoring/test_answered_drafts.py",
     ),
+    Bug(
+        "a string of a command is sent as a string",
+        "authoring/drafts/manifest_text",
+        "plain = [text for text in (value, repr(value))",
+        "return value\n    plain = [text for text in (value, repr(value))",
+        "tests/authoring/drafts/test_curl.py",
+    ),
+    Bug("a null of a command is sent", "authoring/drafts/curl", "part is None or _means_more(key)", "_means_more(key)"),
     Bug(
         "a secret that a response has as a name is in no draft",
         "authoring/answered_drafts",
@@ -2460,8 +2468,8 @@ BUGS = [
     Bug(
         "pages that were tried are those of the draft",
         "authoring/answered_drafts",
-        '"paginator": best.retriever["paginator"], ',
-        "",
+        "pages={} if best is None else {stream.name: best}",
+        "pages={}",
     ),
     Bug(
         "a parameter that may be a filter is no paginator",

@@ -251,6 +251,18 @@ def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
     assert guess.why.startswith("there is 40 in total_orders of the body, and the page has 3 records; 3 ways")
 
 
+@pytest.mark.parametrize(("body", "why"), [({"next_batch": "x"}, "'x' in next_batch of the body")])
+def test_a_draft_that_knows_no_next_page_does_not_say_that_there_is_none(body: dict[str, str], why: str) -> None:
+    api = MockApi()
+    api.post("/orders").returns(json={"orders": ROWS[:3], **body})
+
+    (stream,) = draft_of_answers("curl --json '{\"limit\":3}' https://api.test/orders", transport=api).streams
+
+    (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
+    assert guess.what == "pagination is MISSING: one page is read of several"
+    assert guess.why == f"there is {why}; neither request nor response says how to ask for the next page"
+
+
 class Linked(Shop):
     """Names the last page in its header `Link` where a request has a page, and the next one where there is one."""
 

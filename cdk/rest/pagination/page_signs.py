@@ -1,13 +1,14 @@
 """What a response says of its pages: links, what names a next one, and how many there are in all."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, from_json
-from cdk.rest.http.messages import Response
+from cdk.rest.http.messages import Request, Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
@@ -26,6 +27,13 @@ _AROUND = (
 """Objects of a body in which APIs name the next page, besides the body itself."""
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages"}
+# fmt: off
+SIZES = (
+    "perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count",
+    "take", "num", "rows", "max", "top", "maxitems", "first",
+)
+# fmt: on
+"""Parameters that say how many records a page may have, without what is between their words; the surest first."""
 _SHORT = 1024
 """Bytes of a body, without records, up to which it is remembered what is in it."""
 _DIGITS = 18
@@ -52,6 +60,11 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
         if number > _expected(where[-1], count, pages):
             return f"{number} in {' > '.join(where)} of the body, and {_had(count, pages)}"
     return ""
+
+
+def query_of(request: Request) -> Mapping[str, str]:
+    """The parameters in the URL of a request."""
+    return dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
 
 
 def _had(count: int, pages: int) -> str:
