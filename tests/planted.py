@@ -2448,6 +2448,12 @@ BUGS = [
     ),
     Bug("a null of a command is sent", "authoring/drafts/curl", "part is None or _means_more(key)", "_means_more(key)"),
     Bug(
+        "pages that a body asks for are asked for there",
+        "authoring/detection",
+        'asked_in = part or "query"',
+        'asked_in = "query"',
+    ),
+    Bug(
         "a secret that a response has as a name is in no draft",
         "authoring/answered_drafts",
         'if secrets.holds("\\n".join([canonical(component), *map(str, guesses)])):',

@@ -18,7 +18,7 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
-from cdk.rest.pagination.page_signs import query_of, unfollowed_next, unread_total
+from cdk.rest.pagination.page_signs import body_of, query_of, unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -263,8 +263,9 @@ def _guesses(
     """
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
-    asked_in = "query"
-    sent = known_parameters(query_of(request), asked_in)
+    part, in_body = body_of(request)
+    asked_in = part or "query"
+    sent = {**known_parameters(in_body, asked_in), **known_parameters(query_of(request), "query")}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
     # What the request asks by counts more than what the response calls the same.
     roles = {role(key) for key in sent} - {None}

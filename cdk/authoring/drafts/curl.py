@@ -217,8 +217,7 @@ class _Request:
 
     def _rest(self, location: str, values: Mapping[str, JsonValue]) -> tuple[JsonObject, Mapping[str, str]]:
         """What of a part of the request the paginator leaves to be sent, and what is sent in its place."""
-        if location == "query":
-            self._parameters = known_parameters(values, location)
+        self._parameters = {**known_parameters(values, location), **self._parameters}
         own = {name for name, each in self._parameters.items() if each.location == location}
         rest = {name: value for name, value in values.items() if name not in own & self._pages.handled}
         return rest, {name: value for name, value in self._pages.always.items() if name in own}

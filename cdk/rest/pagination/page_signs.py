@@ -7,8 +7,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue, from_json
-from cdk.rest.http.messages import Request, Response
+from cdk.base.values import JsonValue, as_object, from_json
+from cdk.rest.http.messages import Request, RequestPart, Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
@@ -65,6 +65,16 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
 def query_of(request: Request) -> Mapping[str, str]:
     """The parameters in the URL of a request."""
     return dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
+
+
+def body_of(request: Request) -> tuple[RequestPart | None, Mapping[str, JsonValue]]:
+    """What the body of a request is, a form where it is no JSON, and its fields; None: it has no body."""
+    if not request.body:
+        return None, {}
+    try:
+        return "body_json", as_object(from_json(request.body))
+    except ValueError:
+        return "body_data", dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
 
 
 def _had(count: int, pages: int) -> str:
