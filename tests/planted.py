@@ -2454,6 +2454,13 @@ BUGS = [
         'asked_in = "query"',
     ),
     Bug(
+        "a page as full as was asked for is no last one without a word",
+        "rest/pagination/page_signs",
+        "and _whole_number(value) == count:",
+        "and _whole_number(value) < count:",
+        "tests/rest/pagination/test_last_page.py",
+    ),
+    Bug(
         "a secret that a response has as a name is in no draft",
         "authoring/answered_drafts",
         'if secrets.holds("\\n".join([canonical(component), *map(str, guesses)])):',

@@ -18,7 +18,7 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
-from cdk.rest.pagination.page_signs import body_of, query_of, unfollowed_next, unread_total
+from cdk.rest.pagination.page_signs import body_of, full_page, query_of, unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -123,7 +123,8 @@ def detect_pages(
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
     outcome = first.answer.outcome
     assert isinstance(outcome, Response)  # `_body` has read it
-    doubt = unfollowed_next(outcome) or unread_total(outcome, len(records))
+    count = len(records)
+    doubt = unfollowed_next(outcome) or unread_total(outcome, count) or full_page(outcome, count)
     return Detection(where, records, further, tried, trials.exchanges, doubt)
 
 

@@ -314,7 +314,13 @@ def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
     assert guess.why.startswith("there is 40 in total_orders of the body, and the page has 3 records; 3 ways")
 
 
-@pytest.mark.parametrize(("body", "why"), [({"next_batch": "x"}, "'x' in next_batch of the body")])
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "a full page: `limit` asks for 3 records, and as many came, so there are probably more"),
+        ({"next_batch": "x"}, "'x' in next_batch of the body"),
+    ],
+)
 def test_a_draft_that_knows_no_next_page_does_not_say_that_there_is_none(body: dict[str, str], why: str) -> None:
     api = MockApi()
     api.post("/orders").returns(json={"orders": ROWS[:3], **body})

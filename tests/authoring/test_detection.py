@@ -129,6 +129,23 @@ def test_pages_that_a_body_asks_for_are_found_and_tried(body: dict[str, Any], pa
     assert as_object(as_object(found.best.retriever["paginator"])["page_token_option"])["inject_into"] == part
 
 
+@pytest.mark.parametrize(
+    ("limit", "body", "doubt"),
+    [
+        (20, {}, "a full page: `limit` asks for 20 records, and as many came, so there are probably more"),
+        (30, {}, ""),
+        (20, {"total": 20}, ""),
+    ],
+)
+def test_a_page_that_is_as_full_as_was_asked_for_is_a_doubt(limit: int, body: dict[str, Any], doubt: str) -> None:
+    found = detect(
+        lambda query: {"items": rows(0) if set(query) == {"limit"} else [], **body},
+        requester={"request_parameters": {"limit": limit}},
+    )
+
+    assert (found.best, found.doubt) == (None, doubt)
+
+
 def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:
     found = detect(lambda _: rows(0))
 

@@ -62,6 +62,19 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
     return ""
 
 
+def full_page(response: Response, count: int) -> str:
+    """That the page has as many records as its request asked for at most, as a doubt; else empty.
+
+    Where the response counts all records, `unread_total` knows better. One record is what who asks for one wants.
+    """
+    if count < 2 or _total_headers(tuple(response.headers)) or _of_body(response).totals:  # noqa: PLR2004
+        return ""
+    for name, value in (*query_of(response.request).items(), *body_of(response.request)[1].items()):
+        if _letters(name) in SIZES and _whole_number(value) == count:
+            return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
+    return ""
+
+
 def query_of(request: Request) -> Mapping[str, str]:
     """The parameters in the URL of a request."""
     return dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
