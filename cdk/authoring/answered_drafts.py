@@ -11,7 +11,7 @@ from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft, Guess, StreamDraft, examples_of, present, record_selector
 from cdk.authoring.drafts.keys import IDS, primary_key
 from cdk.authoring.drafts.manifest_text import manifest_text
-from cdk.authoring.drafts.names import plain
+from cdk.authoring.drafts.names import plain, resource
 from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.inferred import inferred_schema
 from cdk.base.run import one_run
@@ -91,7 +91,7 @@ def _answered(
             (reading,) = _source(paged, runtime).open(draft.config.values)
             records = first_records(reading)
     properties = inferred_schema(records)
-    key = _key(stream.name, properties, records)
+    key = _key([stream.name, *detection.path[-1:], resource(stream.examples[0].path)], properties, records)
     schema: JsonObject = {"type": "object", "properties": properties}
     loader: JsonObject = {"type": "InlineSchemaLoader", "schema": schema}
     first, probe = stream.examples[0], None if best is None else best.probe
@@ -124,11 +124,14 @@ def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
     return ManifestSource(Manifest(YamlFile.parse(text, Path("manifest.yaml")).value), runtime)
 
 
-def _key(name: str, properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
-    """A field that is called like a key, and has another value in each record; None: there is none."""
+def _key(names: Sequence[str], properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
+    """A field that is called like a key, and has another value in each record; None: there is none.
+
+    names: what the records may be called.
+    """
     candidates = key_candidates(records)
-    likely = primary_key({each: kinds_of(properties[each])[0] for each in candidates}, name, None)
-    if likely is not None:
+    kinds = {each: kinds_of(properties[each])[0] for each in candidates}
+    if likely := next(filter(None, (primary_key(kinds, name, None) for name in names)), None):
         return likely[0]
     return next((each for each in candidates if plain(each) in IDS), None)
 

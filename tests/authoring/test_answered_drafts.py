@@ -411,6 +411,18 @@ def test_a_field_that_is_called_like_no_key_is_none() -> None:
     assert "primary_key" not in stream_of(draft_of_answers("curl https://api.test/v1/orders", transport=Shop(rows)))
 
 
+@pytest.mark.parametrize("key", ["experiment_id", "experimentId"])
+@pytest.mark.parametrize("at", [None, "experiments", "results"])
+def test_the_identifier_of_the_records_is_the_key_before_their_name(key: str, at: str | None) -> None:
+    rows = [{"name": f"n{n}", key: f"{n}"} for n in range(3)]
+    api = MockApi()
+    api.get("/experiments/search").returns(json=rows if at is None else {at: rows})
+
+    draft = draft_of_answers("curl https://api.test/experiments/search", transport=api)
+
+    assert stream_of(draft)["primary_key"] == key
+
+
 def test_the_same_command_again_is_the_same_stream() -> None:
     command = "curl 'https://api.test/v1/orders?per_page=20'"
     first = draft_of_answers(command, transport=Shop())
