@@ -2489,9 +2489,43 @@ BUGS = [
     Bug(
         "a command that is sent again is the same stream",
         "authoring/drafts/curl",
-        "if name not in parameters}",
-        "if name or parameters}",
+        "handled=frozenset(paged)",
+        "handled=frozenset()",
         "tests/authoring/test_answered_drafts.py",
+    ),
+    Bug(
+        "a string of a command is sent as a string",
+        "authoring/drafts/manifest_text",
+        "plain = [text for text in (value, repr(value))",
+        "return value\n    plain = [text for text in (value, repr(value))",
+        "tests/authoring/drafts/test_curl.py",
+    ),
+    Bug("a null of a command is sent", "authoring/drafts/curl", "part is None or _means_more(key)", "_means_more(key)"),
+    Bug(
+        "pages that a body asks for are asked for there",
+        "authoring/detection",
+        'asked_in = part or "query"',
+        'asked_in = "query"',
+    ),
+    Bug(
+        "a page as full as was asked for is no last one without a word",
+        "rest/pagination/page_signs",
+        "and _whole_number(value) == count:",
+        "and _whole_number(value) < count:",
+        "tests/rest/pagination/test_last_page.py",
+    ),
+    Bug(
+        "a POST that searches is in a draft of its description",
+        "authoring/drafts/openapi/description",
+        'elif without_verb(path) != path and (post := as_object(item.get("post"))):',
+        'elif not path and (post := as_object(item.get("post"))):',
+        "tests/authoring/drafts/openapi/test_from_description.py",
+    ),
+    Bug(
+        "records of a search have their identifier as the key",
+        "authoring/answered_drafts",
+        "*detection.path[-1:], resource(stream.examples[0].path)",
+        "*detection.path[-1:]",
     ),
     Bug(
         "a secret that a response has as a name is in no draft",
@@ -2514,8 +2548,8 @@ BUGS = [
     Bug(
         "pages that were tried are those of the draft",
         "authoring/answered_drafts",
-        '"paginator": best.retriever["paginator"], ',
-        "",
+        "pages={} if best is None else {stream.name: best}",
+        "pages={}",
     ),
     Bug(
         "a parameter that may be a filter is no paginator",

@@ -11,7 +11,7 @@ from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.draft import Draft, Guess, StreamDraft, examples_of, present, record_selector
 from cdk.authoring.drafts.keys import IDS, primary_key
 from cdk.authoring.drafts.manifest_text import manifest_text
-from cdk.authoring.drafts.names import plain
+from cdk.authoring.drafts.names import plain, resource
 from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.inferred import inferred_schema
 from cdk.base.run import one_run
@@ -52,20 +52,27 @@ def draft_of_answers(
     Raises what `draft_of_curl` and a request raise, and ConfigError: a response is no JSON, its records are none, or it
     has a secret of the command where a name is.
     """
-    draft = draft_of_curl(*commands, beside=beside, guesses_response=False)
+    draft = draft_of_curl(*commands, beside=beside, pages={})
     values = [*secret_values({"properties": draft.config.properties}, draft.config.values)]
     for value in values:
         learn(value)
     runtime, secrets = Runtime() if transport is None else Runtime(transport), Secrets(values, shortest=_SHORTEST)
-    return replace(draft, streams=[_answered(draft, stream, runtime, secrets) for stream in draft.streams])
+    known, streams = dict(beside or {}), dict[str, StreamDraft]()
+    for command in dict.fromkeys(commands):
+        stream = _answered(draft, command, known, runtime, secrets)
+        known[stream.name], streams[stream.name] = stream.component, stream
+    return replace(draft, streams=list(streams.values()))
 
 
-def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secrets) -> StreamDraft:
-    """A stream of a draft, which is sent by itself. secrets: what is to stand nowhere in it."""
-    draft = replace(draft, streams=[stream])
+def _answered(
+    draft: Draft, command: str, beside: Mapping[str, JsonValue], runtime: Runtime, secrets: Secrets
+) -> StreamDraft:
+    """The stream of a command of a draft, which is sent by itself. secrets: what is to stand nowhere in it."""
+    (stream,) = draft_of_curl(command, beside=beside, pages={}).streams
     reads = as_object(as_object(stream.component["retriever"])["requester"])["http_method"] == "GET"
     try:
-        detection = detect_pages(_source(draft, runtime), draft.config.values, stream.name, once=not reads)
+        alone = replace(draft, streams=[stream])
+        detection = detect_pages(_source(alone, runtime), draft.config.values, stream.name, once=not reads)
     except NoRecords as error:
         detection = Detection((), [error.body], {}, (), ())
     except DecodeError as error:
@@ -73,7 +80,9 @@ def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secr
             f"{error.message}; have the command ask for JSON, such as by -H 'Accept: application/json', or draft it "
             "without sending it"
         ) from error
-    retriever = {**as_object(stream.component["retriever"]), **_changes(stream, detection)}
+    best = None if detection.best is None else detection.best.paginator
+    (stream,) = draft_of_curl(command, beside=beside, pages={} if best is None else {stream.name: best}).streams
+    retriever = {**as_object(stream.component["retriever"]), "record_selector": record_selector(detection.path)}
     component: JsonObject = {**stream.component, "retriever": retriever}
     paged = replace(draft, streams=[replace(stream, component=component)])
     records: Sequence[Record] = [dict(as_object(each)) for each in detection.records]
@@ -82,10 +91,10 @@ def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secr
             (reading,) = _source(paged, runtime).open(draft.config.values)
             records = first_records(reading)
     properties = inferred_schema(records)
-    key = _key(stream.name, properties, records)
+    key = _key([stream.name, *detection.path[-1:], resource(stream.examples[0].path)], properties, records)
     schema: JsonObject = {"type": "object", "properties": properties}
     loader: JsonObject = {"type": "InlineSchemaLoader", "schema": schema}
-    first, probe = stream.examples[0], None if detection.best is None else detection.best.probe
+    first, probe = stream.examples[0], None if best is None else best.probe
     component = present({**component, "primary_key": key, "schema_loader": loader})
     guesses = [*_page_guesses(stream.name, detection), *_field_guesses(records, key)]
     if secrets.holds("\n".join([canonical(component), *map(str, guesses)])):
@@ -99,19 +108,6 @@ def _answered(draft: Draft, stream: StreamDraft, runtime: Runtime, secrets: Secr
         guesses=[*stream.guesses, *guesses],
         examples=examples_of(first.path, detection.path, example_of(schema), probe, first.method),
     )
-
-
-def _changes(stream: StreamDraft, detection: Detection) -> JsonObject:
-    """What the stream's retriever has instead."""
-    changes: JsonObject = {"record_selector": record_selector(detection.path)}
-    if (best := detection.best) is None:
-        return changes
-    parameters = as_object(best.retriever.get("requester")).get("request_parameters")
-    requester = as_object(as_object(stream.component["retriever"])["requester"])
-    sent = {"request_parameters": parameters} if parameters else {}
-    if "requester" in best.retriever:
-        requester = {name: part for name, part in requester.items() if name != "request_parameters"}
-    return {**changes, "paginator": best.retriever["paginator"], "requester": {**requester, **sent}}
 
 
 def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
@@ -128,11 +124,14 @@ def _source(draft: Draft, runtime: Runtime) -> ManifestSource:
     return ManifestSource(Manifest(YamlFile.parse(text, Path("manifest.yaml")).value), runtime)
 
 
-def _key(name: str, properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
-    """A field that is called like a key, and has another value in each record; None: there is none."""
+def _key(names: Sequence[str], properties: Mapping[str, JsonValue], records: Sequence[Record]) -> str | None:
+    """A field that is called like a key, and has another value in each record; None: there is none.
+
+    names: what the records may be called.
+    """
     candidates = key_candidates(records)
-    likely = primary_key({each: kinds_of(properties[each])[0] for each in candidates}, name, None)
-    if likely is not None:
+    kinds = {each: kinds_of(properties[each])[0] for each in candidates}
+    if likely := next(filter(None, (primary_key(kinds, name, None) for name in names)), None):
         return likely[0]
     return next((each for each in candidates if plain(each) in IDS), None)
 
@@ -148,13 +147,17 @@ def _page_guesses(name: str, detection: Detection) -> Iterator[Guess]:
     if best is not None:
         yield Guess(best.guess.what, best.why, check)
         return
-    why = "the response has nothing that leads to the next page"
-    if count := len(detection.trials):
-        why = f"{count} ways were tried, and none brought other records"
-    what = "no pagination: one page is read"
+    count = len(detection.trials)
+    tried = f"{count} ways were tried, and none brought other records" if count else ""
+    check = f"`spark-cdk detect {name}` shows what came of each way"
     if detection.doubt:
-        what, why = "pagination is MISSING: one page is read of several", f"there is {detection.doubt}; {why}"
-    yield Guess(what, why, f"`spark-cdk detect {name}` shows what came of each way")
+        untold = tried or "neither request nor response says how to ask for the next page"
+        yield Guess(
+            "pagination is MISSING: one page is read of several", f"there is {detection.doubt}; {untold}", check
+        )
+    else:
+        why = tried or "the response has nothing that leads to the next page"
+        yield Guess("no pagination: one page is read", why, check)
 
 
 def _field_guesses(records: Sequence[Record], key: str | None) -> Iterator[Guess]:

@@ -1,14 +1,14 @@
 """Detection: where the records of a stream lie and how its pages follow, as live responses show; guesses are tried."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from cdk.authoring.candidates import key_candidates
-from cdk.authoring.drafts.draft import Guess, known_parameter, record_selector
+from cdk.authoring.drafts.draft import Guess, known_parameters, record_selector
 from cdk.authoring.drafts.names import plain
-from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, by_next_field, guess_paginator, role
+from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, by_next_field, guess_paginator, is_token, role
 from cdk.authoring.drafts.record_lists import problem_of, record_lists
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
@@ -18,7 +18,7 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
-from cdk.rest.pagination.page_signs import unfollowed_next, unread_total
+from cdk.rest.pagination.page_signs import body_of, full_page, query_of, unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -28,6 +28,8 @@ _OTHERS = ("offset", "skip", "startat", "startindex", "limit", "perpage", "pages
 _NEXT_FIELDS = 6
 """Parameters that are tried with a field that names the next page."""
 _DEEPEST = 4
+_PARAMETERS = ("request_parameters", "request_body_json", "request_body_data")
+_NOT_TRIED = "the names in request and response; it was not tried, for what is no GET may write and is sent once"
 
 
 class NoRecords(ConfigError):
@@ -43,17 +45,22 @@ class Trial:
     """A paginator that was tried. works: None: the responses do not tell. retriever: what the stream's then has.
 
     shown: the request or the response has something of it, or its first page, which was asked for as such, has the same
-    records; without that it is one that many APIs have. probe: see `PaginatorGuess`.
+    records; without that it is one that many APIs have.
     """
 
-    guess: Guess
+    paginator: PaginatorGuess
     retriever: Mapping[str, JsonValue]
     works: bool | None
     why: str
     shown: bool
     requested: bool
     """The request as it is asks for a page by its parameter."""
-    probe: tuple[str, JsonValue] | None
+
+    @property
+    def guess(self) -> Guess:
+        """What it is, in words."""
+        assert self.paginator.guess is not None
+        return self.paginator.guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +94,11 @@ def detect_pages(
 ) -> Detection:
     """What the first response of a stream shows; sends up to some twenty requests.
 
-    The paginator that the manifest has is tried first.
-    once: send one request, and try no paginator. Raises NoRecords, and ConfigError: the manifest has no such stream in
-    its list, its first page is no JSON, or the records in it are none or no objects. Whatever else the first request
-    raises.
+    The paginator that the manifest has is tried first. once: send one request, and try no paginator: those that request
+    and response show may work.
+
+    Raises NoRecords, and ConfigError: the manifest has no such stream in its list, its first page is no JSON, or the
+    records in it are none or no objects. Whatever else the first request raises.
     """
     trials = _Trials(source, config, name)
     first = trials.read({}, ())[0]
@@ -107,15 +115,16 @@ def detect_pages(
     if problem := problem_of(records):
         raise ConfigError(f"{name}: found {_shown(where)} {problem}")
     tried: list[Trial] = []
-    guesses = () if once else _guesses(name, first.answer, body, where, records)
+    guesses = _guesses(name, first.answer, body, where, records, once=once)
     for guess, shown in chain(() if once else trials.own(), guesses):
-        tried.append(trials.trial(guess, where, records, shown=shown))
+        tried.append(trials.trial(guess, where, None if once else records, shown=shown))
         if tried[-1].works:
             break
     further = {_shown(path): len(lists[path]) for path in others if not problem_of(lists[path])}
     outcome = first.answer.outcome
     assert isinstance(outcome, Response)  # `_body` has read it
-    doubt = unfollowed_next(outcome) or unread_total(outcome, len(records))
+    count = len(records)
+    doubt = unfollowed_next(outcome) or unread_total(outcome, count) or full_page(outcome, count)
     return Detection(where, records, further, tried, trials.exchanges, doubt)
 
 
@@ -158,25 +167,55 @@ class _Trials:
         self.exchanges += chain.from_iterable((*page.planning, *page.exchanges) for page in taken)
         return taken
 
-    def trial(self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue], *, shown: bool) -> Trial:
-        """What comes of a paginator behind a first page with these records. shown: as the trial is to have it."""
+    def trial(
+        self, guess: PaginatorGuess, where: Sequence[str], records: Sequence[JsonValue] | None, *, shown: bool
+    ) -> Trial:
+        """What comes of a paginator behind a first page with these records; None: it is not tried.
+
+        shown: as the trial is to have it.
+        """
         assert guess.component is not None
-        assert guess.guess is not None
         changes: JsonObject = {"paginator": guess.component}
         requester = as_object(self._retriever.get("requester"))
-        sent = as_object(requester.get("request_parameters"))
-        fixed = {**{key: value for key, value in sent.items() if key not in guess.handled}, **guess.always}
-        if fixed != sent:
-            changes["requester"] = {**requester, "request_parameters": fixed}
-        requested = _token(guess) in sent
-        try:
-            works, why = _verdict(self.read(changes, where), where, () if requested else records)
-        except CdkError as error:
-            works, why = False, error_text(error)
-        retriever = {"paginator": guess.component}
-        if fixed != sent:
-            retriever["requester"] = {"request_parameters": fixed}
-        return Trial(guess.guess, retriever, works, why, shown, requested, guess.probe)
+        parts = _parts(requester)
+        changed = _changed(requester, parts, guess)
+        if changed:
+            changes["requester"] = {**requester, **changed}
+        requested = any(_token(guess) in fields for fields in parts.values())
+        works: bool | None
+        if records is None:
+            works, why = None, _NOT_TRIED
+        else:
+            try:
+                works, why = _verdict(self.read(changes, where), where, () if requested else records)
+            except CdkError as error:
+                works, why = False, error_text(error)
+        retriever: JsonObject = {"paginator": guess.component}
+        if changed:
+            retriever["requester"] = changed
+        return Trial(guess, retriever, works, why, shown, requested)
+
+
+def _parts(requester: Mapping[str, JsonValue]) -> Mapping[str, Mapping[str, JsonValue]]:
+    """The parts of a requester that have parameters, by their keys."""
+    parts = {key: as_object(requester.get(key)) for key in _PARAMETERS}
+    return {**parts, "request_body": as_object(as_object(requester.get("request_body")).get("value"))}
+
+
+def _changed(
+    requester: Mapping[str, JsonValue], parts: Mapping[str, Mapping[str, JsonValue]], guess: PaginatorGuess
+) -> JsonObject:
+    """The parts of a requester that are others where a paginator sends parameters, and some are sent always."""
+    known = {name for fields in parts.values() for name in fields}
+    changed: JsonObject = {}
+    for key, fields in parts.items():
+        rest = {name: value for name, value in fields.items() if name not in guess.handled}
+        names = {*fields, *(guess.always.keys() - known if key == _PARAMETERS[0] else ())}
+        always = {name: value for name, value in guess.always.items() if name in names}
+        fixed: JsonObject = {**rest, **always}
+        if fixed != fields:
+            changed[key] = {**as_object(requester["request_body"]), "value": fixed} if key == "request_body" else fixed
+    return changed
 
 
 def _verdict(
@@ -217,34 +256,39 @@ def _token(guess: PaginatorGuess) -> str:
 
 
 def _guesses(
-    name: str, exchange: Exchange, body: JsonValue, where: Sequence[str], records: Sequence[JsonValue]
+    name: str, exchange: Exchange, body: JsonValue, where: Sequence[str], records: Sequence[JsonValue], *, once: bool
 ) -> Iterator[tuple[PaginatorGuess, bool]]:
     """The paginators to try, the likely ones first: what request and response show, then the usual parameters.
 
-    With each, whether they show it.
+    With each, whether they show it. once: those alone that they show, for none is tried.
     """
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
-    query = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
-    sent = {key: known_parameter(key, int(value) if value.isdecimal() else value) for key, value in query.items()}
+    part, in_body = body_of(request)
+    asked_in = part or "query"
+    sent = {**known_parameters(in_body, asked_in), **known_parameters(query_of(request), "query")}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
     # What the request asks by counts more than what the response calls the same.
     roles = {role(key) for key in sent} - {None}
-    shown = {key: known_parameter(key, value) for key, value in echoed.items() if role(key) not in roles}
-    usual = (
-        {"page": known_parameter("page", 1)},
-        {"page": known_parameter("page", 0)},
-        {"offset": known_parameter("offset", 0), "limit": known_parameter("limit", len(records))},
-    )
+    shown = known_parameters({key: value for key, value in echoed.items() if role(key) not in roles}, asked_in)
+    usual = ({"page": 1}, {"page": 0}, {"offset": 0, "limit": len(records)})
     headers = dict(response.headers) if isinstance(response, Response) else {}
     schemas = {keys: _schema(value) for keys, value in leaves.items()}
-    key, asks = _key(records), request.method == "GET"
-    facts = PageFacts(name, {**shown, **sent}, schemas, headers, "", key)
+    facts = PageFacts(name, {**shown, **sent}, schemas, headers, "", _key(records), asked_in=asked_in)
+    bare = replace(facts, leaves={}, headers={})
+    named = by_next_field(facts)
+    if once:
+        # That both are called so is all that speaks for it.
+        fields = {plain(keys[-1]) for keys in leaves}
+        named = (each for each in named if is_token(_token(each)) and f"next{plain(_token(each))}" in fields)
     guesses = chain(
         [(True, guess_paginator(facts))],
-        ((False, each) for each in (islice(by_next_field(facts), _NEXT_FIELDS) if asks else ())),
-        [(True, guess_paginator(PageFacts(name, {**sent, **shown}, {}, {}, "", key)))],
-        ((False, guess_paginator(PageFacts(name, {**sent, **each}, {}, {}, "", key))) for each in usual if asks),
+        ((once, each) for each in islice(named, _NEXT_FIELDS)),
+        [(True, guess_paginator(replace(bare, parameters={**sent, **shown})))],
+        (
+            (False, guess_paginator(replace(bare, parameters={**sent, **known_parameters(each, asked_in)})))
+            for each in (() if once else usual)
+        ),
     )
     tried: set[str] = set()
     for is_shown, guess in guesses:

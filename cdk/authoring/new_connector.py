@@ -82,7 +82,14 @@ def _drafted(draft: Draft) -> Mapping[str, str]:
     """What stands in the holes of the templates for a draft."""
     examples = [*draft.examples, *(each for stream in draft.streams for each in stream.examples)]
     responses = [
-        {"method": each.method, "path": each.path, "params": each.params, "json": each.json} for each in examples
+        {
+            "method": each.method,
+            "path": each.path,
+            "params": each.params,
+            **({"body": each.body} if each.body else {}),
+            "json": each.json,
+        }
+        for each in examples
     ]
     return {
         "manifest": manifest_text(draft),

@@ -22,9 +22,9 @@ from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
 from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
 from cdk.rest.pagination.page_number import Counting
-from cdk.rest.pagination.page_signs import counts_places, total_records, unread_total
+from cdk.rest.pagination.page_signs import counts_places, full_page, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
-from cdk.rest.pagination.paginator import Paginator
+from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.tracing import TRACE
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
@@ -128,6 +128,8 @@ class PageRetriever:
         if token is not None or not isinstance(paginator, DoubtsEnd):
             return ""
         why = paginator.doubt(last) or unread_total(last, len(records))
+        if not why and isinstance(paginator, SinglePage):
+            why = full_page(last, len(records))
         return doubtful(last, why) if why else ""
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:

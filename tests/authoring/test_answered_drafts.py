@@ -16,7 +16,7 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.new_connector import new_connector
 from cdk.rest import Headers, Request, Response
-from cdk.testing import MockApi, read
+from cdk.testing import MockApi, Route, read
 
 ROWS = [
     {
@@ -188,6 +188,69 @@ def test_a_command_that_may_write_is_sent_once(status: int) -> None:
     assert stream["retriever"]["record_selector"]["extractor"]["field_path"] == ["items"]
 
 
+def fields_of(request: Request) -> dict[str, Any]:
+    """The fields of a JSON body, or of a form."""
+    try:
+        return dict(orjson.loads(request.body or b"{}"))
+    except orjson.JSONDecodeError:
+        return dict(parse_qsl((request.body or b"").decode()))
+
+
+class Posted(MockApi):
+    """Gives the page that the body of a POST asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.post("/orders/filter").answers(self.page)
+
+    def page(self, request: Request) -> Response:
+        sent = fields_of(request)
+        size = int(sent.get("limit", sent.get("page_size", sent.get("max_results", 7))))
+        begin = int(sent.get("offset") or sent.get("page_token") or (int(sent.get("page", 1)) - 1) * size)
+        body: dict[str, Any] = {"orders": ROWS[begin : begin + size]}
+        if "max_results" in sent and begin + size < len(ROWS):
+            body["next_page_token"] = f"{begin + size}"
+        return Response(200, Headers({}), orjson.dumps(body), request.full_url, request)
+
+
+@pytest.mark.parametrize(
+    ("data", "strategy", "asked_by"),
+    [
+        ("""--json '{"limit":10,"offset":0,"kind":"3","state":null}'""", "OffsetIncrement", ("body_json", "offset")),
+        ("""--json '{"page":1,"page_size":20}'""", "PageIncrement", ("body_json", "page")),
+        ("""--json '{"page":1,"of":"2"}'""", "PageIncrement", ("body_json", "page")),
+        ("""--json '{"max_results":9,"page_token":""}'""", "CursorPagination", ("body_json", "page_token")),
+        ("""--json '{"max_results":9,"page_token":null}'""", "CursorPagination", ("body_json", "page_token")),
+        ("""--json '{"max_results":9}'""", "CursorPagination", ("body_json", "page_token")),
+        ("-d limit=10 -d offset=0", "OffsetIncrement", ("body_data", "offset")),
+    ],
+)
+def test_pages_that_are_asked_for_in_the_body_are_read(
+    tmp_path: Path, data: str, strategy: str, asked_by: tuple[str, str]
+) -> None:
+    api, command = Posted(), f"curl {data} https://api.test/orders/filter"
+
+    draft = draft_of_answers(command, transport=api)
+    new_connector("shop", "yaml", tmp_path / "shop", draft)
+
+    paginator = stream_of(draft)["retriever"]["paginator"]
+    option = paginator["page_token_option"]
+    assert paginator["pagination_strategy"]["type"] == strategy
+    assert (option["inject_into"], option["field_name"]) == asked_by
+    assert len(api.requests) == 1
+    run = read(tmp_path / "shop" / "manifest.yaml", transport=api)
+    assert (run.error, [record["shop_id"] for record in run.records]) == (None, list(range(45)))
+    first, fixed = fields_of(api.requests[0]), {"offset", "page", "page_token"}
+    assert first.keys() - fixed <= {name for name, value in fields_of(api.requests[1]).items() if value == first[name]}
+    mock = MockApi()
+    for each in orjson.loads((tmp_path / "shop" / "tests" / "responses.json").read_bytes()):
+        mock.add(Route(each["method"], each["path"], each["params"], body=each.get("body"))).returns(json=each["json"])
+    offline = read(tmp_path / "shop" / "manifest.yaml", transport=mock)
+    assert (offline.error, offline.schema_errors, len(offline.records)) == (None, [], 1)
+    again = draft_of_answers(command, beside={draft.streams[0].name: draft.streams[0].component}, transport=Posted())
+    assert [stream.name for stream in again.streams] == [draft.streams[0].name]
+
+
 class Offsets(MockApi):
     """Gives three rows from a row on, and says where the next ones begin by a name that is no parameter's."""
 
@@ -249,6 +312,24 @@ def test_a_draft_that_reads_one_page_of_several_says_what_tells_so() -> None:
     (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
     assert guess.what == "pagination is MISSING: one page is read of several"
     assert guess.why.startswith("there is 40 in total_orders of the body, and the page has 3 records; 3 ways")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({}, "a full page: `limit` asks for 3 records, and as many came, so there are probably more"),
+        ({"next_batch": "x"}, "'x' in next_batch of the body"),
+    ],
+)
+def test_a_draft_that_knows_no_next_page_does_not_say_that_there_is_none(body: dict[str, str], why: str) -> None:
+    api = MockApi()
+    api.post("/orders").returns(json={"orders": ROWS[:3], **body})
+
+    (stream,) = draft_of_answers("curl --json '{\"limit\":3}' https://api.test/orders", transport=api).streams
+
+    (guess,) = (each for each in stream.guesses if each.what.startswith("pagination"))
+    assert guess.what == "pagination is MISSING: one page is read of several"
+    assert guess.why == f"there is {why}; neither request nor response says how to ask for the next page"
 
 
 class Linked(Shop):
@@ -328,6 +409,18 @@ def test_a_field_that_is_called_like_no_key_is_none() -> None:
     rows = [{"price": n, "shop_id": n} for n in range(5)]
 
     assert "primary_key" not in stream_of(draft_of_answers("curl https://api.test/v1/orders", transport=Shop(rows)))
+
+
+@pytest.mark.parametrize("key", ["experiment_id", "experimentId"])
+@pytest.mark.parametrize("at", [None, "experiments", "results"])
+def test_the_identifier_of_the_records_is_the_key_before_their_name(key: str, at: str | None) -> None:
+    rows = [{"name": f"n{n}", key: f"{n}"} for n in range(3)]
+    api = MockApi()
+    api.get("/experiments/search").returns(json=rows if at is None else {at: rows})
+
+    draft = draft_of_answers("curl https://api.test/experiments/search", transport=api)
+
+    assert stream_of(draft)["primary_key"] == key
 
 
 def test_the_same_command_again_is_the_same_stream() -> None:

@@ -1,6 +1,6 @@
 """Detection of records and paginators, on mock APIs of each kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,6 +14,22 @@ from cdk.rest import Headers, Request, Response
 from cdk.testing import MockApi
 from tests.declarative.manifests import URL, option, paginator, source
 
+POSTED: Sequence[tuple[dict[str, Any], str, str]] = (
+    ({"request_body_json": {"page": 1, "kind": "'3'"}}, "body_json", "page number in `page`"),
+    ({"request_body_json": {"offset": 0, "limit": 20}}, "body_json", "offset in `offset`, 20 records a page"),
+    (
+        {"request_body": {"type": "RequestBodyJsonObject", "value": {"cursor": "n0"}}},
+        "body_json",
+        "`cursor`, with `paging.next_cursor` of the body",
+    ),
+    ({"request_body_json": {"kind": "'3'"}}, "body_json", "`cursor`, with `paging.next_cursor` of the body"),
+    (
+        {"request_body": {"type": "RequestBodyUrlEncodedForm", "value": {"page": "1", "kind": "3"}}},
+        "body_data",
+        "page number in `page`",
+    ),
+    ({"request_body_data": {"offset": "0", "limit": "20"}}, "body_data", "offset in `offset`, 20 records a page"),
+)
 ROWS = [{"id": n, "tags": [{"x": n}]} for n in range(1, 46)]
 Answer: TypeAlias = Callable[[Mapping[str, str]], Any]
 
@@ -91,6 +107,43 @@ def test_records_and_pages_of_each_kind_are_found_and_tried(
     assert f"{{'type': '{strategy}" in str(found.best.retriever["paginator"])
     assert "other records" in found.best.why
     assert len(found.exchanges) <= 11
+
+
+@pytest.mark.parametrize(("body", "part", "what"), POSTED)
+def test_pages_that_a_body_asks_for_are_found_and_tried(body: dict[str, Any], part: str, what: str) -> None:
+    api = MockApi()
+
+    def respond(request: Request) -> Response:
+        text = request.body or b"{}"
+        sent = dict(orjson.loads(text)) if text[:1] == b"{" else dict(parse_qsl(text.decode()))
+        assert sent.get("kind", "3") == "3"
+        asks = by_offset if "offset" in what else by_token if "cursor" in what else by_page
+        return Response(200, Headers({}), orjson.dumps(asks(sent)), request.full_url, request)
+
+    api.post("/items").answers(respond)
+
+    found = detect_pages(source(api, requester={"http_method": "POST", **body}), {}, "items")
+
+    assert found.best is not None
+    assert (found.best.works, found.best.guess.what.startswith(f"pagination: {what}")) == (True, True)
+    assert as_object(as_object(found.best.retriever["paginator"])["page_token_option"])["inject_into"] == part
+
+
+@pytest.mark.parametrize(
+    ("limit", "body", "doubt"),
+    [
+        (20, {}, "a full page: `limit` asks for 20 records, and as many came, so there are probably more"),
+        (30, {}, ""),
+        (20, {"total": 20}, ""),
+    ],
+)
+def test_a_page_that_is_as_full_as_was_asked_for_is_a_doubt(limit: int, body: dict[str, Any], doubt: str) -> None:
+    found = detect(
+        lambda query: {"items": rows(0) if set(query) == {"limit"} else [], **body},
+        requester={"request_parameters": {"limit": limit}},
+    )
+
+    assert (found.best, found.doubt) == (None, doubt)
 
 
 def test_a_page_number_that_the_api_ignores_is_no_paginator() -> None:

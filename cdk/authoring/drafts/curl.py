@@ -8,7 +8,7 @@ import re
 import shlex
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -21,11 +21,14 @@ from cdk.authoring.drafts.draft import (
     ConfigFields,
     Draft,
     Guess,
+    Parameter,
     StreamDraft,
     examples_of,
-    known_parameter,
+    expression,
+    known_parameters,
     stream_component,
 )
+from cdk.authoring.drafts.manifest_text import Read, has_marks, in_field, in_json, in_path, written
 from cdk.authoring.drafts.names import snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
@@ -65,26 +68,26 @@ _QUOTED = re.compile(r"""(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.|\$'((?:[^'\\]|\\.)*)'
 _ESCAPE = re.compile(rb"(?s)\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))")
 _ESCAPED = dict(zip(b"abefnrtv\\'\"?", b"\a\b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _PREVIEW = "`spark-cdk preview {}` shows the response"
+_NO_PAGES = PaginatorGuess(None, None)
 
 
 def draft_of_curl(
-    *commands: str, beside: Mapping[str, JsonValue] | None = None, guesses_response: bool = True
+    *commands: str, beside: Mapping[str, JsonValue] | None = None, pages: Mapping[str, PaginatorGuess] | None = None
 ) -> Draft:
     """The draft of streams that request what command lines do.
 
     beside: the streams that there are, by name; one that requests something else than its namesake is called otherwise.
-    guesses_response: without it nothing is guessed of pages and records, and all parameters are sent, as it suits who
-    looks at responses (`cdk.authoring.answered_drafts`).
+    pages: the paginators of streams, by name, as it suits who looks at responses (`cdk.authoring.answered_drafts`):
+    without it they are guessed, and what is not known of the responses is a guess, too.
 
     Raises ConfigError: a command is none of curl, or does what no stream can; no value of it is in the error.
     """
     known, config = dict(beside or {}), ConfigFields()
     streams: dict[str, StreamDraft] = {}
     for command in commands:
-        request = _Request(_options(command), guesses_response=guesses_response)
-        stream = request.stream(known)
+        stream, fields = _stream(_options(command), known, pages)
         known[stream.name], streams[stream.name] = stream.component, stream
-        config.include(request.config)
+        config.include(fields)
     return Draft("a curl command", {}, list(streams.values()), config, adds=True)
 
 
@@ -156,62 +159,80 @@ def _kind(flag: str) -> Callable[[str], tuple[str, str]]:
     return data
 
 
+def _stream(
+    options: Namespace, beside: Mapping[str, JsonValue], pages: Mapping[str, PaginatorGuess] | None
+) -> tuple[StreamDraft, ConfigFields]:
+    """The stream of a request, and what its config has. Raises ConfigError: it does what no stream can.
+
+    pages: as for `draft_of_curl`.
+    """
+    complete = _Request(options, _NO_PAGES)
+    name = next(each for each in _names(complete.path, complete.host) if _is_free(each, options, beside))
+    paginator = guess_paginator(complete.facts(name)) if pages is None else pages.get(name, _NO_PAGES)
+    request = _Request(options, paginator)
+    return request.stream(name, guesses_response=pages is None), request.config
+
+
+def _is_free(name: str, options: Namespace, beside: Mapping[str, JsonValue]) -> bool:
+    """Whether no other request has a stream of this name."""
+    retriever = as_object(as_object(beside.get(name)).get("retriever"))
+    paginator = as_object(retriever.get("paginator"))
+    parts = (as_object(paginator.get(key)) for key in ("page_token_option", "page_size_option"))
+    # What a paginator sends, the command line may have, too.
+    paged = {as_string(option.get("field_name")) for option in parts}
+    own = _Request(options, replace(_NO_PAGES, handled=frozenset(paged))).requester
+    return name not in beside or own == retriever.get("requester")
+
+
 class _Request:
-    """A request as the component of a stream."""
+    """A request as a stream has it. pages: its paginator sends parameters, which are not sent besides."""
 
-    def __init__(self, options: Namespace, *, guesses_response: bool) -> None:
-        self._options, self.config, self._guesses_response = options, ConfigFields(), guesses_response
-        self._requester: JsonObject = {"type": "HttpRequester"}
+    def __init__(self, options: Namespace, pages: PaginatorGuess) -> None:
+        self._options, self._pages, self.config = options, pages, ConfigFields()
         self._secrets: list[str] = []
-
-    def stream(self, beside: Mapping[str, JsonValue]) -> StreamDraft:
-        """The stream of the request. Raises ConfigError: it does what no stream can."""
+        self._parameters: dict[str, Parameter] = {}
         url, data = self._url(), self._data()
+        self.host, self.path = url.hostname or "", [unquote(part) for part in url.path.split("/") if part]
+        self.requester: JsonObject = {"type": "HttpRequester"}
         self._login(url)
-        texts = [url.query, *(data if self._options.get else [])]
-        query = _once(pair for text in texts for pair in parse_qsl(text, keep_blank_values=True))
-        method = self._options.method or ("GET" if self._options.get or not data else "POST")
-        path = [unquote(part) for part in url.path.split("/") if part]
-        end = not path or url.path.endswith("/")
-        known = {key: known_parameter(key, int(text) if text.isdecimal() else text) for key, text in query.items()}
-        facts = PageFacts("", known, {}, {}, "", None)
-        pages = self._paginator(facts)
-        self._requester |= {
+        in_query = data if options.get else []
+        query = _once(pair for text in (url.query, *in_query) for pair in parse_qsl(text, keep_blank_values=True))
+        end = not self.path or url.path.endswith("/")
+        path = [self._value("path", part, in_path) for part in self.path]
+        self.requester |= {
             "url_base": f"{url.scheme}://{url.netloc.rpartition('@')[2]}",
-            "path": "/".join(["", *(self._value("path", part) for part in path), *([""] if end else [])]),
-            "http_method": method.upper(),
+            "path": "/".join(["", *path, *([""] if end else [])]),
+            "http_method": (options.method or ("POST" if data and not options.get else "GET")).upper(),
         }
-        parameters: JsonObject = {
-            key: self._value(key, value) for key, value in query.items() if key not in pages.handled
-        }
-        if parameters := {**parameters, **pages.always}:
-            self._requester["request_parameters"] = parameters
-        headers = self._headers()
-        if headers:
-            self._requester["request_headers"] = headers
-        if data and not self._options.get:
-            self._requester["request_body"] = self._body("&".join(data))
-        name = next(each for each in _names(path, url.hostname or "") if self._is_free(each, beside))
-        return self._drafted(name, self._paginator(replace(facts, stream=name)))
+        if parameters := self._fields("query", query):
+            self.requester["request_parameters"] = parameters
+        if headers := self._headers():
+            self.requester["request_headers"] = headers
+        if data and not options.get:
+            self.requester["request_body"] = self._body("&".join(data))
 
-    def _paginator(self, facts: PageFacts) -> PaginatorGuess:
-        return guess_paginator(facts) if self._guesses_response else PaginatorGuess(None, None)
+    def facts(self, stream: str) -> PageFacts:
+        """What is known of its pages."""
+        return PageFacts(stream, self._parameters, {}, {}, "", None)
 
-    def _is_free(self, name: str, beside: Mapping[str, JsonValue]) -> bool:
-        """Whether no other request has a stream of this name."""
-        retriever = as_object(as_object(beside.get(name)).get("retriever"))
-        paginator = as_object(retriever.get("paginator"))
-        options = (as_object(paginator.get(key)) for key in ("page_token_option", "page_size_option"))
-        # What a paginator sends, the command line may have, too.
-        paged = {as_string(option.get("field_name")) for option in options}
-        own, other = (_without(requester, paged) for requester in (self._requester, retriever.get("requester")))
-        return name not in beside or own == other
+    def _rest(self, location: str, values: Mapping[str, JsonValue]) -> tuple[JsonObject, Mapping[str, str]]:
+        """What of a part of the request the paginator leaves to be sent, and what is sent in its place."""
+        self._parameters = {**known_parameters(values, location), **self._parameters}
+        own = {name for name, each in self._parameters.items() if each.location == location}
+        rest = {name: value for name, value in values.items() if name not in own & self._pages.handled}
+        return rest, {name: value for name, value in self._pages.always.items() if name in own}
 
-    def _drafted(self, name: str, pages: PaginatorGuess) -> StreamDraft:
+    def _fields(self, location: str, texts: Mapping[str, str]) -> JsonObject:
+        """The parameters of the query, or the fields of a form, for a requester."""
+        rest, always = self._rest(location, texts)
+        return {**{_key(name): self._value(name, str(value), in_field) for name, value in rest.items()}, **always}
+
+    def stream(self, name: str, *, guesses_response: bool) -> StreamDraft:
+        """The stream of this name."""
         unknown = "a command line says nothing of the response"
         check = _PREVIEW.format(name)
         known = []
-        if self._guesses_response:
+        if guesses_response:
             known += [
                 Guess("records: the body, or its elements", unknown, check),
                 Guess("no schema and no key", unknown, check),
@@ -221,19 +242,21 @@ class _Request:
             why = f"they may be secrets, so their values are written nowhere: put {names} into config.json"
             known.append(Guess("credentials are config", why, "variables such as `${API_KEY}` there come from `.env`"))
         known += self._fixed_guesses()
-        path = re.sub(r"\{\{.*?\}\}", "*", str(self._requester["path"]))
-        examples = examples_of(path, (), {"id": "1"}, pages.probe, str(self._requester["http_method"]))
-        component = stream_component(name, self._requester, paginator=pages.component)
-        return StreamDraft(name, component, [*known, *([] if pages.guess is None else [pages.guess])], examples)
+        pages = self._pages
+        path = re.sub(r"\{\{.*?\}\}", "*", str(self.requester["path"]))
+        examples = examples_of(path, (), {"id": "1"}, pages.probe, str(self.requester["http_method"]))
+        component = stream_component(name, self.requester, paginator=pages.component)
+        paging = [pages.guess] if pages.guess is not None and guesses_response else []
+        return StreamDraft(name, component, [*known, *paging], examples)
 
     def _fixed_guesses(self) -> Iterator[Guess]:
         """What is sent as the command has it, and might be another value each time."""
-        for part in str(self._requester["path"]).split("/"):
+        for part in str(self.requester["path"]).split("/"):
             if _ID.fullmatch(part):
                 why = "the command has it, so nothing else is read"
                 check = "if it is the id of a record, a SubstreamPartitionRouter reads the path of each"
                 yield Guess(f"`{part}` in the path is fixed", why, check)
-        for name, value in as_object(self._requester.get("request_parameters")).items():
+        for name, value in as_object(self.requester.get("request_parameters")).items():
             if isinstance(value, str) and _DAY.match(value):
                 why = f"it is {value} in the command"
                 check = "if it filters records, an `incremental_sync` with it as `start_time_option` reads what is new"
@@ -266,11 +289,11 @@ class _Request:
         authorization = dict(map(_header, self._options.headers)).get("authorization", "")
         if self._options.user or url.username:
             of_url = f"{unquote(url.username or '')}:{unquote(url.password or '')}"
-            self._requester["authenticator"] = basic(self.config, self._options.user or of_url)
+            self.requester["authenticator"] = basic(self.config, self._options.user or of_url)
         elif self._options.bearer:
-            self._requester["authenticator"] = bearer(self.config, self._options.bearer)
+            self.requester["authenticator"] = bearer(self.config, self._options.bearer)
         elif authorization:
-            self._requester["authenticator"] = authenticator_of_header(authorization, self.config)
+            self.requester["authenticator"] = authenticator_of_header(authorization, self.config)
         self._secrets += self.config.properties
 
     def _headers(self) -> JsonObject:
@@ -280,11 +303,11 @@ class _Request:
             if name.lower() == "authorization" or _OF_THE_BROWSER.fullmatch(name) or not value:
                 continue
             if name.lower() != "accept":
-                headers[name] = self._secret(name, value)
+                headers[_key(name)] = self._secret(name, value, in_field)
             elif _ACCEPTED.fullmatch(value):
-                headers[name] = value
+                headers[name] = written(value, in_field)
         if self._options.cookie and "=" in self._options.cookie:
-            headers["Cookie"] = self._secret("cookie", self._options.cookie)
+            headers["Cookie"] = self._secret("cookie", self._options.cookie, in_field)
         return headers
 
     def _body(self, text: str) -> JsonObject:
@@ -295,51 +318,78 @@ class _Request:
             fields = parse_qsl(text, keep_blank_values=True) if "=" in text else []
             if not fields:
                 raise ConfigError("the data of the curl command is neither a JSON object nor a form") from None
-            return {
-                "type": "RequestBodyUrlEncodedForm",
-                "value": {name: self._value(name, value) for name, value in _once(fields).items()},
-            }
+            return {"type": "RequestBodyUrlEncodedForm", "value": self._fields("body_data", _once(fields))}
         if not isinstance(document, Mapping):
             raise ConfigError("the data of the curl command is JSON, expected an object")
-        return {"type": "RequestBodyJsonObject", "value": self._nested("", document)}
+        rest, always = self._rest("body_json", document)
+        # An empty object is sent where it is a string; the language leaves it out.
+        numbers: JsonObject = {name: int(value) for name, value in always.items()}
+        value = self._nested("", {**rest, **numbers}) if document else written("{}", in_json)
+        return {"type": "RequestBodyJsonObject", "value": value}
 
     def _nested(self, name: str, value: JsonValue) -> JsonValue:
+        """A part of a JSON body. An object that the language does not send as it is becomes an expression."""
         match value:
+            case dict() if any(part is None or _means_more(key) for key, part in value.items()):
+                return expression(self._source(name, value))
             case dict():
                 return {key: self._nested(key, part) for key, part in value.items()}
             case list():
                 return [self._nested(name, part) for part in value]
             case str():
-                return self._value(name, value)
-            case _ if looks_secret(name):
-                return self._secret(name, value)
+                return self._value(name, value, in_json)
+            case int() | float() if looks_secret(name) and not isinstance(value, bool):
+                return self._secret(name, value, in_json)
             case _:
                 return value
 
-    def _value(self, name: str, value: str) -> str:
-        """A value, or the expression of a secret; what an expression begins with is no expression here."""
-        if looks_secret(name) or _random(value):
-            return self._secret(name, value)
-        if any(mark in value for mark in ("{{", "{%", "{#")):
-            return self.config.add(snake(name), {"type": "string", "title": name, "default": value})
-        return value
+    def _source(self, name: str, value: JsonValue) -> str:
+        """The same inside of an expression, where a string is no literal of something else."""
+        match value:
+            case dict():
+                return f"{{{', '.join(f'{key!r}: {self._source(key, part)}' for key, part in value.items())}}}"
+            case list():
+                return f"[{', '.join(self._source(name, part) for part in value)}]"
+            case str() if looks_secret(name) or _random(value):
+                return self._field(name, value)
+            case int() | float() if looks_secret(name) and not isinstance(value, bool):
+                return self._field(name, value)
+            case _:
+                return repr(value)
 
-    def _secret(self, name: str, value: JsonValue) -> str:
-        """The expression of a secret in the config, one for each place that it stands in."""
+    def _value(self, name: str, value: str, read: Read) -> str:
+        """What is written for a string: that, or the expression of a secret."""
+        return self._secret(name, value, read) if looks_secret(name) or _random(value) else written(value, read)
+
+    def _secret(self, name: str, value: JsonValue, read: Read) -> str:
+        """The expression of a secret in the config, which is sent as it is there."""
+        source = self._field(name, value)
+        # Of JSON the type counts, whatever another password looks like.
+        sources = [source, f"{source} | tojson"]
+        ordered = sources[::-1] if read is in_json and isinstance(value, str) else sources
+        names = {"config": self.config.values}
+        return next((text for text in map(expression, ordered) if read(text, names) == value), expression(source))
+
+    def _field(self, name: str, value: JsonValue) -> str:
+        """What is read of the config for a secret, one for each place that it stands in."""
         own, number = snake(name), 1
         while own in self.config.properties:
             number += 1
             own = f"{snake(name)}_{number}"
         self._secrets.append(own)
-        schema: JsonObject = {"type": "string", "title": name, "airbyte_secret": True}
-        return self.config.add(own, schema, value=value)
+        kind = {int: "integer", float: "number"}.get(type(value), "string")
+        self.config.add(own, {"type": kind, "title": name, "airbyte_secret": True}, value=value)
+        return f"config['{own}']"
 
 
-def _without(requester: JsonValue, parameters: Collection[str]) -> JsonObject:
-    """A requester without some parameters of the query."""
-    parts = as_object(requester)
-    sent = {name: value for name, value in as_object(parts.get("request_parameters")).items() if name not in parameters}
-    return {**parts, "request_parameters": sent}
+def _key(name: str) -> str:
+    """The name of a parameter or a header for a manifest."""
+    return expression(repr(name)) if _means_more(name) else name
+
+
+def _means_more(name: str) -> bool:
+    """Whether the language reads a name as something else: an expression, or `$ref` and its like."""
+    return has_marks(name) or name.startswith("$")
 
 
 def _names(path: Sequence[str], host: str) -> Iterator[str]:

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from cdk.base.values import JsonObject, JsonValue, as_object, kinds_of
 from cdk.testing.simulator.examples import example_of, inside
 
+BODY = {"body_data", "body_json"}
+"""The locations of parameters that are fields of a form or of a JSON body."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a request. location: `query`, `header`, `path` or `cookie`."""
+    """A parameter of a request. location: `query`, `header`, `path`, `cookie`, `body_data` or `body_json`."""
 
     name: str
     location: str
@@ -34,12 +37,16 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A response for tests: what a GET of a path, `*` for any segment, is answered; a POST where it gives a token."""
+    """A response for tests: what a request of a path, `*` for any segment, is answered.
+
+    params, body: parameters and fields of the body that the request has.
+    """
 
     path: str
     json: JsonValue
     params: Mapping[str, JsonValue] = field(default_factory=dict)
     method: str = "GET"
+    body: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +105,10 @@ def record_selector(path: Sequence[str]) -> JsonObject:
     return {"type": "RecordSelector", "extractor": {"type": "DpathExtractor", "field_path": list(path)}}
 
 
-def parameter_option(name: str) -> JsonObject:
-    """Where a value goes: into a parameter of the query."""
-    return {"type": "RequestOption", "inject_into": "request_parameter", "field_name": name}
+def parameter_option(name: str, location: str = "query") -> JsonObject:
+    """Where a value goes: into a parameter of the query, or a field of the body."""
+    part = "request_parameter" if location == "query" else location
+    return {"type": "RequestOption", "inject_into": part, "field_name": name}
 
 
 def present(component: Mapping[str, JsonValue]) -> JsonObject:
@@ -109,17 +117,31 @@ def present(component: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def examples_of(
-    url_path: str, path: Sequence[str], record: JsonValue, probe: tuple[str, JsonValue] | None, method: str = "GET"
+    url_path: str, path: Sequence[str], record: JsonValue, probe: Parameter | None, method: str = "GET"
 ) -> list[Example]:
     """Responses with a record at a path; behind it the empty page that a parameter, `probe`, asks for, if one does."""
     examples = [Example(url_path, inside(path, [record]), {}, method)]
-    return examples if probe is None else [*examples, Example(url_path, inside(path, []), dict([probe]), method)]
+    if probe is None:
+        return examples
+    number = probe.schema["default"]
+    condition: JsonObject = {probe.name: number if probe.location == "body_json" else str(number)}
+    params, body = ({}, condition) if probe.location in BODY else (condition, {})
+    return [*examples, Example(url_path, inside(path, []), params, method, body)]
 
 
-def known_parameter(name: str, value: JsonValue) -> Parameter:
-    """A parameter of the query whose value is known: as good as a documented one."""
-    schema: JsonObject = {"type": "integer", "default": value} if type(value) is int else {"type": "string"}
-    return Parameter(name, "query", required=False, schema=schema, text="")
+def known_parameter(name: str, value: JsonValue, location: str = "query") -> Parameter:
+    """A parameter whose value is known: as good as a documented one. Strings of the query may be numbers."""
+    if location != "body_json" and isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    known: JsonObject = {"type": "integer", "default": value} if type(value) is int else {"type": "string"}
+    schema: JsonObject = {} if value is None else known
+    return Parameter(name, location, required=False, schema=schema, text="")
+
+
+def known_parameters(values: Mapping[str, JsonValue], location: str) -> dict[str, Parameter]:
+    """The parameters in a part of a request that may ask for a page: strings, integers and null."""
+    scalar = {name: value for name, value in values.items() if value is None or type(value) in {str, int}}
+    return {name: known_parameter(name, value, location) for name, value in scalar.items()}
 
 
 class ConfigFields:

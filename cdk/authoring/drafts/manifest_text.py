@@ -1,12 +1,17 @@
-"""The text of a manifest, or of a part of one: YAML that people may edit."""
+"""The text of a manifest, or of a part of one: YAML that people may edit; and the texts of its strings.
 
-from collections.abc import Iterator
+What an expression gives is read as a literal, and so is a string without one: `3` is a number, `None` is left out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from textwrap import indent
+from typing import TypeAlias
 
 import yaml
 
-from cdk.authoring.drafts.draft import Draft
+from cdk.authoring.drafts.draft import Draft, expression
 from cdk.base.values import JsonValue
+from cdk.declarative.interpolation.template import compile_template
 
 _WIDEST = 100
 """Characters of an object or a list that is written in one line."""
@@ -54,6 +59,39 @@ def manifest_part(name: str, value: JsonValue, depth: int = 0) -> str:
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_NEVER, allow_unicode=True)
     text = f"{name}: {text}" if text.startswith(("{", "[")) else f"{name}:\n{indent(text, '  ')}"
     return indent(text, " " * depth)
+
+
+Read: TypeAlias = Callable[[str, Mapping[str, object]], JsonValue]
+"""What a part of a request has for a text of a manifest, with these names in its expressions."""
+
+
+def in_path(text: str, names: Mapping[str, object]) -> JsonValue:
+    """What a path has for a text."""
+    return compile_template(text).render(names)
+
+
+def in_field(text: str, names: Mapping[str, object]) -> JsonValue:
+    """What a parameter, a header or a field of a form has for a text; None: nothing, or no string."""
+    value = in_json(text, names)
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def in_json(text: str, names: Mapping[str, object]) -> JsonValue:
+    """What a JSON body has for a text; None: nothing."""
+    return compile_template(text).value(names, default=None)
+
+
+def written(value: str, read: Read) -> str:
+    """What a manifest writes for a string that is to be sent: that, or a literal or an expression of it."""
+    # What begins like a reference is one, wherever it is.
+    plain = [text for text in (value, repr(value)) if not has_marks(text) and not text.startswith("#/")]
+    texts = (text for text in (*plain, expression(repr(value))) if read(text, {}) == value)
+    return next(texts, expression(repr(repr(value))))
+
+
+def has_marks(text: str) -> bool:
+    """Whether an expression, a statement or a comment begins in a text."""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 def _parts(draft: Draft) -> Iterator[str]:

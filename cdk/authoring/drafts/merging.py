@@ -190,7 +190,8 @@ def _json(base: str, mine: str, new: str, _: list[str]) -> str:
 def _keyed(document: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(document, list):
         return dict(as_object(document))
-    return {canonical([as_object(each).get(name) for name in ("method", "path", "params")]): each for each in document}
+    request = ("method", "path", "params", "body")
+    return {canonical([as_object(each).get(name) for name in request]): each for each in document}
 
 
 def _manifest(base: str, mine: str, new: str, notes: list[str]) -> str:

@@ -12,6 +12,9 @@ CREATED = {"created", "creation", "create"}
 TIMES = {"date", "time", "timestamp", "datetime"}
 """Words in the names of dates: of the last change, of the creation, of any."""
 
+_VERBS = frozenset({"filter", "list", "paginate", "query", "search"})
+"""What paths end with that read a collection as a body says, though they are no GETs."""
+
 _SUFFIX = re.compile(r"\.(?:json|xml)$")
 
 
@@ -61,3 +64,14 @@ def shape(path: str) -> str:
 def segments(path: str) -> list[str]:
     """The segments of a path without parameters, the last without its suffix."""
     return [part for part in _SUFFIX.sub("", path).split("/") if part and not PARAMETER.search(part)]
+
+
+def without_verb(path: str) -> str:
+    """A path without the verb at its end, such as `/search`; the path itself where it has none."""
+    before, _, end = path.rpartition("/")
+    return before if plain(end) in _VERBS and before else path
+
+
+def resource(path: str) -> str:
+    """What a path calls the records that it reads."""
+    return "".join(segments(without_verb(path))[-1:])

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from cdk.authoring.drafts.draft import Guess, Parameter, expression, parameter_option, quoted
+from cdk.authoring.drafts.draft import Guess, Parameter, expression, known_parameter, parameter_option, quoted
 from cdk.authoring.drafts.names import first_of, plain, words
 from cdk.base.values import JsonObject, JsonValue, as_object, as_string, canonical
+from cdk.rest.pagination.page_signs import SIZES
 
 _NUMBERS = ("page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage", "p")
 _OFFSETS = ("offset", "skip", "startindex", "startat", "pageoffset", "start", "from", "firstresult")
 # fmt: off
-_SIZES = (
-    "perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count",
-    "take", "num", "rows", "max", "top", "maxitems", "first",
-)
 _TOKENS = (
     "cursor", "pagetoken", "nexttoken", "nextpagetoken", "nextcursor", "continuationtoken", "continuation", "marker",
     "nextmarker", "pagecursor", "pageafter", "starttoken", "startcursor", "startkey", "scrollid", "startingafter",
@@ -44,12 +41,17 @@ _PREVIEW = "`spark-cdk preview {}` shows why there is a next page"
 Role: TypeAlias = Literal["number", "offset", "size"]
 """What a parameter says of a page: its number, how many records come before it, how many it has."""
 
-_ROLES: Mapping[Role, Sequence[str]] = {"number": _NUMBERS, "offset": _OFFSETS, "size": _SIZES}
+_ROLES: Mapping[Role, Sequence[str]] = {"number": _NUMBERS, "offset": _OFFSETS, "size": SIZES}
 
 
 def role(name: str) -> Role | None:
     """What a parameter of this name says of a page; None: nothing."""
     return next((role for role, names in _ROLES.items() if plain(name) in names), None)
+
+
+def is_token(name: str) -> bool:
+    """Whether a parameter of this name takes what a response says of the next page."""
+    return plain(name) in _TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,14 @@ class PaginatorGuess:
     handled: parameters that requests do not send besides, for it sends them itself or stands in their place.
     always: parameters to send with each request.
     suspect: there may be a paginator yet, as parameters suggest.
-    probe: a parameter and its value that ask for the page behind the first, if that page must be empty to end a read.
+    probe: a parameter with what asks for the page behind the first, if that page must be empty to end a read.
     """
 
     component: JsonObject | None
     guess: Guess | None
     handled: frozenset[str] = frozenset()
-    always: Mapping[str, JsonValue] = field(default_factory=dict)
-    probe: tuple[str, JsonValue] | None = None
+    always: Mapping[str, str] = field(default_factory=dict)
+    probe: Parameter | None = None
     suspect: bool = False
 
 
@@ -74,9 +76,10 @@ class PaginatorGuess:
 class PageFacts:
     """What is known of a stream's pages.
 
-    parameters: of the query. leaves: fields of the body beside the records, by the names that lead to them. headers: of
-    the response, with their values; empty ones where these are not known. key: the records' primary key. is_list: the
-    body is the list of records, and has nothing beside them.
+    parameters: of the query and the body. leaves: fields of the body beside the records, by the names that lead to
+    them. headers: of the response, with their values; empty ones where these are not known. key: the records' primary
+    key. is_list: the body is the list of records, and has nothing beside them. asked_in: where a request has further
+    parameters.
     """
 
     stream: str
@@ -86,6 +89,16 @@ class PageFacts:
     text: str
     key: str | None
     is_list: bool = False
+    asked_in: str = "query"
+
+    def location(self, parameter: str) -> str:
+        """Where a request has a parameter."""
+        known = self.parameters.get(parameter)
+        return self.asked_in if known is None else known.location
+
+    def option(self, parameter: str) -> JsonObject:
+        """What puts a value into a parameter."""
+        return parameter_option(parameter, self.location(parameter))
 
 
 def guess_paginator(pages: PageFacts) -> PaginatorGuess:
@@ -93,7 +106,7 @@ def guess_paginator(pages: PageFacts) -> PaginatorGuess:
     for kind in (_by_url, _by_token, _by_link, _by_number, _by_offset):
         if (paginator := kind(pages)) is not None:
             return paginator
-    suspect = first_of(pages.parameters, (*_SIZES, *_TOKENS))
+    suspect = first_of(pages.parameters, (*SIZES, *_TOKENS))
     why = "nothing is called like it"
     if suspect is not None:
         why = f"there is the parameter `{suspect}`, yet nothing that leads to the next page"
@@ -161,7 +174,7 @@ def _by_token(pages: PageFacts) -> PaginatorGuess | None:
         last, both = plain(path[-1]), "".join(map(plain, path[-2:]))
         return last in _NEXT_TOKENS or both in _NEXT_TOKENS or last in names
 
-    option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
+    option = pages.option(parameter)
     if (path := _path(pages, is_token)) is not None:
         what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
         return following(pages, option, value_at(path), what=what, why=_NAMES, parameter=parameter)
@@ -185,7 +198,7 @@ def by_next_field(pages: PageFacts) -> Iterator[PaginatorGuess]:
     own = re.sub(r"^next[_.\-]?", "", path[-1], flags=re.IGNORECASE)
     own = own[:1].lower() + own[1:]
     for parameter in dict.fromkeys([*requested, *filter(None, [own]), *_ASKING]):
-        option: JsonObject = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": parameter}
+        option = pages.option(parameter)
         what = f"`{parameter}`, with `{'.'.join(path)}` of the body"
         yield following(pages, option, value_at(path), what=what, why="it was tried", parameter=parameter)
 
@@ -216,7 +229,7 @@ def _by_number(pages: PageFacts) -> PaginatorGuess | None:
 
 
 def _by_offset(pages: PageFacts) -> PaginatorGuess | None:
-    if (parameter := _integer(pages, _OFFSETS)) is None or first_of(pages.parameters, _SIZES) is None:
+    if (parameter := _integer(pages, _OFFSETS)) is None or first_of(pages.parameters, SIZES) is None:
         return None
     return counting(pages, {"type": "OffsetIncrement"}, parameter, 1, what=f"offset in `{parameter}`")
 
@@ -231,22 +244,21 @@ def counting(
     sized = _size(pages)
     size, number, documented = sized or ("", 0, False)
     paginator: JsonObject = {"type": "DefaultPaginator", "pagination_strategy": strategy}
-    paginator["page_token_option"] = parameter_option(parameter)
-    handled, always = {parameter}, {}
+    paginator["page_token_option"] = pages.option(parameter)
+    handled, always = {parameter}, dict[str, str]()
     if sized is not None:
         handled.add(size)
         what = f"{what}, {number} records a page in `{size}`"
         if documented:
             strategy["page_size"] = number
-            paginator["page_size_option"] = parameter_option(size)
+            paginator["page_size_option"] = pages.option(size)
         else:
             always = {size: str(number)}
     if not documented:
         what = f"{what}, up to an empty page"
     guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
-    return PaginatorGuess(
-        paginator, guess, frozenset(handled), always, None if documented else (parameter, str(second))
-    )
+    probe = None if documented else known_parameter(parameter, second, pages.location(parameter))
+    return PaginatorGuess(paginator, guess, frozenset(handled), always, probe)
 
 
 def following(
@@ -264,7 +276,7 @@ def following(
         handled.add(size)
         if documented:
             strategy["page_size"] = number
-            paginator["page_size_option"] = parameter_option(size)
+            paginator["page_size_option"] = pages.option(size)
     guess = Guess(f"pagination: {what}", why, _PREVIEW.format(pages.stream))
     return PaginatorGuess(paginator, guess, frozenset(handled | numbers))
 
@@ -292,7 +304,7 @@ def _numeric(pages: PageFacts) -> Sequence[str]:
 
 def _size(pages: PageFacts) -> tuple[str, int, bool] | None:
     """The parameter with the size of a page, its value, and whether the description says that it is good."""
-    name = first_of(pages.parameters, _SIZES)
+    name = first_of(pages.parameters, SIZES)
     if name is None:
         return None
     schema = pages.parameters[name].schema

@@ -73,7 +73,7 @@ def _lines(stream: str, detection: Detection) -> Iterator[str]:
         yield f"{each.guess.what}: {_WORKS[each.works]}, {each.why}"
     if detection.best is None:
         yield (
-            f"no paginator was found, though there is {detection.doubt}: the API's documentation says how to ask for it"
+            f"no paginator was found, though there is {detection.doubt}; see the API's documentation for the next page"
             if detection.doubt
             else "no paginator was found: the API may have one page, or a way that its documentation says"
         )

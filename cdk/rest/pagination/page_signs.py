@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue, Stored, from_json
-from cdk.rest.http.messages import Response
+from cdk.base.values import JsonValue, Stored, as_object, from_json
+from cdk.rest.http.messages import Request, RequestPart, Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
@@ -28,6 +29,13 @@ _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", 
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages", "filtercount"}
 _COUNT = "count"
 """Some count all records by this name, others those of the page."""
+# fmt: off
+SIZES = (
+    "perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count",
+    "take", "num", "rows", "max", "top", "maxitems", "first",
+)
+# fmt: on
+"""Parameters that say how many records a page may have, without what is between their words; the surest first."""
 _SHORT = 1024
 """Bytes of a body, without records, up to which it is remembered what is in it."""
 _DIGITS = 18
@@ -72,6 +80,35 @@ def counts_places(token: Stored) -> bool:
     if isinstance(token, Mapping):
         return any(map(counts_places, token.values()))
     return isinstance(token, str) and _PLACE.search(token) is not None
+
+
+def full_page(response: Response, count: int) -> str:
+    """That the page has as many records as its request asked for at most, as a doubt; else empty.
+
+    Where the response counts all records, `unread_total` knows better. One record is what who asks for one wants.
+    """
+    totals = [where for where, _ in _of_body(response).totals if where[-1] != _COUNT]
+    if count < 2 or totals or _total_headers(tuple(response.headers)):  # noqa: PLR2004 - one is no list
+        return ""
+    for name, value in (*query_of(response.request).items(), *body_of(response.request)[1].items()):
+        if _letters(name) in SIZES and _whole_number(value) == count:
+            return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
+    return ""
+
+
+def query_of(request: Request) -> Mapping[str, str]:
+    """The parameters in the URL of a request."""
+    return dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
+
+
+def body_of(request: Request) -> tuple[RequestPart | None, Mapping[str, JsonValue]]:
+    """What the body of a request is, a form where it is no JSON, and its fields; None: it has no body."""
+    if not request.body:
+        return None, {}
+    try:
+        return "body_json", as_object(from_json(request.body))
+    except ValueError:
+        return "body_data", dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
 
 
 def _had(count: int, pages: int) -> str:

@@ -3,16 +3,21 @@
 import shlex
 from base64 import b64encode
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdk.authoring.drafts.curl import draft_of_curl
 from cdk.authoring.drafts.manifest_text import manifest_text
 from cdk.authoring.drafts.merging import drafted_streams
 from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import ConfigError
-from cdk.base.values import Json
+from cdk.base.values import Json, from_json, to_json
 from cdk.base.yaml_file import YamlFile
+from cdk.rest import Request
 from cdk.testing import MockApi, Route, read
 
 SECRET = "hunter2-of-the-tests"
@@ -70,6 +75,59 @@ def test_data_is_a_body(tmp_path: Path, options: str, method: str, body: bytes) 
     run = read(manifest, transport=api)
 
     assert (run.records, [request.body for request in api.requests]) == (ROWS, [body])
+
+
+# fmt: off
+LOOK_LIKE_OTHERS = (
+    "3", "1.10", "1e5", "True", "None", "", "null", "007", "1_0", " 3", "2024-01-02", "[1]", '{"a":1}', "(1,)", "a\n",
+    "{{ 1 * 1 }}", "{% if x %}", "{# x", "'{{ x }}'", "#/definitions/streams", "'a'", '"a"', r"\n", "}}", "x=1,",
+)
+# fmt: on
+STRINGS = st.sampled_from(LOOK_LIKE_OTHERS) | st.text(st.characters(codec="utf-8"), max_size=8)
+NAMES = st.one_of(
+    st.sampled_from(["a", "type", "$ref", "$parameters", "{{ x }}", "token", "password", "x_key"]),
+    st.text("abc", min_size=1, max_size=3),
+)
+VALUES = st.recursive(
+    STRINGS | st.none() | st.booleans() | st.integers(-(10**15), 10**15) | st.floats(allow_nan=False, width=32),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def sent(command: str) -> Request:
+    """What the draft of a command sends first."""
+    draft, api = draft_of_curl(command), MockApi()
+    api.add(Route("POST", "/v1/orders")).returns(json=ROWS)
+    with TemporaryDirectory() as folder:
+        manifest = Path(folder) / "manifest.yaml"
+        manifest.write_text(manifest_text(draft), encoding="utf-8")
+        run = read(manifest, config=draft.config.values, transport=api)
+    assert run.error is None
+    return api.requests[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(NAMES, VALUES, max_size=4))
+def test_the_json_of_a_command_is_sent_as_it_is(body: Json) -> None:
+    request = sent(f"curl --json {shlex.quote(to_json(body).decode())} {URL}")
+
+    assert to_json(from_json(request.body or b"")) == to_json(body)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(NAMES, STRINGS, min_size=1, max_size=4), st.dictionaries(NAMES, STRINGS, max_size=4), STRINGS)
+def test_the_form_the_parameters_and_the_headers_of_a_command_are_sent_as_they_are(
+    form: dict[str, str], query: dict[str, str], header: str
+) -> None:
+    value = " ".join("".join(each for each in header if " " <= each <= "~").split())
+    data, url = shlex.quote(urlencode(form)), shlex.quote(f"{URL}?{urlencode(query)}")
+
+    request = sent(f"curl -d {data} -H {shlex.quote(f'X-Version: {value}')} {url}")
+
+    assert dict(parse_qsl((request.body or b"").decode(), keep_blank_values=True)) == form
+    assert request.params == query
+    assert request.headers.get("X-Version", "") == value
 
 
 def test_a_slash_at_the_end_of_a_path_is_sent() -> None:

@@ -44,7 +44,7 @@ def test_a_count_of_more_than_the_only_page_has_is_said(cli: CommandLine, tmp_pa
     doubt = "30 in total of the body, and the page has 1 records"
     assert (ran.code, ran.lines[-1]) == (
         1,
-        f"no paginator was found, though there is {doubt}: the API's documentation says how to ask for it",
+        f"no paginator was found, though there is {doubt}; see the API's documentation for the next page",
     )
     assert json.loads("\n".join(document.lines))["doubt"] == doubt
 

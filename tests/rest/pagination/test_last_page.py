@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pytest
 
 from cdk import ConfigError, DecodeError, FatalError, Json, Partition, Record, Slice, parent_partitions
+from cdk.base.values import JsonValue
 from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, Response, SinglePage
 from cdk.rest.pagination.last_page import looking_behind
-from cdk.testing import MockApi, ReadResult, read
+from cdk.testing import MockApi, ReadResult, Route, read
 
 
 class Items(HttpStream):
@@ -108,6 +109,30 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(
 )
 def test_a_page_that_says_it_is_the_last_is_not_warned_of(paginator: Paginator, body: Mapping[str, Json]) -> None:
     assert of(paginator, body).warnings == []
+
+
+@pytest.mark.parametrize("name", ["limit", "per_page", "pageSize"])
+@pytest.mark.parametrize("part", ["query", "json"])
+@pytest.mark.parametrize(("asked", "body", "warns"), [(2, {}, True), (3, {}, False), (2, {"total": 2}, False)])
+def test_an_only_page_with_as_many_records_as_were_asked_for_is_warned_of(
+    name: str, part: str, asked: int, body: Mapping[str, Json], *, warns: bool
+) -> None:
+    class Limited(Items):
+        http_method = "GET" if part == "query" else "POST"
+
+        def params(self, _: Slice) -> Mapping[str, JsonValue]:
+            return {name: asked} if part == "query" else {}
+
+        def body_json(self, _: Slice) -> JsonValue:
+            return {name: asked} if part == "json" else None
+
+    api = MockApi()
+    api.add(Route(Limited.http_method, "/a")).returns(json={"data": [{"id": 1}, {"id": 2}], **body})
+
+    warnings = read(Limited(SinglePage()), transport=api).warnings
+
+    words = f"there is a full page: `{name}` asks for 2 records, and as many came, so there are probably more"
+    assert [words in warning for warning in warnings] == [True] * warns
 
 
 def test_a_source_that_leaves_the_token_out_of_last_pages_is_not_warned_of() -> None:

@@ -23,6 +23,7 @@ from cdk.authoring.drafts.draft import (
 from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
+from cdk.authoring.drafts.manifest_text import Read, in_field, in_json, written
 from cdk.authoring.drafts.names import PARAMETER, snake
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, guess_paginator
 from cdk.base.errors import ConfigError
@@ -276,8 +277,11 @@ class _Import:
             texts: JsonObject = {"error_message_contains": content} if content else {}
             yield {"type": "HttpResponseFilter", "action": "IGNORE", **statuses, **texts}
 
-    def _text(self, name: str, value: JsonValue, example: JsonValue = None) -> str:
-        """A value of a request. What may be secret, and what dlt looks up, becomes config, and is written nowhere."""
+    def _text(self, name: str, value: JsonValue, example: JsonValue = None, read: Read = in_field) -> str:
+        """A value of a request, read as `read` does.
+
+        What may be secret, and what dlt looks up, becomes config, and is written nowhere.
+        """
         own = as_object(value)
         label = as_string(own.get(SECRET)) or as_string(own.get(SETTING)) or name
         if self._is_code(name, value) or own or looks_secret(name):
@@ -285,6 +289,8 @@ class _Import:
             if SECRET in own or looks_secret(name):
                 schema["airbyte_secret"] = True
             return self._config.add(snake(label), schema, example)
+        if isinstance(value, str):
+            return written(value, read)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def _nested(self, name: str, value: JsonValue) -> JsonValue:
@@ -294,7 +300,7 @@ class _Import:
             case list():
                 return [self._nested(name, inner) for inner in value]
             case str() | dict():
-                return self._text(name, value)
+                return self._text(name, value, read=in_json)
             case _:
                 return value
 

@@ -5,7 +5,7 @@ Its author may have erred anywhere: what is not of the expected type counts as m
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from posixpath import dirname, join, normpath
 from urllib.parse import urldefrag, urljoin
 
@@ -13,6 +13,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 
 from cdk.authoring.drafts.draft import Parameter
+from cdk.authoring.drafts.names import without_verb
 from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, as_list, as_object, as_string, canonical, json_kind
 
@@ -26,7 +27,11 @@ _IN_PARAMETERS = ("type", "format", "enum", "default", "minimum", "maximum", "it
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A GET. schema: that of the body of its success, None where no JSON is described. headers: of that response."""
+    """What reads: a GET, or a POST whose path ends with a verb that does.
+
+    schema: that of the body of its success, None where no JSON is described. headers: of that response. body: the
+    schema of the JSON that is sent.
+    """
 
     path: str
     parameters: Sequence[Parameter]
@@ -36,6 +41,13 @@ class Operation:
     security: Sequence[JsonValue]
     deprecated: bool
     text: str
+    method: str = "GET"
+    body: JsonValue = None
+
+    @property
+    def resource_path(self) -> str:
+        """The path of the records: that of a POST without its verb."""
+        return self.path if self.method == "GET" else without_verb(self.path)
 
     def located(self, location: str) -> dict[str, Parameter]:
         """The parameters of a part of the request, by name."""
@@ -98,12 +110,13 @@ class Description:
         return self._files
 
     def operations(self) -> Iterator[Operation]:
-        """The operations that read: GETs, in the order of the paths."""
+        """The operations that read, one of a path, in the order of the paths."""
         for path, value in as_object(self._document.get("paths")).items():
             item = self.resolved(value)
-            get = as_object(item.get("get"))
-            if get:
+            if get := as_object(item.get("get")):
                 yield self._operation(path, item, get)
+            elif without_verb(path) != path and (post := as_object(item.get("post"))):
+                yield replace(self._operation(path, item, post), method="POST", body=self._sent(post))
 
     def servers(self, operation: Operation) -> Sequence[JsonValue]:
         """The servers of an operation, in the form of OpenAPI 3."""
@@ -143,6 +156,12 @@ class Description:
             " ".join(as_string(get.get(key)) for key in ("summary", "description")),
         )
 
+    def _sent(self, post: Mapping[str, JsonValue]) -> JsonValue:
+        """The schema of the JSON that an operation is sent."""
+        parameters = map(self.resolved, as_list(post.get("parameters")))
+        of_swagger = next((each for each in parameters if each.get("in") == "body"), None)
+        return _body(self.resolved(post.get("requestBody")) if of_swagger is None else of_swagger)
+
     def _parameter(self, value: Mapping[str, JsonValue]) -> Parameter:
         content = [as_object(media).get("schema") for media in as_object(value.get("content")).values()]
         schema = self.resolved(value.get("schema") or next(iter(content), None))
@@ -176,10 +195,10 @@ def _joined(file: str, reference: str) -> str:
     return f"{url}#{fragment}"
 
 
-def _body(response: Mapping[str, JsonValue]) -> JsonValue:
-    """The schema of a response's JSON."""
-    if "schema" in response:
-        return response["schema"]
-    media = as_object(response.get("content"))
+def _body(message: Mapping[str, JsonValue]) -> JsonValue:
+    """The schema of the JSON of a request or a response."""
+    if "schema" in message:
+        return message["schema"]
+    media = as_object(message.get("content"))
     chosen = next((name for name in media if "json" in name.lower() or name == "*/*"), None)
     return None if chosen is None else as_object(media[chosen]).get("schema")

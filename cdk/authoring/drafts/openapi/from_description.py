@@ -18,14 +18,15 @@ from cdk.authoring.drafts.draft import (
     stream_component,
 )
 from cdk.authoring.drafts.keys import common_key, primary_key
-from cdk.authoring.drafts.names import path_parameters, segments, shape, snake
+from cdk.authoring.drafts.manifest_text import in_json, written
+from cdk.authoring.drafts.names import path_parameters, resource, segments, shape, snake
 from cdk.authoring.drafts.openapi.description import Description, Operation
 from cdk.authoring.drafts.openapi.paths import Parent, ParentKey, Paths
 from cdk.authoring.drafts.openapi.responses import Collection, collection
 from cdk.authoring.drafts.openapi.schemas import Schemas
 from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, as_most_streams, guess_paginator
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string
+from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical
 from cdk.testing.simulator.examples import example_of
 
 _DOCS = "look in the API's documentation"
@@ -52,7 +53,7 @@ class _Candidate:
     @property
     def resource(self) -> str:
         """What the path calls the records."""
-        return (segments(self.operation.path) or [""])[-1]
+        return (segments(self.operation.resource_path) or [""])[-1]
 
 
 def draft_of(description: Description) -> Draft:
@@ -70,14 +71,24 @@ def draft_of(description: Description) -> Draft:
     for path in [path for path in collections if shape(path).removesuffix("/{}") in shapes - {shape(path)}]:
         del collections[path]
         left_out.append(LeftOut(path, "it reads records of another stream by their key"))
+    read: dict[str, str] = {}
+    for path in sorted(collections, key=lambda path: operations[path].method):
+        if (first := read.setdefault(shape(operations[path].resource_path), path)) != path and operations[
+            path
+        ].method != "GET":
+            del collections[path]
+            left_out.append(LeftOut(path, f"it reads the records of `{first}`"))
     if not collections:
         reasons = Counter(each.reason for each in left_out).most_common(3)
-        listed = "; ".join(f"{count} times: {reason}" for reason, count in reasons) or "there is no GET"
+        listed = (
+            "; ".join(f"{count} times: {reason}" for reason, count in reasons)
+            or "there is no GET and no POST that searches"
+        )
         unread = f"; {_NOT_READ} {', '.join(outside)}" if (outside := description.not_read()) else ""
-        raise ConfigError(f"no GET in it reads a collection of records: {listed}{unread}", path=description.name)
+        raise ConfigError(f"nothing in it reads a collection of records: {listed}{unread}", path=description.name)
     candidates = [
         _Candidate(name, operations[path], collections[path], _fields(schemas, collections[path].items))
-        for path, name in _names(list(collections)).items()
+        for path, name in _names({path: operations[path].resource_path for path in collections}).items()
     ]
     return _Drafting(description, schemas, operations, candidates).draft(left_out)
 
@@ -92,9 +103,12 @@ def _fields(schemas: Schemas, items: JsonValue) -> Mapping[str, Mapping[str, Jso
     return {name: schemas.flat(part) for name, part in as_object(schemas.flat(items).get("properties")).items()}
 
 
-def _names(paths: Sequence[str]) -> dict[str, str]:
-    """The name of the stream of each path: its segments behind those that all have, so that new paths rename none."""
-    parts = {path: [snake(part) for part in segments(path)] for path in paths}
+def _names(paths: Mapping[str, str]) -> dict[str, str]:
+    """The name of the stream of each path: its segments behind those that all have, so that new paths rename none.
+
+    paths: with what each calls its records.
+    """
+    parts = {path: [snake(part) for part in segments(records)] for path, records in paths.items()}
     shared = 0
     longest = max(1, min((len(each) for each in parts.values()), default=1))
     while shared < longest - 1 and len({each[shared] for each in parts.values()}) == 1:
@@ -162,11 +176,11 @@ class _Drafting:
         (base, plain_base), _ = bases.most_common(1)[0]
         pages = {each.name: self._pages(each) for each in self._candidates}
         pagings = {name: guess_paginator(each) for name, each in pages.items()}
-        others = list(pagings.values())
-        streams = [
-            self._stream(each, base, login_, as_most_streams(pagings[each.name], pages[each.name], others))
-            for each in self._candidates
-        ]
+        streams = []
+        for each in self._candidates:
+            own = pages[each.name]
+            others = [paging for name, paging in pagings.items() if pages[name].asked_in == own.asked_in]
+            streams.append(self._stream(each, base, login_, as_most_streams(pagings[each.name], own, others)))
         guesses = [*login_.guesses]
         if "{{" in base:
             guesses.append(Guess(f"the server is {base}", f"variables of servers are config; {plain_base}", _DOCS))
@@ -211,8 +225,12 @@ class _Drafting:
         guesses += [each for each in (pages.guess, None if cursor is None else cursor.guess) if each is not None]
         beside = {} if cursor is None else cursor.always
         used = {*pages.handled, *beside, *(() if cursor is None else cursor.parameters)}
-        parameters: JsonObject = {**as_object(login_.requester.get("request_parameters")), **pages.always, **beside}
+        sent = self._sent(operation)
+        always = {each: value for each, value in pages.always.items() if each not in sent}
+        parameters: JsonObject = {**as_object(login_.requester.get("request_parameters")), **always, **beside}
         parameters |= self._required(query, used)
+        body: JsonObject = {each: int(value) for each, value in pages.always.items() if each in sent}
+        body |= self._required(sent, used)
         headers: JsonObject = {**as_object(login_.requester.get("request_headers"))}
         headers |= self._required(operation.located("header"), set())
         requester: JsonObject = {"$ref": "#/definitions/requester", "path": bound.path}
@@ -222,6 +240,11 @@ class _Drafting:
             requester["request_parameters"] = parameters
         if headers:
             requester["request_headers"] = headers
+        if operation.method != "GET":
+            requester["http_method"] = operation.method
+        if operation.body is not None and (body or "body_json" not in canonical(pages.component)):
+            value: JsonValue = body or written("{}", in_json)
+            requester["request_body"] = {"type": "RequestBodyJsonObject", "value": value}
         schema = self._schemas.record(candidate.collection.items)
         component = stream_component(
             name,
@@ -235,24 +258,38 @@ class _Drafting:
             transformations=_added(parents),
         )
         url_path = urlsplit(self._base(operation)[1]).path.rstrip("/") + bound.pattern
-        examples = examples_of(url_path, candidate.collection.path, example_of(schema) or _ANY, pages.probe)
+        examples = examples_of(
+            url_path, candidate.collection.path, example_of(schema) or _ANY, pages.probe, operation.method
+        )
         return StreamDraft(name, component, guesses, examples)
 
     def _primary_key(self, candidate: _Candidate) -> tuple[str, str] | None:
-        detail = self._details.get(f"{shape(candidate.operation.path)}/{{}}")
+        detail = self._details.get(f"{shape(candidate.operation.resource_path)}/{{}}")
         parameter = None
         if detail is not None:
             name = path_parameters(detail)[-1]
             known = self._operations[detail].located("path").get(name)
             parameter = name, "" if known is None else as_string(known.schema.get("type"))
-        return primary_key(candidate.kinds, candidate.resource, parameter, self._own_key)
+        name = resource(candidate.operation.path)
+        return primary_key(candidate.kinds, name, parameter, self._own_key)
 
     def _pages(self, candidate: _Candidate) -> PageFacts:
         operation, records, key = candidate.operation, candidate.collection.path, self._primary_key(candidate)
         leaves = {path: schema for path, schema in self._schemas.leaves(operation.schema) if records}
-        query, key_field = operation.located("query"), None if key is None else key[0]
-        headers = dict.fromkeys(operation.headers, "")
-        return PageFacts(candidate.name, query, leaves, headers, operation.text, key_field, not records)
+        parameters = {**self._sent(operation), **operation.located("query")}
+        key_field, headers = None if key is None else key[0], dict.fromkeys(operation.headers, "")
+        asked_in = "query" if operation.body is None else "body_json"
+        return PageFacts(candidate.name, parameters, leaves, headers, operation.text, key_field, not records, asked_in)
+
+    def _sent(self, operation: Operation) -> Mapping[str, Parameter]:
+        """The fields of the JSON that an operation is sent."""
+        schema = self._schemas.flat(operation.body)
+        required = as_list(schema.get("required"))
+        fields = {name: self._schemas.flat(part) for name, part in as_object(schema.get("properties")).items()}
+        return {
+            name: Parameter(name, "body_json", name in required, field, as_string(field.get("description")))
+            for name, field in fields.items()
+        }
 
     def _guesses(self, candidate: _Candidate, keys: Sequence[str], why: str) -> Sequence[Guess]:
         where = " > ".join(candidate.collection.path)

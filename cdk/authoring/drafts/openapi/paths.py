@@ -86,7 +86,7 @@ class Paths:
 
     def __init__(self, parents: Sequence[Parent], config: ConfigFields) -> None:
         self._config = config
-        self._parents = {shape(each.operation.path): each for each in parents}
+        self._parents = {shape(each.operation.resource_path): each for each in parents}
         self._by_resource: dict[str, list[Parent]] = {}
         for each in parents:
             self._by_resource.setdefault(each.resource, []).append(each)

@@ -50,7 +50,7 @@ def collection(operation: Operation, schemas: Schemas) -> Collection | str:
         case "array":
             return _of_items(body, schemas)
         case "object":
-            name = (segments(operation.path) or [""])[-1]
+            name = (segments(operation.resource_path) or [""])[-1]
             return _in_object(body, name, schemas, ())
         case kind:
             return (

@@ -16,7 +16,7 @@ from cdk.rest import Decoder
 from cdk.rest.http.json_path import absence
 from cdk.rest.http.messages import Headers
 from cdk.rest.pagination.page_number import next_number
-from cdk.rest.pagination.page_signs import links, unfollowed_next
+from cdk.rest.pagination.page_signs import full_page, links, unfollowed_next
 from cdk.rest.tracing import explain_next
 
 _COMPARED = re.compile(
@@ -42,7 +42,7 @@ class _OnePage(PageRequests):
         return None
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        return unfollowed_next(page.response)
+        return unfollowed_next(page.response) or full_page(page.response, page.raw)
 
 
 class DefaultPaginator(AnyPaginator):

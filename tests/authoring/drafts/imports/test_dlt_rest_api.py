@@ -11,8 +11,8 @@ from cdk.authoring.drafts.draft import Draft
 from cdk.authoring.drafts.imports.dlt_file import read_dlt_config
 from cdk.authoring.drafts.imports.dlt_rest_api import draft_of_dlt
 from cdk.authoring.drafts.manifest_text import manifest_text
-from cdk.base.values import JsonValue
-from cdk.testing import MockApi, MockClock, read
+from cdk.base.values import Json, JsonValue
+from cdk.testing import MockApi, MockClock, Route, read
 from cdk.testing.read_result import ReadResult
 
 SECRET = "hush-5f2d91c07b"
@@ -130,6 +130,17 @@ def test_pages_that_are_counted_end_with_an_empty_one(
 
     assert [record["id"] for record in run.records] == [1, 2]
     assert ["&".join(sorted(request.full_url.partition("?")[2].split("&"))) for request in route.requests] == expected
+
+
+def test_strings_that_look_like_something_else_are_sent_as_they_are(tmp_path: Path) -> None:
+    body: Json = {"kind": "3", "of": ["1.10", "", {"at": "None"}], "n": 3}
+    api = MockApi()
+    route = api.add(Route("POST", "/rows", {"v": "1.10"})).returns(json=[{"id": 1}])
+
+    draft = _resource(tmp_path, path="rows", method="POST", params={"v": "1.10"}, json=body, paginator="single_page")
+    run = _read(tmp_path, draft, api)
+
+    assert (run.error, json.loads(route.requests[0].body or b"")) == (None, body)
 
 
 def test_links_lead_to_the_next_page(tmp_path: Path) -> None:

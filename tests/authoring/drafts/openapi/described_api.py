@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdk.base.values import Json
 from cdk.rest import Headers, Request, Response
-from cdk.testing import MockApi
+from cdk.testing import MockApi, Route
 from cdk.testing.simulator.examples import inside
 
 HOST, BASE, SIZE = "https://api.example.com", "/api/v2", 3
@@ -64,7 +64,7 @@ INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 class Resource:
     """A collection. since: how it is filtered by time. coded: one record is read by its code, which may change.
 
-    parent: the one whose records it is below of.
+    posted: it is read by a POST, whose body asks for the page. parent: the one whose records it is below of.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Resource:
     since: str
     required: bool
     coded: bool
+    posted: bool
     parent: "Resource | None" = None
 
     @property
@@ -95,6 +96,15 @@ class Resource:
         if self.parent is None:
             return f"/{self.name}"
         return f"{self.parent.path}/{{{self.parent.name.removesuffix('s')}_id}}/{self.name}"
+
+    @property
+    def method(self) -> str:
+        return "POST" if self.posted else "GET"
+
+    @property
+    def verb(self) -> str:
+        """What is behind its path."""
+        return "/search" if self.posted else ""
 
     @property
     def stream(self) -> str:
@@ -136,7 +146,7 @@ class DescribedApi:
     version: str
 
     def description(self) -> Json:
-        paths = {resource.path: {"get": self._get(resource)} for resource in self.resources}
+        paths = {each.path + each.verb: {each.method.lower(): self._get(each)} for each in self.resources}
         paths |= {f"{each.path}/{{code}}": {"get": self._get_one(each)} for each in self.resources if each.coded}
         records = {resource.name.title(): _schema(resource, self.version) for resource in self.resources}
         scheme = LOGINS[self.login][0]
@@ -160,8 +170,9 @@ class DescribedApi:
         mock = MockApi()
         mock.post("/token").returns(json={"access_token": SECRET, "expires_in": 3600})
         for resource in self.resources:
-            pattern = "/".join("*" if "{" in part else part for part in f"{BASE}{resource.path}".split("/"))
-            mock.get(pattern).answers(self._responder(resource))
+            path = f"{BASE}{resource.path}{resource.verb}"
+            pattern = "/".join("*" if "{" in part else part for part in path.split("/"))
+            mock.add(Route(resource.method, pattern)).answers(self._responder(resource))
         return mock
 
     def _responder(self, resource: Resource) -> Callable[[Request], Response]:
@@ -172,7 +183,7 @@ class DescribedApi:
             sent = dict(parse_qsl(url.query))
             assert Headers(request.headers).get(header) == secret
             assert not resource.required or sent.get("tenant") == "blue"
-            keys = url.path.removeprefix(f"{BASE}/").split("/")[1::2]
+            keys = url.path.removeprefix(f"{BASE}/").removesuffix(resource.verb).split("/")[1::2]
             rows = resource.rows(f"{keys[-1]}." if keys else "")
             assert resource.since != "window with an end" or "end_time" in sent
             if resource.cursor is not None:
@@ -195,7 +206,8 @@ class DescribedApi:
     def _get(self, resource: Resource) -> Json:
         names = [(name, "path", STRING) for name in resource.path.split("{")[1:]]
         parameters = [_parameter(name.partition("}")[0], place, schema, self.version) for name, place, schema in names]
-        asked = [*_ASKED[resource.pages], *([("tenant", STRING)] if resource.required else [])]
+        asked = [] if resource.posted else [*_ASKED[resource.pages]]
+        asked += [("tenant", STRING)] if resource.required else []
         asked += _FILTERS[resource.since] if resource.since else []
         ends = {"end_time"} if resource.since == "window with an end" else set()
         parameters += [_parameter(name, "query", schema, self.version, required=name in ends) for name, schema in asked]
@@ -210,7 +222,22 @@ class DescribedApi:
         if resource.pages == "link":
             response["headers"] = {"Link": {"schema": STRING}}
         response |= {"schema": body} if self.version == "2.0" else {"content": {"application/json": {"schema": body}}}
-        return {"parameters": parameters, "responses": {"200": response}}
+        operation: Json = {"parameters": parameters, "responses": {"200": response}}
+        if resource.posted:
+            sent: Json = {
+                "type": "object",
+                "properties": {name: _nullable(each) for name, each in _ASKED[resource.pages]},
+            }
+            if self.version == "2.0":
+                parameters.append({"name": "body", "in": "body", "schema": sent})
+            else:
+                operation["requestBody"] = {"content": {"application/json": {"schema": sent}}}
+        return operation
+
+
+def _nullable(schema: Json) -> Json:
+    """A schema of a field that may be null, as frameworks of Python write it."""
+    return {"anyOf": [schema, {"type": "null"}], **{name: schema[name] for name in ("default",) if name in schema}}
 
 
 _ASKED: Mapping[str, Sequence[tuple[str, Json]]] = {
@@ -293,7 +320,7 @@ def _as_schema(body: Json, records: Json) -> Json:
 def _page(resource: Resource, rows: Sequence[Json], request: Request) -> Response:
     """The page of rows that a request asks for."""
     url = urlsplit(request.full_url)
-    sent = dict(parse_qsl(url.query))
+    sent = {**(orjson.loads(request.body) if request.body else {}), **dict(parse_qsl(url.query))}
     first = {"from zero": 0}.get(resource.pages, 1)
     match resource.pages:
         case "none":
@@ -338,6 +365,7 @@ def described_apis(draw: st.DrawFn) -> DescribedApi:
                 pages,
                 envelope,
                 draw(st.sampled_from(["", *SINCE])),
+                draw(st.booleans()),
                 draw(st.booleans()),
                 draw(st.booleans()),
                 parent,

@@ -47,6 +47,36 @@ def test_a_draft_reads_all_that_the_described_api_holds(api: DescribedApi) -> No
     }
 
 
+def test_a_post_that_reads_is_drafted_once_and_other_ones_are_named() -> None:
+    rows = {"content": {"application/json": {"schema": records(id=TEXT)}}}
+    text = {"content": {"application/json": {"schema": TEXT}}}
+    ways: dict[str, tuple[str, Json]] = {
+        "/orders/filter": ("post", rows),
+        "/orders/paginate": ("post", rows),
+        "/users/search": ("post", rows),
+        "/users": ("get", rows),
+        "/notes/query": ("post", text),
+        "/notes": ("post", rows),
+    }
+    paths = {path: {method: {"responses": {"200": response}}} for path, (method, response) in ways.items()}
+
+    draft = draft_of(Description({"openapi": "3.0.0", "paths": paths}))
+
+    assert {stream.name: path_of(stream.component) for stream in draft.streams} == {
+        "orders": "/orders/filter",
+        "users": "/users",
+    }
+    assert {each.path: each.reason for each in draft.left_out} == {
+        "/orders/paginate": "it reads the records of `/orders/filter`",
+        "/users/search": "it reads the records of `/users`",
+        "/notes/query": "the response is a string, expected a list of objects",
+    }
+
+
+def path_of(component: Json) -> Json:
+    return component["retriever"]["requester"]["path"]
+
+
 TEXT = {"type": "string"}
 
 
@@ -262,7 +292,7 @@ def test_what_is_no_description_is_refused(document: Json) -> None:
     ],
 )
 def test_odd_descriptions_have_no_collection(item: Json) -> None:
-    with pytest.raises(ConfigError, match="no GET in it reads"):
+    with pytest.raises(ConfigError, match="nothing in it reads"):
         draft_of(Description({"openapi": "3.1.0", "paths": {"/a": item}}))
 
 

@@ -102,7 +102,8 @@ def test_a_description_of_which_all_is_elsewhere_says_so(tmp_path: Path) -> None
     path.write_text(json.dumps({"openapi": "3.0.0", "paths": {"/a": {"$ref": "https://example.com/paths.yaml#/a"}}}))
 
     with pytest.raises(
-        ConfigError, match=r"there is no GET; only files .* it refers to https://example.com/paths.yaml$"
+        ConfigError,
+        match=r"there is no GET and no POST that searches; only files .* it refers to https://example.com/paths.yaml$",
     ):
         draft_of(read_description(str(path)))
 

@@ -206,6 +206,16 @@ def test_one_page_is_all_without_a_paginator() -> None:
     assert ids(run(api, paginator={"type": "NoPagination"})) == [1]
 
 
+@pytest.mark.parametrize(("limit", "warns"), [("2", True), ("3", False)])
+def test_an_only_page_as_full_as_was_asked_for_is_warned_of(limit: str, *, warns: bool) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}]})
+
+    warnings = run(api, requester={"request_parameters": {"limit": limit}}).warnings
+
+    assert ["there is a full page: `limit` asks for 2 records" in each for each in warnings] == [True] * warns
+
+
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
