@@ -228,8 +228,9 @@ class _Finisher:
             f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
             f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
             f"{' and more' if len(fields) > _FIELDS else ''}{'.' if near is None else f'; did you mean {near!r}?'} "
-            f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
-            f"while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
+            f"Check the cursor's field and formats: such records come with every read. In a table that merges "
+            "(write_mode append_dedup) they replace the rows that were there before; one that appends has each once "
+            f"only while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
