@@ -22,7 +22,7 @@ from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
 from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
 from cdk.rest.pagination.page_number import Counting
-from cdk.rest.pagination.page_signs import counts_places, full_page, total_records, unread_total
+from cdk.rest.pagination.page_signs import counts_positions, full_page, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.tracing import TRACE
@@ -107,7 +107,7 @@ class PageRetriever:
         counting = isinstance(self.paginator, Counting)
         # Who parses records may leave some out.
         unread = partial(unread_rows, response) if counting and self.path is not None else None
-        total = partial(total_records, response) if counting or counts_places(token) else None
+        total = partial(total_records, response) if counting or counts_positions(token) else None
         return PageSource(response.body, count, unread, total)
 
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:

@@ -153,6 +153,13 @@ class Cursor(ABC):
         """A window in two parts; None where it is no longer than `smallest`, or the cursor cuts none."""
         return None
 
+    def needed_granularity(self, window: Window, value: object) -> timedelta | None:  # noqa: ARG002 - for overriding
+        """The granularity without which records like one with `value` are missing between a window and the next.
+
+        None: the value fits the one that there is, or nothing lies between the two.
+        """
+        return None
+
     def recut(self) -> "Cursor | None":
         """The same cursor with windows that are shorter and cut elsewhere; None where it cuts none, or cannot."""
         return None

@@ -222,6 +222,18 @@ class DatetimeCursor(Cursor):
             return None
         return replace(window, end=first, until=second, last=False), replace(window, start=second)
 
+    def needed_granularity(self, window: Window, value: object) -> timedelta | None:
+        granularity = self.granularity
+        # Who filters by days has them whole, whatever the time of a record says.
+        if window.last or not isinstance(granularity, timedelta) or granularity >= timedelta(days=1):
+            return None
+        at, end, until = self.moment(value), self.moment(window.end), self.moment(window.until)
+        # Where the source gives what lies between the two, it does not end the window there.
+        if at is None or end is None or until is None or end >= until or at > end:
+            return None
+        rest = (until - at) % granularity
+        return next((unit for unit in _UNITS if not rest % unit), None) if rest else None
+
     def greatest(self, values: Sequence[object]) -> object:
         if len(values) > _FEW:
             values = self.ends(values) or values
@@ -316,6 +328,9 @@ class DatetimeCursor(Cursor):
                 raise ConfigError(f"cursor {self.field!r}: {name} is {value!r}, expected a moment written as {formats}")
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
+
+_UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microseconds=1))
+"""Granularities that sources have, but for longer ones."""
 
 _FEW = 3
 """Values that are parsed as fast as it is looked how they are written."""

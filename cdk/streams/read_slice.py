@@ -169,7 +169,7 @@ class _Finisher:
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._stream, self._slice = stream, slice
         self._edge: Edge | None = None
-        self._warned_undated = self._warned_outside = False
+        self._warned_undated = self._warned_outside = self._warned_finer = False
         self._first = True
 
     def __call__(
@@ -204,6 +204,7 @@ class _Finisher:
                     values = looked_at = _present(field_values(records, cursor.field))
             if looked_at:
                 self._advance(cursor, looked_at, values, passes=Side.AFTER in sides)
+                warning = warning or self._finer(cursor, window)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
         return ReadPage(records, position, self._edge, skipped, warning=warning, doubt=doubt, followed=followed)
@@ -241,8 +242,9 @@ class _Finisher:
             f"{cursor.field!r} that can be read; the first has {'none' if value is None else repr(value)[:_SHOWN]}. "
             f"The fields that are there: {', '.join(map(repr, fields[:_FIELDS]))}"
             f"{' and more' if len(fields) > _FIELDS else ''}{'.' if near is None else f'; did you mean {near!r}?'} "
-            f"Check the cursor's field and formats: such records come with every read, and `sync` keeps each once only "
-            f"while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
+            f"Check the cursor's field and formats: such records come with every read. In a table that merges "
+            "(write_mode append_dedup) they replace the rows that were there before; one that appends has each once "
+            f"only while there are at most {Edge.MAX_BYTES // Edge.KEY_BYTES:,} of them"
         )
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
@@ -268,6 +270,23 @@ class _Finisher:
             f"records of an earlier sync. Check that the request sends the window and that the API filters by {field}: "
             "if it filters by another field, records are lost; if records become visible late, give the cursor a "
             "`lookback`"
+        )
+
+    def _finer(self, cursor: Cursor, window: Window | None) -> str:
+        """What to say, once, of records between two windows, of which the greatest value so far is an example."""
+        if self._warned_finer or window is None or window.last or self._edge is None:
+            return ""
+        needed = cursor.needed_granularity(window, self._edge.value)
+        if needed is None:
+            return ""
+        self._warned_finer = True
+        seconds = f"{needed.total_seconds():f}".rstrip("0").rstrip(".")
+        return (
+            f"{self._stream.name}: found {self._edge.value!r} in {cursor.field!r}, expected multiples of the cursor's "
+            f"granularity, {cursor.granularity}: a window ends at {window.end} and the next begins at {window.until}, "
+            "so records between the two are never requested, and lost if the API filters by these. Set "
+            f"`cursor_granularity: PT{seconds}S` (in Python `granularity`), with a format that writes windows as "
+            "finely; or none, so that a window ends where the next begins, if the API leaves the end out"
         )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object], *, passes: bool) -> None:

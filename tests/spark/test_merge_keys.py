@@ -78,15 +78,23 @@ class Model:
     def __init__(self, kinds: Sequence[pa.DataType]) -> None:
         self.kinds = kinds
         self.rows: dict[Any, tuple[int | None, dict[str, Any]]] = {}
+        self._read: dict[Any, tuple[int | None, dict[str, Any]]] = {}
 
     def take(self, record: dict[str, Any], keys: Sequence[Any], rank: int | None) -> None:
         if None in keys:
             identity: Any = repr(sorted(record.items(), key=str))
         else:
             identity = tuple(map(repr, keys))
-        before = self.rows.get(identity, (None, None))[0]
+        before = self._read.get(identity, (None, None))[0]
         if before is None or (rank is not None and rank >= before):
-            self.rows[identity] = (rank, record)
+            self._read[identity] = (rank, record)
+
+    def commit(self) -> None:
+        for identity, (rank, record) in self._read.items():
+            before = self.rows.get(identity, (None, None))[0]
+            if before is None or rank is None or rank >= before:
+                self.rows[identity] = (rank, record)
+        self._read.clear()
 
     def marks(self) -> list[int]:
         return sorted(record["mark"] for _, record in self.rows.values())
@@ -151,6 +159,7 @@ def test_merges_leave_the_newest_row_of_each_key_and_every_row_without_one(world
             for page in pages:
                 for record, keys, rank in page:
                     model.take(record, keys, rank)
+            model.commit()
 
             assert marks(table) == model.marks()
             assert len(model.rows) == present + merged.added - merged.replaced

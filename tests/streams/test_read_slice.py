@@ -4,6 +4,8 @@ import logging
 import sys
 from collections import UserDict
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from cdk import (
     Checkpoint,
     CountCursor,
     Cursor,
+    DatetimeCursor,
     Done,
     FatalError,
     Item,
@@ -24,6 +27,7 @@ from cdk import (
     Window,
 )
 from cdk.state.position import Edge
+from cdk.streams.cursor import Side
 from cdk.streams.read_slice import PAGE_RECORDS, ReadPage, read_slice
 from tests.samples import Events, Orders, Users
 
@@ -251,3 +255,56 @@ def test_another_mapping_that_is_filled_again_gives_every_record() -> None:
     read = [record["id"] for page in read_slice(Scripted(reused_mapping), Slice()) for record in page.records]
 
     assert read == list(range(5))
+
+
+def warnings_of_windows(values: Sequence[str], last: bool = False, **how: Any) -> list[str]:  # noqa: FBT001, FBT002
+    """The warnings of a page for each value, in the window of noon of a day that is read hour by hour."""
+    cursor = DatetimeCursor("at", start="2024-01-01T00:00:00Z", **{"step": "PT1H", "granularity": "PT1S", **how})
+    windows = list(cursor.windows(None, datetime(2024, 1, 3, tzinfo=UTC)))
+    window = windows[-1] if last else next(window for window in windows if cursor.side(window, NOON) is Side.INSIDE)
+    stream = Scripted(lambda _: iter([Page([{"at": value}], {"n": n}) for n, value in enumerate(values)]), cursor)
+    return [page.warning for page in read_slice(stream, Slice(window=window)) if page.warning]
+
+
+NOON = "2024-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "granularity", "needed"),
+    [
+        (".5", "PT1S", "PT0.001S"),
+        (".000175+00:00", "PT1S", "PT0.000001S"),
+        (".0005Z", "PT0.001S", "PT0.000001S"),
+        ("Z", "PT1M", "PT1S"),
+    ],
+)
+def test_values_that_are_finer_than_the_granularity_are_warned_of_once(
+    fraction: str, granularity: str, needed: str
+) -> None:
+    values = [NOON, f"2024-01-01T12:10:07{fraction}", f"2024-01-01T12:20:09{fraction}"]
+    format = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+    (warning,) = warnings_of_windows(values, granularity=granularity, formats=[format])
+
+    assert f"scripted: found {values[1]!r} in 'at', expected multiples of" in warning
+    assert "the next begins at 2024-01-01T13:00:00.000000Z" in warning
+    assert f"Set `cursor_granularity: {needed}`" in warning
+
+
+@pytest.mark.parametrize(
+    ("value", "last", "how"),
+    [
+        ("2024-01-01T12:10:07.000Z", False, {}),
+        ("2024-01-01T12:10:07.5Z", False, {"granularity": None}),
+        ("2024-01-01T12:10:07.5Z", False, {"step": None}),
+        ("2024-01-02T23:10:07.5Z", True, {}),
+        # The source gives what lies between two windows with the earlier one.
+        ("2024-01-01T12:59:59.5Z", False, {}),
+        ("2024-01-01T12:10:07.5Z", False, {"step": "P1D", "granularity": "P1D"}),
+        ("never", False, {}),
+    ],
+)
+def test_no_granularity_is_doubted_where_nothing_is_known_to_be_missing(
+    value: str, *, last: bool, how: dict[str, Any]
+) -> None:
+    assert not [text for text in warnings_of_windows([value], last, **how) if "granularity" in text]

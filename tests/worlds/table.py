@@ -31,10 +31,7 @@ def problems(row: Record, record: Record, json_columns: Collection[str] = ()) ->
     rest = json.loads(row.get("_airbyte_additional") or "{}")
     changed = {change["field"]: change["original"] for change in row["_airbyte_meta"]["changes"]}
     for name, said in record.items():
-        value = _as_json(said)
-        column = "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
-        # An undeclared field is noted by the name of its column.
-        shown = column if column not in record and _is_noted(column, changed) else _shown(name)
+        value, column, shown = _as_json(said), column_of(name), _shown(name)
         if shown in changed and not _same(changed[shown], value):
             yield f"{name!r} was {value!r}, noted as {changed[shown]!r}"
         noted = _is_noted(shown, changed)
@@ -43,6 +40,17 @@ def problems(row: Record, record: Record, json_columns: Collection[str] = ()) ->
         there = cell == value if text else _same(cell, value)
         if not noted and not there and not (name in rest and _same(rest[name], value)):
             yield f"{name!r} was {value!r}, its column has {row.get(column)!r}, beside it {rest.get(name)!r}"
+
+
+def column_of(name: str) -> str:
+    """The name of the column that a field would have."""
+    return "".join("_" if c in " ,;{}()=" or c < " " else c for c in name)
+
+
+def beside(row: Record) -> Collection[str]:
+    """The fields of a row's record that have no column, and what JSON does not have."""
+    left_out = {change["field"] for change in row["_airbyte_meta"]["changes"] if change["change"] == "LEFT_OUT"}
+    return left_out.union(json.loads(row.get("_airbyte_additional") or "{}"))
 
 
 def _is_noted(name: str, changed: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
 from cdk.rest.pagination.last_page import doubtful, look_behind, unread_rows
-from cdk.rest.pagination.page_signs import counts_places, total_records, unread_total
+from cdk.rest.pagination.page_signs import counts_positions, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
@@ -55,16 +55,16 @@ class _FetchedPage:
     tail: Sequence[Record] = ()
     """The last of those that were selected, and some before it."""
 
-    def source(self, *, ends_early: bool, by_places: bool) -> PageSource | None:
+    def source(self, *, ends_early: bool, by_position: bool) -> PageSource | None:
         """What its records came in; nothing of a body that is not kept.
 
-        ends_early: the slice may have more pages. by_places: pages are asked for by their place in a list.
+        ends_early: the slice may have more pages. by_position: pages are asked for by their position in a list.
         """
         response = self.response
         if response.request.stream:
             return None
         unread = None if ends_early else partial(unread_rows, response)
-        return PageSource(response.body, self.raw, unread, partial(total_records, response) if by_places else None)
+        return PageSource(response.body, self.raw, unread, partial(total_records, response) if by_position else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +280,8 @@ class _SliceReading:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
-        by_places = self._reader.pages.counts is not None or counts_places(query.token or following)
-        source = page.source(ends_early=not self._reader.counts_all, by_places=by_places)
+        by_position = self._reader.pages.counts is not None or counts_positions(query.token or following)
+        source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
         if following is None:
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return

@@ -59,6 +59,9 @@ OWN_COLUMNS: Mapping[str, pa.DataType] = {
 RESERVED = frozenset({*OWN_COLUMNS, ROW_SOURCE})
 """Names of columns that no field has: a table may be traced later."""
 
+FIELD = "spark-cdk.field"
+"""In the metadata of a table's column: the field whose values it has, in each sync and for each pipeline."""
+
 # Delta's log holds a schema of 40 levels and fails at 60 (delta-rs 1.6).
 _DEEPEST = 30
 # Fields in one column. References that branch reach any number within 30 levels.
@@ -145,10 +148,27 @@ def column_name(field: str) -> str | None:
     return None if not field or _LONE_SURROGATE.search(field) else _REFUSED.sub("_", field)
 
 
+def column_of(field: str, kind: ColumnType) -> pa.Field:
+    """The column that a table gets for a field, which it notes; or the kit's own."""
+    noted = None if field in OWN_COLUMNS else {FIELD: field}
+    return pa.field(column_name(field) or field, arrow_type(kind), metadata=noted)
+
+
+def noted_field(column: pa.Field) -> str | None:
+    """The field that a column of a table was made for; None: it is not noted, as where something else made it."""
+    noted = (column.metadata or {}).get(FIELD.encode(), b"").decode()
+    # Spark copies metadata to a column that is selected under another name.
+    return noted if column_name(noted) == column.name else None
+
+
+def field_of(column: pa.Field) -> str:
+    """The field whose values a column of a table has, where none is declared for it."""
+    return noted_field(column) or column.name
+
+
 def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
     """The Arrow schema of a table: the columns of the declared fields, then the kit's own. Everything is nullable."""
-    fields = [(column_name(name) or name, arrow_type(kind)) for name, kind in declared.items()]
-    return pa.schema([*fields, *OWN_COLUMNS.items()])
+    return pa.schema([column_of(name, kind) for name, kind in [*declared.items(), *OWN_COLUMNS.items()]])
 
 
 def arrow_type(kind: ColumnType) -> pa.DataType:

@@ -38,6 +38,7 @@ from cdk.lake.arrow.columns import (
     ColumnType,
     arrow_type,
     column_name,
+    column_of,
     inferred,
     table_schema,
 )
@@ -71,26 +72,26 @@ class RecordBatchBuilder:
         unique: str | None = None,
         room: int = 0,
         follows: Collection[str] = (),
-        undeclared: Collection[str] = (),
         infers: bool = True,
     ) -> None:
         """Make rows of `generation`. unique: what is in their ids, see RowIds.
 
         room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`. follows:
-        fields whose columns, of types of INFERRED, become as wide as their values need. undeclared: columns that are
-        those of undeclared fields. infers: whether new columns become wider; otherwise they are text.
+        fields whose columns, of types of INFERRED, become as wide as their values need. infers: whether new columns
+        become wider; otherwise they are text.
         """
         self.schema = table_schema(declared)
         self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
         self._columns = dict(declared)
         self._places = {name: column_name(name) or name for name in declared}
         self._names = frozenset(declared)
-        self._taken = {*RESERVED, *(name.lower() for name in self.schema.names)}
+        self._owners = {column.lower(): name for name, column in self._places.items()}
+        self._owners |= {name: name for name in RESERVED}
         self._room = room
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
-        self._follows, self._undeclared, self._infers = set(follows), set(undeclared), infers
-        self.without_column = ""
-        """An undeclared field that had no column, for another has the one of its name; empty where there was none."""
+        self._follows, self._infers = set(follows), infers
+        self.without_column: tuple[str, str] | None = None
+        """A field that had no column, and who has the one of its name, as `column_owner` says; None: there was none."""
         # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
         self._nulls: set[str] = set()
         self._typed_reader = self._new_typed_reader()
@@ -131,7 +132,7 @@ class RecordBatchBuilder:
         odd: Sequence[int] = ()
         columns = self._typed_reader.of(records)
         if columns is None:
-            columns, records, odd = self._fitted(records, changes)
+            columns, odd = self._fitted(records, changes)
         size = len(records)
         arrays = {
             self._places[name]: columns[name] if name in columns else pa.nulls(size, arrow_type(kind))
@@ -150,8 +151,8 @@ class RecordBatchBuilder:
 
     def _fitted(
         self, records: Sequence[Record], changes: dict[int, list[Change]]
-    ) -> tuple[Mapping[str, pa.Array], Sequence[Record], Sequence[int]]:
-        """The columns that some of the records have, these as they are spelled, and which have undeclared fields."""
+    ) -> tuple[Mapping[str, pa.Array], Sequence[int]]:
+        """The columns that some of the records have, and which of these have undeclared fields."""
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
@@ -160,10 +161,6 @@ class RecordBatchBuilder:
         else:
             odd = [i for i, record in enumerate(records) if self._is_odd(record)]
             _check_names([records[i] for i in odd])
-            spelled = {i: record for i in odd if (record := self._spelled(records[i])) is not records[i]}
-            if spelled:
-                records = [spelled.get(i, record) for i, record in enumerate(records)]
-                fields, odd = by_field(records), [i for i in odd if self._is_odd(records[i])]
         if odd and self._new < self._room:
             self._grow([records[i] for i in odd])
         arrays: dict[str, pa.Array] = {}
@@ -172,26 +169,7 @@ class RecordBatchBuilder:
             values = [record.get(name) for record in records] if fields is None else fields.get(name)
             if values is not None:
                 arrays[name] = self._column(name, values, changes)
-        return arrays, records, odd
-
-    def _spelled(self, record: Record) -> Record:
-        """A record whose undeclared fields have the names of their columns, where no other field has one of these.
-
-        That depends on the record alone, so that all tasks and syncs do the same.
-        """
-        names: dict[str, str] = {}
-        taken = {name.lower() for name in record}
-        for name in record:
-            column = None if name in self._names else column_name(name)
-            if column is None or column == name:
-                continue
-            is_new = self._new < self._room and column.lower() not in self._taken
-            if column.lower() not in taken and (is_new or column in self._undeclared):
-                names[name] = column
-                taken.add(column.lower())
-            elif column.lower() in taken | self._taken:
-                self.without_column = self.without_column or name
-        return {names.get(name, name): value for name, value in record.items()} if names else record
+        return arrays, odd
 
     def _is_odd(self, record: Record) -> bool:
         """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
@@ -220,22 +198,20 @@ class RecordBatchBuilder:
         undeclared: dict[str, list[JsonValue]] = {}
         for record in records:
             for name, value in record.items():
-                if name not in self._columns and column_name(name) == name and name.lower() not in self._taken:
+                if name not in self._columns and self._owner(name) is None:
                     undeclared.setdefault(name, []).append(value)
-        for name, values in undeclared.items():
+        # Of fields that would share a column, the one whose name is the column's has it, as with declared ones.
+        for name, values in sorted(undeclared.items(), key=lambda field: column_name(field[0]) != field[0]):
             kind = inferred(values)
             if kind is None and len(self._nulls) < self._room:
                 self._nulls.add(name)
             if kind is None:
                 continue
             self._nulls.discard(name)
-            if self._new < self._room and name.lower() not in self._taken:
+            if self._new < self._room and self._owner(name) is None:
                 self._new += 1
-                self._taken.add(name.lower())
-                self._places[name] = name
                 self._change(name, kind if self._infers else pa.string())
-        # Of two names that differ in case alone one has a column, and the other is kept beside it.
-        self._nulls = {name for name in self._nulls if name.lower() not in self._taken}
+        self._nulls = {name for name in self._nulls if self._owner(name) is None}
         if self._new >= self._room:
             self._nulls.clear()
         self._names = frozenset(self._columns) | self._nulls
@@ -243,15 +219,15 @@ class RecordBatchBuilder:
 
     def _change(self, name: str, kind: pa.DataType) -> None:
         """Give a field a column of a type, or its column another."""
-        column, before = self._places[name], self._columns.get(name)
+        column, before = column_of(name, kind), self._columns.get(name)
         self._columns[name] = kind
         if before is None:
-            self._undeclared.add(column)
-            self.schema = self.schema.append(pa.field(column, kind))
+            self._places[name], self._owners[column.name.lower()] = column.name, name
+            self.schema = self.schema.append(column)
         else:
-            self.schema = self.schema.set(self.schema.get_field_index(column), pa.field(column, kind))
-        earlier = self._grown.get(column, () if before is None else (arrow_type(before),))
-        self._grown[column] = (*earlier, kind)
+            self.schema = self.schema.set(self.schema.get_field_index(column.name), column)
+        earlier = self._grown.get(name, () if before is None else (arrow_type(before),))
+        self._grown[name] = (*earlier, kind)
         (self._follows.add if kind in INFERRED else self._follows.discard)(name)
         self._typed_reader = self._new_typed_reader()
 
@@ -266,11 +242,22 @@ class RecordBatchBuilder:
         texts: list[str | None] = [None] * len(records)
         for i in odd:
             fields = {name: value for name, value in records[i].items() if name not in self._names}
+            self.without_column = self.without_column or self._shadowed(fields)
             noted: list[Change] = []
             texts[i] = _rest(fields, noted) if fields else None
             if noted:
                 changes.setdefault(i, []).extend(noted)
         return pa.array(texts, pa.string())
+
+    def _owner(self, field: str) -> str | None:
+        """Who has the column that a field would have, see `column_owner`; empty: no column can have its name."""
+        column = column_name(field)
+        return "" if column is None else self._owners.get(column.lower())
+
+    def _shadowed(self, fields: Record) -> tuple[str, str] | None:
+        """The first of some fields with a value that has no column because another has the one of its name."""
+        owners = ((name, self._owner(name)) for name, value in fields.items() if value is not None)
+        return next(((name, owner) for name, owner in owners if owner), None)
 
     def _meta(self, changes: Mapping[int, list[Change]], size: int) -> pa.Array:
         kind = self.schema.field(META).type

@@ -1,7 +1,7 @@
 """What happens to a table when the schema of its stream has changed.
 
-A table never loses a column and no column becomes narrower, so old rows stay what they were. Pure: decides, and leaves
-the table to its owner.
+A table never loses a column, no column becomes narrower, and each has the values of one field, so old rows stay what
+they were. Pure: decides, and leaves the table to its owner.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +12,18 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from cdk.base.errors import ConfigError
-from cdk.lake.arrow.columns import INFERRED, JSON_TEXT, OWN_COLUMNS, ColumnType, arrow_type, column_name, table_schema
+from cdk.lake.arrow.columns import (
+    INFERRED,
+    JSON_TEXT,
+    OWN_COLUMNS,
+    ColumnType,
+    arrow_type,
+    column_name,
+    column_of,
+    field_of,
+    noted_field,
+    table_schema,
+)
 from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 MOST_COLUMNS = 1000
@@ -20,7 +31,7 @@ MOST_COLUMNS = 1000
 
 
 Grown: TypeAlias = Mapping[str, Sequence[pa.DataType]]
-"""Columns that a task added or widened, and the types that they have in its files, the widest last."""
+"""Fields whose columns a task added or widened, and the types that these have in its files, the widest last."""
 
 
 class Policy(StrEnum):
@@ -59,8 +70,6 @@ class SchemaChange:
     """How many undeclared fields may get columns."""
     follows: frozenset[str] = frozenset()
     """The undeclared fields whose columns may become wider."""
-    undeclared: frozenset[str] = frozenset()
-    """The columns of undeclared fields."""
 
 
 def plan(
@@ -75,8 +84,8 @@ def plan(
 ) -> SchemaChange:
     """What becomes of `table` (None: there is none yet) and the declared columns of its stream.
 
-    met: columns of undeclared fields, and the types that their values need. exact: columns whose numbers a double would
-    round, as `unfit` found them in the table's files; they become text.
+    met: undeclared fields, and the types that their values need; one whose column is another's gets none. exact:
+    columns whose numbers a double would round, as `unfit` found them in the table's files; they become text.
     Raises ConfigError, with every difference: the policy is freeze and the table would have to change, or the table
     has a column that the kit cannot write.
     """
@@ -84,8 +93,7 @@ def plan(
         table = pa.schema(list(OWN_COLUMNS.items()))
         start = table_schema(declared)
         return SchemaChange(dict(declared), start, tuple(start), (), _room(start, policy))
-    declared_columns = {column_name(name) or name: kind for name, kind in declared.items()}
-    problems = list(_problems(table, declared_columns, policy))
+    problems = list(_problems(table, declared, policy))
     if problems:
         raise ConfigError(
             f"the table and the stream's schema differ: {'; '.join(problems)}. "
@@ -100,71 +108,74 @@ def plan(
 def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
     """A table's schema with the columns that a task gave undeclared fields, as wide as its rows need them.
 
-    None: the task's files do not fit, for the table has a name in another spelling since the task
+    None: the task's files do not fit, for the table has another field's column in place of one of theirs since the task
     began: a task beside it was quicker. Its slices are to be read again; the new columns then stand in the plan, and it
     ends there.
     """
     spelled = {name.lower(): name for name in schema.names}
-    for name, kinds in grown.items():
-        spelling = spelled.get(name.lower())
+    for field, kinds in grown.items():
+        column = column_of(field, kinds[-1])
+        spelling = spelled.get(column.name.lower())
         if spelling is None:
-            spelled[name.lower()] = name
-            schema = schema.append(pa.field(name, kinds[-1]))
+            spelled[column.name.lower()] = column.name
+            schema = schema.append(column)
             continue
-        current = schema.field(spelling).type
-        wide = common_type(current, kinds[-1])
-        if spelling != name or wide is None or not (current in INFERRED or pa.types.is_string(current)):
+        current = schema.field(spelling)
+        wide = common_type(current.type, column.type)
+        follows = current.type in INFERRED or pa.types.is_string(current.type)
+        if field_of(current) != field or wide is None or not follows:
             return None
-        schema = schema.set(schema.get_field_index(name), pa.field(name, wide))
+        schema = schema.set(schema.get_field_index(spelling), current.with_type(wide))
     return schema
 
 
 def _evolved(
     table: pa.Schema, declared: Mapping[str, ColumnType], met: Mapping[str, pa.DataType], exact: Collection[str]
 ) -> SchemaChange:
-    fields = {field.name: field for field in table}
+    fields = {field.name.lower(): field for field in table}
     writes: dict[str, ColumnType] = {}
     add, widen = [], []
     for name, kind in [*declared.items(), *OWN_COLUMNS.items(), *met.items()]:
-        column = column_name(name) or name
-        old, new = fields.get(column), arrow_type(kind)
+        column = column_of(name, kind)
+        old, new = fields.get(column.name.lower()), column.type
+        if old is not None and name in met and field_of(old) != name:
+            continue
         if old is not None:
-            new = common_type(old.type, new, exact=column in exact)
+            new = common_type(old.type, new, exact=column.name in exact)
+            column = old.with_type(new)
         if old is None or new != old.type:
-            fields[column] = pa.field(column, new)
+            fields[column.name.lower()] = column
             if old is None or only_gains(old.type, new):
-                add.append(fields[column])
+                add.append(column)
             else:
-                widen.append(Widening(column, old.type, new))
+                widen.append(Widening(column.name, old.type, new))
         if name in declared:
             writes[name] = _as_declared(new, kind)
     taken = {column_name(name) for name in writes}
     rest = {
-        field.name: field.type for field in fields.values() if field.name not in taken and field.name not in OWN_COLUMNS
+        field_of(field): field.type
+        for field in fields.values()
+        if field.name not in taken and field.name not in OWN_COLUMNS
     }
     followed = {name: kind for name, kind in rest.items() if writable(kind)}
     schema = pa.schema(list(fields.values()))
     # A field of the name of a column that the kit cannot write must not get another.
     room = _room(schema, Policy.EVOLVE) if len(followed) == len(rest) else 0
     follows = frozenset(name for name, kind in followed.items() if kind in INFERRED)
-    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows, frozenset(followed))
+    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows)
 
 
 def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
     """The plan for a table that keeps its columns: it writes the fields that have one."""
-    fields = {field.name: field.type for field in table}
-    # Also of undeclared fields: the table has got them while the policy was another.
-    names = {column_name(name) or name for name in declared} | OWN_COLUMNS.keys()
-    writes: dict[str, ColumnType] = {
-        name: kind for name, kind in fields.items() if name not in names and writable(kind)
-    }
-    undeclared = frozenset(writes)
-    for name, kind in declared.items():
-        old = fields.get(column_name(name))
-        if old is not None and writable(old):
-            writes[name] = _as_declared(old, kind)
-    own = tuple(pa.field(name, kind) for name, kind in OWN_COLUMNS.items() if name not in fields)
-    return SchemaChange(writes, pa.schema([*table, *own]), own, undeclared=undeclared)
+    owners = {column_name(name) or name: name for name in declared}
+    writes: dict[str, ColumnType] = {}
+    for column in table:
+        # Also of undeclared fields: the table has got them while the policy was another.
+        name = noted_field(column) or owners.get(column.name, column.name)
+        if column.name not in OWN_COLUMNS and writable(column.type):
+            writes[name] = _as_declared(column.type, declared.get(name, column.type))
+    own = tuple(pa.field(name, kind) for name, kind in OWN_COLUMNS.items() if name not in table.names)
+    return SchemaChange(writes, pa.schema([*table, *own]), own)
 
 
 def _as_declared(column: pa.DataType, kind: ColumnType) -> ColumnType:
@@ -175,7 +186,7 @@ def _room(schema: pa.Schema, policy: Policy) -> int:
     return max(0, MOST_COLUMNS - len(schema)) if policy is Policy.EVOLVE else 0
 
 
-def _problems(table: pa.Schema, declared_columns: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
+def _problems(table: pa.Schema, declared: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
     """Why the stream cannot be written, a clause for each reason."""
     spelled = {name.lower(): name for name in table.names}
     for name, kind in OWN_COLUMNS.items():
@@ -185,14 +196,16 @@ def _problems(table: pa.Schema, declared_columns: Mapping[str, ColumnType], poli
             yield f"{actual}, expected {name!r} of {kind}"
     if policy is Policy.DISCARD:
         return
-    for name, kind in declared_columns.items():
+    for field, kind in declared.items():
+        name, new = column_name(field) or field, arrow_type(kind)
         spelling = spelled.get(name.lower())
-        new = arrow_type(kind)
         if spelling is None:
             if policy is Policy.FREEZE:
                 yield f"column {name!r} is missing in the table, and {new} in the schema"
         elif spelling != name:
             yield f"column {name!r} is spelled {spelling!r} in the table, which cannot hold both"
+        elif (owner := noted_field(table.field(name))) not in {None, field}:
+            yield f"column {name!r} has the field {owner!r} in the table, and {field!r} in the schema"
         else:
             old = table.field(name).type
             hold = common_type(old, new)

@@ -146,12 +146,13 @@ class RowHistory:
             if kind is None:
                 where = f"{self.table.root}: column {field.name!r}"
                 raise StateError(f"{where} is {old and old.type}, and {field.type} in the table that it follows")
-            fields[field.name] = pa.field(field.name, kind)
+            fields[field.name] = fields.get(field.name, field).with_type(kind)
         for field in chain.from_iterable(written):
             # Other writers have types of their own for what they write again, which readers cast.
             if field.name in fields and writable(field.type):
-                kind = common_type(fields[field.name].type, field.type, exact=field.name in exact)
-                fields[field.name] = pa.field(field.name, kind or fields[field.name].type)
+                known = fields[field.name]
+                kind = common_type(known.type, field.type, exact=field.name in exact)
+                fields[field.name] = known.with_type(kind or known.type)
         return pa.schema(list(fields.values()))
 
     def _fitting(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:

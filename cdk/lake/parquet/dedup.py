@@ -1,7 +1,9 @@
 """Which of the rows that were read is the one that counts, key by key. Pure; needs no Spark.
 
 Of the rows with one key the newest by cursor wins, as the stream's own cursor compares (`cdk.streams.order`); of equals
-the one that was read last. A row without a value of the cursor that can be read is older than any that has one.
+the one that was read last. In what was read for one commit, a row without a value of the cursor that can be read is
+older than any that has one. It replaces the table's whatever that has, for a source that has renamed the cursor's
+field, or writes it in another way, gives what it has changed without such a value.
 
 A row without a key (`cdk.lake.parquet.keyless_rows`) is compared by what identifies it instead.
 """
@@ -171,9 +173,8 @@ def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
         joins.append(_joined(existing, winners, [APART]))
     joined = pa.concat_tables(joins)
     existing_cursor, new_cursor = joined[CURSOR], joined[f"{CURSOR}_new"]
-    # A row without a cursor is older than one with; of equals the one that was just read is newer.
-    newer = pc.fill_null(pc.greater(existing_cursor, new_cursor), False)
-    stale = pc.or_(newer, pc.and_(pc.is_null(new_cursor), pc.is_valid(existing_cursor)))
+    # Where they cannot be compared, and of equals, the one that was just read is newer.
+    stale = pc.fill_null(pc.greater(existing_cursor, new_cursor), False)
     return joined.select([ROW, NUMBER]).append_column(STALE, stale)
 
 

@@ -18,16 +18,7 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue, NotJson, canonical
 from cdk.lake.arrow.cast import as_texts
 from cdk.lake.arrow.coerce import coerce_value
-from cdk.lake.arrow.columns import (
-    ADDITIONAL,
-    DELETED_AT,
-    EXTRACTED_AT,
-    GENERATION,
-    META,
-    RAW_ID,
-    ROW_SOURCE,
-    column_name,
-)
+from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, EXTRACTED_AT, GENERATION, META, RAW_ID, ROW_SOURCE, field_of
 from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 from cdk.lake.arrow.json_text import from_json_text, shown, valid
 
@@ -163,21 +154,21 @@ def _digests(rows: pa.Table) -> list[bytes]:
     The same value is in `_airbyte_additional` while there is no column for it, in `_airbyte_meta` while its column does
     not hold it, and in the column afterwards, which somebody else may have added.
     """
-    names = [name for name in rows.column_names if name not in _NO_CONTENT]
-    kinds = {name: rows.schema.field(name).type for name in names}
-    columns = [_contents(rows[name].combine_chunks()) for name in names]
+    columns = [column for column in rows.schema if column.name not in _NO_CONTENT]
+    kinds = {field_of(column): column.type for column in columns}
+    contents = [_contents(rows[column.name].combine_chunks()) for column in columns]
     notes = [
         [None] * len(rows) if name not in rows.column_names else rows[name].to_pylist() for name in (ADDITIONAL, META)
     ]
     return [
         _digest(
             {
-                **{name: text for name, text in zip(names, row, strict=True) if text is not None},
+                **{field: text for field, text in zip(kinds, row, strict=True) if text is not None},
                 **_without_column(additional, kinds),
                 **_originals((note or {}).get("changes") or ()),
             }
         )
-        for additional, note, *row in zip(*notes, *columns, strict=True)
+        for additional, note, *row in zip(*notes, *contents, strict=True)
     ]
 
 
@@ -198,18 +189,18 @@ def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) ->
     if not isinstance(fields, Mapping):
         return {} if fields is None else {ADDITIONAL: shown(fields)}
     contents: dict[str, str] = {}
-    for field, value in fields.items():
-        name = column_name(field) or valid(field)
+    for name, value in fields.items():
+        field = valid(name)
         if value is not None:
-            contents |= _in_column(field, name, value, kinds[name]) if name in kinds else {name: _spelled(value)}
+            contents |= _in_column(field, value, kinds[field]) if field in kinds else {field: _spelled(value)}
     return contents
 
 
-def _in_column(field: str, name: str, value: JsonValue, kind: pa.DataType) -> dict[str, str]:
+def _in_column(field: str, value: JsonValue, kind: pa.DataType) -> dict[str, str]:
     """The content that a row has where a column of a type holds a value."""
     changes: list[dict[str, str]] = []
     (text,) = _contents(pa.array([coerce_value(value, kind, field, changes)], kind))
-    return {**({} if text is None else {name: text}), **_originals(changes)}
+    return {**({} if text is None else {field: text}), **_originals(changes)}
 
 
 def _spelled(value: JsonValue) -> str:
@@ -219,7 +210,7 @@ def _spelled(value: JsonValue) -> str:
 def _originals(changes: Iterable[Change | None]) -> dict[str, str]:
     """What the source sent for values that their columns hold in another way, or not at all."""
     return {
-        column_name(change["field"] or "") or "": change["original"]
+        change["field"] or "": change["original"]
         for change in changes
         if change is not None and change["original"] is not None
     }

@@ -128,7 +128,7 @@ class TableMerge:
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
             names = schema.names if names is None else names
-            columns = pa.schema([(name, types[name]) for name in names])
+            columns = pa.schema([fields[name] for name in names])
             batches, start = [], 0
             for batch in read(names):
                 selected = batch if mask is None else batch.filter(mask.slice(start, batch.num_rows))
@@ -137,7 +137,7 @@ class TableMerge:
             return pa.Table.from_batches(batches, columns)
 
         schema = self.table.schema
-        types = {**OWN_COLUMNS, **{field.name: field.type for field in schema}}
+        fields = {field.name: field for field in (*map(pa.field, OWN_COLUMNS, OWN_COLUMNS.values()), *schema)}
         return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
     def _plain(self) -> "TableMerge":

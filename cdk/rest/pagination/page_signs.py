@@ -40,7 +40,7 @@ _SHORT = 1024
 """Bytes of a body, without records, up to which it is remembered what is in it."""
 _DIGITS = 18
 """The longest count that is read from a string."""
-_PLACE = re.compile(
+_POSITION = re.compile(
     r"[?&](?:_?page|offset|_?start|skip|startAt|startIndex|from|page(?:\[|%5B)\w+(?:\]|%5D))=\d+(?:&|$)"
 )
 """A parameter of a URL that counts pages or records."""
@@ -75,11 +75,11 @@ def total_records(response: Response) -> int:
     return next((number for name, number in totals if not _counts_pages(name)), 0)
 
 
-def counts_places(token: Stored) -> bool:
-    """Whether a page token is a URL that names a place in a list, so that what comes and goes moves its records."""
+def counts_positions(token: Stored) -> bool:
+    """Whether a page token is a URL that names a position in a list, so that what comes and goes moves its records."""
     if isinstance(token, Mapping):
-        return any(map(counts_places, token.values()))
-    return isinstance(token, str) and _PLACE.search(token) is not None
+        return any(map(counts_positions, token.values()))
+    return isinstance(token, str) and _POSITION.search(token) is not None
 
 
 def full_page(response: Response, count: int) -> str:

@@ -1,6 +1,6 @@
 """How a stream fits its table: what is looked at, and refused, before anything of it is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from cdk.lake.arrow.columns import (
     column_name,
     column_owner,
     columns,
+    field_of,
     without_column,
 )
 from cdk.lake.arrow.schema_evolution import Policy, SchemaChange, plan
@@ -162,14 +163,15 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
     )
 
 
-def check_fields(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
-    """Raise ConfigError: a field that the table has to have a column for has none, since another has it."""
+def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
+    """Raise ConfigError: a field that the table has to have a column for has none, since one of `owners` has it."""
     stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
     if stream_plan.traits.one_row_per_key:
         fields += [("primary_key", path[0]) for path in stream.key_paths]
         fields += [("cursor_field", stream.cursor_field)] if isinstance(stream.cursor_field, str) else []
+    owners = set(owners)
     for option, field in fields:
-        owner = column_owner(field, declared)
+        owner = column_owner(field, owners)
         if owner is not None and owner != field:
             raise ConfigError(
                 f"streams.{stream.name}.{option}: {field!r} has no column of its own: tables do not tell it from that "
@@ -195,6 +197,7 @@ def planned_columns(
     """What becomes of a table. Raises ConfigError: the stream does not fit it."""
     where, name = str(table.root), stream_plan.stream.name
     new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
+    check_fields(stream_plan, map(field_of, new.schema))
     for column, old, wide in ((wider.column, wider.old, wider.new) for wider in new.widen):
         if column in table.partition_by:
             raise ConfigError(

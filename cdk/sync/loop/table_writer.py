@@ -14,7 +14,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.admin.edits import decoded, import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
-from cdk.lake.arrow.columns import ADDITIONAL
+from cdk.lake.arrow.columns import ADDITIONAL, column_name, field_of
 from cdk.lake.arrow.json_schema import warn_of_slips
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaChange, with_columns
 from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
@@ -107,7 +107,7 @@ class TableWriting:
         """What tasks need to know to read and write the stream."""
         change = self._columns
         staging, by = self.mode.staging, self.table.partition_by
-        follows = change.follows.difference(by) if self._may_widen else frozenset()
+        follows = frozenset(field for field in change.follows if column_name(field) not in by and self._may_widen)
         return WriteTarget(
             self._plan.stream,
             staging,
@@ -115,7 +115,6 @@ class TableWriting:
             generation,
             change.room,
             follows,
-            change.undeclared,
             self._may_widen,
             self.bounded,
             by,
@@ -132,8 +131,9 @@ class TableWriting:
             return "files of the interrupted sync are gone"
         schemas = list(_schemas(self.table.root, pending).values())
         # The generation may have met values that the columns of the rows before it cannot hold.
-        met = {field.name: field.type for schema in schemas for field in schema if field.name in self._columns.follows}
-        self._meet({name: kind for name, kind in met.items() if kind != self._columns.schema.field(name).type})
+        known = {column.name: column for column in self._columns.schema if field_of(column) in self._columns.follows}
+        met = {column.name: column.type for schema in schemas for column in schema if column.name in known}
+        self._meet({field_of(known[name]): kind for name, kind in met.items() if kind != known[name].type})
         if any(map(self._differs, schemas)):
             return "the schema has changed since the interrupted sync"
         return None
@@ -209,19 +209,20 @@ class TableWriting:
         # The commit that is to show a hidden generation finds that files of it are gone.
         present = [file for file in saved.pending if file.path not in missing]
         present += chain.from_iterable(task_files for task_files, usable in zip(files, fits, strict=True) if usable)
-        known = {field.name: field.type for field in self._columns.schema}
-        met = {field.name: field.type for field in schema if known.get(field.name) != field.type}
+        known = {field_of(column): column.type for column in self._columns.schema}
+        met = {field: column.type for column in schema if known.get(field := field_of(column)) != column.type}
         alike = met.keys().isdisjoint(known) and all(
-            kinds == (schema.field(name).type,)
+            kinds == (met[field],)
             for task_grown, usable in zip(grown, fits, strict=True)
-            for name, kinds in task_grown.items()
-            if usable and name in met
+            for field, kinds in task_grown.items()
+            if usable and field in met
         )
         written = {} if alike and not stale else _schemas(staging, present)
         self._meet(met)
         if written:
             narrow = [_named(file) for file in present if self._differs(written[file.path])]
-            self._meet(dict.fromkeys(self._layout(staging).unfit(narrow, spread), pa.string()))
+            rounded = self._layout(staging).unfit(narrow, spread)
+            self._meet({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
         if self._widen(saved, spread):
             self.mode.prepare(spread)
         # The state that there is names the hidden files as they were.

@@ -38,9 +38,7 @@ class WriteTarget:
     room: int = 0
     """How many further columns undeclared fields may get."""
     follows: frozenset[str] = frozenset()
-    """Columns of undeclared fields, which become wider where values need it."""
-    undeclared: frozenset[str] = frozenset()
-    """All columns of undeclared fields."""
+    """Undeclared fields, whose columns become wider where values need it."""
     infers: bool = True
     """Whether undeclared fields get columns of their own."""
     bounded: tuple[str, ...] = ()

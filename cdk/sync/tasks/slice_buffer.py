@@ -16,7 +16,7 @@ from cdk.base.process.read_ahead import ReadAhead
 from cdk.base.records.raw_json_lines import JsonLines, json_lines
 from cdk.base.records.typed_json_lines import RecordType, joined
 from cdk.base.values import Record
-from cdk.lake.arrow.columns import ADDITIONAL, META
+from cdk.lake.arrow.columns import ADDITIONAL, META, RESERVED
 from cdk.lake.arrow.record_batches import RecordBatchBuilder, Runs
 from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, DataFile, Limits, TableWriter
@@ -31,12 +31,7 @@ class TaskWriter:
     def __init__(self, target: WriteTarget, limits: Limits = DEFAULT_LIMITS) -> None:
         self._target, self.limits = target, limits
         self._rows = RecordBatchBuilder(
-            target.columns,
-            generation=target.generation,
-            room=target.room,
-            follows=target.follows,
-            undeclared=target.undeclared,
-            infers=target.infers,
+            target.columns, generation=target.generation, room=target.room, follows=target.follows, infers=target.infers
         )
         self._texts: list[tuple[SliceResult, _Text]] = []
         self._gathered = 0
@@ -55,10 +50,14 @@ class TaskWriter:
     @property
     def warning(self) -> str:
         """What a person should know of the rows; empty for nothing."""
-        field = self._rows.without_column
-        return field and (
-            f"{self._target.stream.name}: the field {field!r}, which the schema does not declare, gets no column, for "
-            f"another has the one of its name: its values are kept in {ADDITIONAL}"
+        if self._rows.without_column is None:
+            return ""
+        field, owner = self._rows.without_column
+        who = "the kit" if owner in RESERVED else repr(owner)
+        return (
+            f"{self._target.stream.name}: the field {field!r} gets no column, for {who} has the one of its name, in "
+            f"which case does not count, and blanks and such are _: its values are kept in {ADDITIONAL}. To have them "
+            "in a column, have the connector give one of the two another name"
         )
 
     def new(self) -> TableWriter:

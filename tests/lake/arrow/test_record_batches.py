@@ -390,43 +390,50 @@ def test_an_undeclared_field_whose_name_a_column_cannot_have_stays_with_the_rest
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_an_undeclared_field_is_in_the_column_of_the_next_best_name_in_each_page(*, as_text: bool) -> None:
+def test_a_column_has_the_values_of_one_field_in_each_page(*, as_text: bool) -> None:
     rows, _ = grown([{"int": 1}], 9)
     pages: list[list[Record]] = [
         [{"First Name": "Ada", "a,b": 1, "e\nf": None}],
         [{"First Name": "Eve", "First_Name": "Bob", "a b": 5, "a,b": 6}],
-        [{"First_Name": "Cid", "a_b": 0.5}, {"int": 2, "e\nf": True}],
+        [{"First_Name": "Cid", "a,b": 0.5}, {"int": 2, "e\nf": True, "g h": 1, "g_h": 2}],
     ]
     made: list[dict[str, Json]] = []
     for page in pages:
         lines = JsonLines("\n".join(map(json.dumps, page)).encode(), len(page))
         made += rows.batch(lines if as_text else page).to_pylist()
 
-    assert [(row["First_Name"], row["a_b"], row.get("e_f")) for row in made] == [
-        ("Ada", 1, None),
-        ("Bob", 5, None),
-        ("Cid", 0.5, None),
-        (None, None, True),
+    assert [(row["First_Name"], row["a_b"], row.get("e_f"), row.get("g_h")) for row in made] == [
+        ("Ada", 1, None, None),
+        ("Eve", 6, None, None),
+        (None, 0.5, None, None),
+        (None, None, True, 2),
     ]
-    assert [row[ADDITIONAL] for row in made] == [None, '{"First Name":"Eve","a,b":6}', None, None]
-    assert rows.without_column == "First Name"
-    assert rows.grown["a_b"] == (pa.int64(), pa.float64())
+    beside = [None, '{"First_Name":"Bob","a b":5}', '{"First_Name":"Cid"}', '{"g h":1}']
+    assert [row[ADDITIONAL] for row in made] == beside
+    assert rows.without_column == ("First_Name", "First Name")
+    assert rows.grown["a,b"] == (pa.int64(), pa.float64())
 
 
-def test_an_undeclared_field_has_no_declared_column_and_the_one_that_it_got_before() -> None:
-    kinds = {"a_b": pa.int64(), "c_d": pa.string()}
-    rows = RecordBatchBuilder(kinds, generation=1, undeclared={"c_d"})
+@pytest.mark.parametrize(
+    ("field", "owner"), [("a b", "a_b"), ("ID", "id"), ("_airbyte_META", "_airbyte_meta"), ("e f", None), ("", None)]
+)
+def test_a_field_without_a_column_is_noted_where_another_has_the_one_of_its_name(field: str, owner: str | None) -> None:
+    rows = RecordBatchBuilder({"a_b": pa.int64(), "id": pa.string()}, generation=1)
 
-    (row,) = rows.batch([{"a b": 1, "c d": "x", "e f": 2}]).to_pylist()
+    nulls = rows.batch([{field: None}])
+    assert rows.without_column is None
+    (row,) = rows.batch([{field: 1}]).to_pylist()
 
-    assert (row["a_b"], row["c_d"], row[ADDITIONAL]) == (None, "x", '{"a b":1,"e f":2}')
-    assert rows.without_column == "a b"
+    assert len(nulls) == 1
+    assert (row["a_b"], row["id"], json.loads(row[ADDITIONAL])) == (None, None, {field: 1})
+    assert rows.without_column == (None if owner is None else (field, owner))
 
 
 def test_of_two_spellings_of_an_undeclared_field_the_first_gets_the_column() -> None:
     rows, (row,) = grown([{"Xy": 1, "xY": 2}], 5)
 
     assert (tuple(rows.grown), row["Xy"], row[ADDITIONAL]) == (("Xy",), 1, '{"xY":2}')
+    assert rows.without_column == ("xY", "Xy")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ from cdk.lake.arrow.columns import (
     MOMENT,
     OWN_COLUMNS,
     ColumnType,
+    column_name,
     columns,
+    noted_field,
     table_schema,
 )
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
@@ -168,6 +170,33 @@ def test_a_task_whose_columns_do_not_fit_those_of_another_is_to_be_read_again(na
     assert with_columns(schema, {"other": [INT], name: [INT]}) is None
 
 
+def test_a_column_is_that_of_the_field_that_it_was_made_for() -> None:
+    schema = with_columns(table(id=INT), {"x y": [INT]})
+    assert schema is not None
+    again = plan(schema, {"id": INT}, EVOLVE, met={"x_y": TEXT})
+
+    assert with_columns(schema, {"x_y": [INT]}) is None
+    assert (again.schema, again.add) == (schema, ())
+    assert again.follows == {"x y"}
+    assert written(again, {"x y": 1, "x_y": 2}) == {"id": None, "x_y": 1, ADDITIONAL: '{"x_y":2}'}
+    for policy in (EVOLVE, FREEZE):
+        with pytest.raises(ConfigError, match="column 'x_y' has the field 'x y' in the table, and 'x_y' in the schema"):
+            plan(schema, {"id": INT, "x_y": INT}, policy)
+    still = plan(schema, {"id": INT, "x_y": INT}, DISCARD)
+    assert written(still, {"x y": 1, "x_y": 2}) == {"id": None, "x_y": 1, ADDITIONAL: '{"x_y":2}'}
+
+
+@pytest.mark.parametrize("noted", [None, {}, {"comment": "x"}, {"spark-cdk.field": "z"}])
+def test_a_column_that_something_else_made_is_that_of_the_declared_field_or_of_its_name(
+    noted: Mapping[str, str] | None,
+) -> None:
+    old = pa.schema([pa.field("x_y", INT, metadata=noted)])
+
+    assert written(plan(old, {"x y": INT}, EVOLVE), {"x y": 1}) == {"x_y": 1}
+    assert written(plan(old, {"x y": INT}, FREEZE), {"x y": 1}) == {"x_y": 1}
+    assert written(plan(old, {}, EVOLVE), {"x y": 1, "x_y": 2}) == {"x_y": 2, ADDITIONAL: '{"x y":1}'}
+
+
 def test_no_more_columns_than_a_table_bears() -> None:
     wide = table(**{f"c{i}": TEXT for i in range(MOST_COLUMNS)})
 
@@ -298,6 +327,11 @@ def test_a_table_takes_any_schema_after_any_other_and_loses_no_value(
     kept = pa.RecordBatch.from_pylist([], plan(None, columns(runs[0][0]), EVOLVE).schema)
     for schema, records in runs:
         declared = columns(schema)
+        fields = {column.name: noted_field(column) for column in kept.schema}
+        if any(fields.get(column_name(name)) not in {None, name} for name in declared):
+            with pytest.raises(ConfigError, match="has the field"):
+                plan(kept.schema, declared, EVOLVE)
+            continue
         made = plan(kept.schema, declared, EVOLVE)
         made = plan(kept.schema, declared, EVOLVE, exact=unfit(kept, made.schema))
         rows = RecordBatchBuilder(made.columns, generation=1, room=made.room)

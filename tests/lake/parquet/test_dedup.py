@@ -99,8 +99,8 @@ def test_a_file_keeps_rows_that_are_newer_than_what_was_read() -> None:
 
     replaced, lost = superseded(compared(there, BY_ID), winners_of([read], BY_ID), 1)
 
-    assert replaced.to_pylist() == [3, 4]
-    assert lost.to_pylist() == [1, 2]
+    assert replaced.to_pylist() == [0, 3, 4]
+    assert lost.to_pylist() == [1]
 
 
 @pytest.mark.parametrize(

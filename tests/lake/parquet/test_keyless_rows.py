@@ -8,7 +8,7 @@ import pytest
 
 from cdk import Json
 from cdk.lake.arrow.coerce import coerce_value
-from cdk.lake.arrow.columns import ADDITIONAL, BIG_INTEGER, META, MOMENT, OWN_COLUMNS, RAW_ID
+from cdk.lake.arrow.columns import ADDITIONAL, BIG_INTEGER, META, MOMENT, OWN_COLUMNS, RAW_ID, column_of
 from cdk.lake.parquet.keyless_rows import NULL, separated_keys
 
 KEY = ("id", pa.int64())
@@ -17,7 +17,7 @@ KEY = ("id", pa.int64())
 class Table:
     """The keys of a file's rows, and what identifies those without one."""
 
-    def __init__(self, columns: list[tuple[str, pa.DataType]], rows: list[dict[str, Any]]) -> None:
+    def __init__(self, columns: list[tuple[str, pa.DataType] | pa.Field], rows: list[dict[str, Any]]) -> None:
         schema = pa.schema([*columns, *OWN_COLUMNS.items()])
         table = pa.Table.from_pylist([{RAW_ID: f"{n:04}", **row} for n, row in enumerate(rows)], schema)
 
@@ -69,7 +69,7 @@ def in_column(value: Json, kind: pa.DataType) -> list[bytes | None]:
     """What identifies a row whose column holds a value."""
     changes: list[dict[str, str]] = []
     held = coerce_value(value, kind, "a b", changes)
-    return Table([KEY, ("a_b", kind)], [{"a_b": held, META: {"changes": changes}}]).apart
+    return Table([KEY, column_of("a b", kind)], [{"a_b": held, META: {"changes": changes}}]).apart
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,20 @@ def in_column(value: Json, kind: pa.DataType) -> list[bytes | None]:
     ],
 )
 def test_a_row_is_the_same_whether_a_value_had_a_column_or_not(value: Json, kind: pa.DataType) -> None:
-    columns = [KEY, ("a_b", kind)]
+    columns = [KEY, column_of("a b", kind)]
     before = Table(columns, [{ADDITIONAL: json.dumps({"a b": value, "c": None})}])
     other = Table(columns, [{}])
 
     assert before.apart == in_column(value, kind) != other.apart
+
+
+def test_rows_differ_by_a_field_whose_column_is_another_s_beside_one_of_the_same_name() -> None:
+    rows = [{ADDITIONAL: '{"a b": 1}', "a_b": n} for n in (2, 2, 3, 1)]
+
+    one, same, other, equal = Table([KEY, column_of("a_b", pa.int64())], rows).apart
+
+    assert one == same
+    assert len({one, other, equal}) == 3
 
 
 def test_a_row_is_the_same_before_and_after_somebody_added_a_column_that_it_has_no_value_for() -> None:

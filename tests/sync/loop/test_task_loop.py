@@ -604,7 +604,7 @@ class Two(Stream):
         yield {"id": part, self._names[part]: f"value {part}"}
 
 
-@pytest.mark.parametrize("names", [("late", "late"), ("late", "Late"), ("one", "another")])
+@pytest.mark.parametrize("names", [("late", "late"), ("late", "Late"), ("a b", "a_b"), ("one", "another")])
 def test_the_slices_of_a_task_whose_files_do_not_fit_the_table_are_read_again(
     tmp_path: Path, names: tuple[str, str]
 ) -> None:
@@ -618,6 +618,8 @@ def test_the_slices_of_a_task_whose_files_do_not_fit_the_table_are_read_again(
     rows = [row for file in DeltaTable(str(root)).file_uris() for row in pq.read_table(file).to_pylist()]
     assert sorted(row["id"] for row in rows) == [0, 1]
     assert all(f"value {row['id']}" in str(row) for row in rows)
+    columns = {name.replace(" ", "_").lower() for name in names}
+    assert sum(row["_airbyte_additional"] is not None for row in rows) == (names[0] != names[1] and len(columns) == 1)
     # Nothing is left of the files that did not fit.
     assert {path.name for path in root.glob("*.parquet")} == {Path(f).name for f in DeltaTable(str(root)).file_uris()}
 
