@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -55,6 +56,43 @@ def test_offsets_advance_by_the_size() -> None:
     assert asked(offsets, None) == {"offset": 0, "limit": 2}
     assert offsets.next(response(), [{}, {}], {"offset": 4}) == {"offset": 6}
     assert offsets.next(response(), [{}], {"offset": 4}) is None
+
+
+SEARCH = Request("POST", "https://api.test/search", {"q": "x"}, body=b'{"filter":{"a":1},"limit":9}')
+
+
+@pytest.mark.parametrize(
+    ("paginator", "token", "fields"),
+    [
+        (PageNumber(size=2, size_param="limit", in_body=True), {"page": 3}, {"page": 3, "limit": 2}),
+        (Offset(2, in_body=True), {"offset": 4}, {"offset": 4, "limit": 2}),
+        (CursorToken("next", param="page_token", in_body=True), {"cursor": "abc"}, {"page_token": "abc", "limit": 9}),
+    ],
+)
+def test_pages_may_be_asked_for_in_the_body(paginator: Paginator, token: Token, fields: dict[str, Any]) -> None:
+    request = paginator.apply(SEARCH, token)
+
+    assert json.loads(request.body or b"") == {"filter": {"a": 1}, **fields}
+    assert (request.params, request.headers) == ({"q": "x"}, {})
+
+
+def test_a_request_without_a_body_gets_one_for_its_pages() -> None:
+    request = Offset(2, in_body=True).apply(Request("POST", "https://api.test/search"), None)
+
+    assert (request.body, request.headers) == (b'{"limit":2,"offset":0}', {"Content-Type": "application/json"})
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"a=1", b"\xff"])
+def test_a_body_that_is_no_object_has_no_place_for_pages(body: bytes) -> None:
+    with pytest.raises(ConfigError, match="expected a JSON object"):
+        Offset(2, in_body=True).apply(Request("POST", "https://api.test/search", body=body), None)
+
+
+def test_a_cursor_that_never_ends_may_end_at_a_page_without_records() -> None:
+    pages = CursorToken("last_seq", param="since", until_empty=True)
+
+    assert pages.next(response({"last_seq": 7}), [{}], None) == {"cursor": 7}
+    assert pages.next(response({"last_seq": 7}), [], {"cursor": 7}) is None
 
 
 def test_a_size_parameter_needs_a_size() -> None:

@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, quote_plus, urldefrag, urlencode, urlsplit
 
 import orjson
 
-from cdk.base.errors import DecodeError
+from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonValue, from_json
+from cdk.base.values import JsonValue, from_json, to_json
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, safe_url
@@ -97,6 +97,20 @@ class Request:
     def with_params(self, params: Mapping[str, JsonValue], *, secret: bool = False) -> "Request":
         """A copy with these query parameters added or replaced. secret: their values are."""
         return replace(self, params={**self.params, **params}, secret=self._secret(params, marked=secret))
+
+    def with_body_fields(self, fields: Mapping[str, JsonValue]) -> "Request":
+        """A copy with these fields added to its JSON body, or replaced there. Raises ConfigError: that is no object."""
+        try:
+            body = {} if self.body is None else from_json(self.body)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            raise ConfigError(
+                f"{self}: {', '.join(fields)} are fields of its body, expected a JSON object there; give the stream "
+                "such a `body_json`, or have them sent as query parameters"
+            )
+        headers = {"Content-Type": "application/json", **self.headers} if self.body is None else self.headers
+        return replace(self, body=to_json({**body, **fields}), headers=headers)
 
     def with_headers(self, headers: Mapping[str, str], *, secret: bool = False) -> "Request":
         """A copy with these headers added or replaced, whatever their case. secret: their values are."""

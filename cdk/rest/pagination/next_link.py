@@ -20,7 +20,8 @@ class CursorToken(DoubtsEnd):
     path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
     brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
     there is more, for sources that name a next page even on the last one. optional: the source leaves the name out of a
-    last page, so there is no warning where the only page of a read lacks it.
+    last page, so there is no warning where the only page of a read lacks it. in_body: `param` is a field of the
+    request's JSON body. until_empty: the source names a next page for ever, and the last is the first without records.
 
     The last page is the one that names no other: null, an empty text, or nothing at all. Raises, from `next`,
     DecodeError: `more` says that there is more, and nothing names it.
@@ -33,15 +34,21 @@ class CursorToken(DoubtsEnd):
         param: str | None = None,
         more: Sequence[str] | None = None,
         optional: bool = False,
+        in_body: bool = False,
+        until_empty: bool = False,
     ) -> None:
         if bool(names) == (header is not None):
             raise ConfigError('CursorToken: say where the token lies, either "a", "path" in the body or header="Name"')
         self._extract, self._more = as_path(names, "CursorToken"), None if more is None else as_path(more, "more")
         self._header, self._param, self._optional = header, param, optional
+        self._in_body, self._until_empty = in_body, until_empty
         token = ("response", *self._extract) if header is None else ("headers", header)
         self.looks_at = [token] if self._more is None else [token, ("response", *self._more)]
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
+        if self._until_empty and not records:
+            explain_next("the page has no records")
+            return None
         if self._more is not None and not response.value_at(*self._more):
             explain_next("%s of the body says that there is no more", " > ".join(self._more))
             return None
@@ -69,7 +76,8 @@ class CursorToken(DoubtsEnd):
             return ask_url(request, token)
         if "cursor" not in token:
             raise BadState("page token", dict(token), 'a token like {"cursor": "abc"}')
-        return request.with_params({self._param: token["cursor"]})
+        named = {self._param: token["cursor"]}
+        return request.with_body_fields(named) if self._in_body else request.with_params(named)
 
     def _missing(self, response: Response) -> str:
         if self._header is None:

@@ -5,7 +5,7 @@ would take a short page for the last one.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.values import JsonValue, Record
@@ -32,7 +32,8 @@ def next_number(number: int, step: int, records: int, size: int | None) -> int |
 class Counting(DoubtsEnd):
     """A paginator that counts: it knows the token of the next page before this one has come."""
 
-    def __init__(self, size: int | None, more: Sequence[str] | None) -> None:
+    def __init__(self, size: int | None, more: Sequence[str] | None, *, in_body: bool) -> None:
+        self._in_body = in_body
         self.size = size
         """Records of a full page, where that is known."""
         self._more = None if more is None else as_path(more, "more")
@@ -46,6 +47,9 @@ class Counting(DoubtsEnd):
     def behind(self, token: Token | None, records: int) -> Token:
         """The token of the page behind that of `token`, which had so many records, fewer than a full one as it may."""
 
+    def _with(self, request: Request, fields: Mapping[str, JsonValue]) -> Request:
+        return request.with_body_fields(fields) if self._in_body else request.with_params(fields)
+
     def doubt(self, response: Response) -> str:
         if self._more is not None:
             return response.absence(*self._more)
@@ -57,6 +61,7 @@ class PageNumber(Counting):
 
     start: the number of the first page. param: the parameter with the number. size: records of a full page;
     size_param: the parameter that asks for it. more: path to a flag in the body that is true while there is more.
+    in_body: the parameters are fields of the request's JSON body.
 
     The last page is the one whose flag is false or missing; without `more`, one that is short of `size` or empty.
     Pages of another size begin elsewhere, so a token that was saved with another `size` begins its slice anew.
@@ -70,8 +75,9 @@ class PageNumber(Counting):
         size: int | None = None,
         size_param: str | None = None,
         more: Sequence[str] | None = None,
+        in_body: bool = False,
     ) -> None:
-        super().__init__(size, more)
+        super().__init__(size, more, in_body=in_body)
         self._start, self._param, self._size_params = start, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
@@ -81,7 +87,7 @@ class PageNumber(Counting):
         return {"page": number} if self.size is None else {"page": number, "page_size": self.size}
 
     def apply(self, request: Request, token: Token | None) -> Request:
-        return request.with_params({**self._size_params, self._param: self._number(token)})
+        return self._with(request, {**self._size_params, self._param: self._number(token)})
 
     def ahead(self, token: Token) -> Token:
         return {**token, "page": self._number(token) + 1}
@@ -101,15 +107,22 @@ class Offset(Counting):
     """Records by their number: `?offset=200&limit=100`. The token is `{"offset": 200}`.
 
     size: records of a full page. param, size_param: the parameters with the offset and with the size; None for the
-    latter when the source decides. more: path to a flag in the body that is true while there is more.
+    latter when the source decides. more: path to a flag in the body that is true while there is more. in_body: the
+    parameters are fields of the request's JSON body.
 
     The last page is the one whose flag is false or missing; without `more`, one that is short of `size`.
     """
 
     def __init__(
-        self, size: int, *, param: str = "offset", size_param: str | None = "limit", more: Sequence[str] | None = None
+        self,
+        size: int,
+        *,
+        param: str = "offset",
+        size_param: str | None = "limit",
+        more: Sequence[str] | None = None,
+        in_body: bool = False,
     ) -> None:
-        super().__init__(size, more)
+        super().__init__(size, more, in_body=in_body)
         self._size, self._param, self._size_params = size, param, _size_params(size, size_param)
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
@@ -117,7 +130,7 @@ class Offset(Counting):
         return None if number is None else {"offset": number}
 
     def apply(self, request: Request, token: Token | None) -> Request:
-        return request.with_params({**self._size_params, self._param: self._offset(token)})
+        return self._with(request, {**self._size_params, self._param: self._offset(token)})
 
     def ahead(self, token: Token) -> Token:
         return {**token, "offset": self._offset(token) + self._size}

@@ -73,9 +73,8 @@ def draft_of(description: Description) -> Draft:
         left_out.append(LeftOut(path, "it reads records of another stream by their key"))
     read: dict[str, str] = {}
     for path in sorted(collections, key=lambda path: operations[path].method):
-        if (first := read.setdefault(shape(operations[path].resource_path), path)) != path and operations[
-            path
-        ].method != "GET":
+        first = read.setdefault(shape(operations[path].resource_path), path)
+        if first != path and operations[path].method != "GET":
             del collections[path]
             left_out.append(LeftOut(path, f"it reads the records of `{first}`"))
     if not collections:
