@@ -8,7 +8,10 @@ from cdk.lake.parquet.table_files import FilledColumns
 from cdk.lake.parquet.writer import DataFile
 
 _MANY = 10
-"""Rows that a table must have, and a read, from which on an empty column is no accident."""
+"""Rows that a table must have, and records a read, for an empty column to be no accident."""
+_FEW, _LARGE = 3, 50
+"""So few records are enough where the table has so many rows: the first sync after a field was renamed may be a small
+one, and later ones see nothing, for some rows lack the field by then."""
 _SHOWN = 5
 
 
@@ -41,7 +44,9 @@ class EmptiedColumns:
     def warning(self) -> str:
         """Which columns are empty in all rows of the read, though every row of the table had them; empty for none."""
         before = self._before
-        if before is None or not self._counted or min(self._rows, before.rows) < _MANY:
+        if before is None or not self._counted or before.rows < _MANY:
+            return ""
+        if self._rows < (_FEW if before.rows >= _LARGE else _MANY):
             return ""
         # Records that say a row was deleted often have no more than its key.
         if self._nulls.get(DELETED_AT, self._rows) < self._rows:
