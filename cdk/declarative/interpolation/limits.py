@@ -144,6 +144,7 @@ def modulo(first: object, second: object) -> object:
     """`left % right`, unless it pads a text to a huge width."""
     if isinstance(first, str):
         check_growth(first, second if isinstance(second, tuple) else (second,))
+        _check_widths(first)
     return sized(operator.mod(first, second))
 
 
@@ -181,8 +182,11 @@ def check_growth(subject: object, arguments: Iterable[object], *, by_number: boo
         else:
             largest = max(largest, _length(value))
     _small(size * largest <= MAX_TEXT)
-    if isinstance(subject, str):
-        _small(_WIDE.search(subject) is None or ("%" not in subject and "{" not in subject))
+
+
+def _check_widths(form: str) -> None:
+    """Refuse a text that is filled in, such as `%9d` or `{:9}`, where it may ask for huge widths."""
+    _small(_WIDE.search(form) is None or ("%" not in form and "{" not in form))
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., object]:
@@ -215,6 +219,8 @@ def check_call(name: str, subject: object, arguments: Sequence[object]) -> None:
         _small(not any(isinstance(value, list | tuple | dict) for value in arguments))
     else:
         check_growth(subject, arguments, by_number=name in {"indent", "expandtabs"})
+        if name in {"format", "format_map"} and isinstance(subject, str):
+            _check_widths(subject)
 
 
 def _length(value: object) -> int:

@@ -35,6 +35,15 @@ HUGE = [
 ]
 
 
+@pytest.mark.parametrize("call", ["tojson", "replace('a', 'b')", "indent(2)", "truncate(99)", "trim"])
+def test_a_text_that_is_not_filled_in_may_look_like_a_form(call: str) -> None:
+    text = "{{ 1 * 1 }} %*d {:9999999}"
+
+    assert text in str(
+        compile_template(f"{{{{ config['text'] | {call} }}}}").value({"config": {"text": text}}, default=None)
+    )
+
+
 @pytest.mark.parametrize("text", HUGE)
 def test_runaway_expressions_are_refused_at_once(text: str) -> None:
     with pytest.raises(ExpressionError, match="too large"):
