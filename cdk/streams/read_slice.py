@@ -12,7 +12,7 @@ from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.suggestions import nearest
 from cdk.base.values import Record
-from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start, digest_of
+from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.streams.cursor import Cursor, Side, owned
@@ -118,7 +118,6 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     marks, slice = stream.secrets, _with_token(stream, slice)
     finish = _Finisher(stream, slice)
     records: list[Record] = []
-    fingerprint = ""
     for item in stream.items(slice):
         # Most items are plain dicts: one type check each. Copied, for the author's code runs on before the page is
         # whole, and may fill the same dict again. Measured: 0.07 microseconds for 10 fields.
@@ -134,8 +133,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         yield finish(records, None)
                     position = None
                     if token is not None:
-                        fingerprint = fingerprint or _fingerprint(stream)
-                        position = Checkpoint(marks.cut(token), trail=trail, listing=Listing(fingerprint, total))
+                        position = Checkpoint(marks.cut(token), trail=trail, listing=Listing(stream.fingerprint, total))
                     warning = warning and f"{stream.name}: {warning}"
                     doubt = doubt and f"{stream.name}: {doubt}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
@@ -158,7 +156,7 @@ def _with_token(stream: Stream, slice: Slice) -> Slice:
     if not isinstance(start, Checkpoint):
         return slice
     fingerprint = start.listing.fingerprint
-    if fingerprint and fingerprint != _fingerprint(stream):
+    if fingerprint and fingerprint != stream.fingerprint:
         raise StaleToken("the page token saved by an earlier read belongs to another request than the stream sends now")
     return replace(slice, start=replace(start, cursor=stream.secrets.restore(start.cursor)))
 
@@ -324,12 +322,6 @@ class _Finisher:
         if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
             return None
         return Checkpoint({cursor.field: self._edge.value})
-
-
-def _fingerprint(stream: Stream) -> str:
-    """A short name of what the page tokens of a stream count; empty where that is unknown. Secrets are not in it."""
-    described = stream.fingerprint
-    return "" if described is None else digest_of(stream.secrets.cut({"request": described}))
 
 
 def _present(values: Sequence[object]) -> list[object]:

@@ -6,6 +6,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar, cast
 
@@ -17,7 +18,7 @@ from cdk.base.process.connector_line import defined_at
 from cdk.base.secret_masking import SecretMarks
 from cdk.base.times.clock import system_clock
 from cdk.base.values import FieldValue, JsonSchema, JsonValue
-from cdk.state.position import Position
+from cdk.state.position import Position, digest_of
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState, followed_until, without_states
@@ -208,12 +209,18 @@ class Stream(metaclass=_StreamType):
         return returned
 
     @property
-    def fingerprint(self) -> JsonValue:
+    def requested(self) -> JsonValue:
         """What its page tokens count the pages of: a table's state has them begin anew where that is another.
 
         It may not change from one run to the next by itself. None where it is unknown, as what code asks for is.
         """
         return None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short name of what is `requested`, without secrets; empty where that is unknown."""
+        requested = self.requested
+        return "" if requested is None else digest_of(self.secrets.cut({"requested": requested}))
 
     def beside(self) -> Self:
         """A copy that reads a slice while this one reads another. What attributes hold is shared."""

@@ -318,8 +318,8 @@ class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="Cust
         """The routers whose partitions it reads."""
         return ()
 
-    def fingerprint(self, config: Mapping[str, JsonValue]) -> JsonValue:  # noqa: ARG002 - for overriding
-        """What its pages are asked with, see `Stream.fingerprint`; None: nobody knows."""
+    def requested(self, config: Mapping[str, JsonValue]) -> JsonValue:  # noqa: ARG002 - for overriding
+        """What its pages are asked with, see `Stream.requested`; None: nobody knows."""
         return None
 
     @abstractmethod

@@ -45,12 +45,12 @@ class ManifestStream(DeclaredStream):
         primary_key: Sequence[str | Sequence[str]] = (),
         incremental: Incremental | None = None,
         migrate: Sequence[Callable[[JsonValue], JsonValue]] = (),
-        fingerprint: Callable[[], JsonValue] = lambda: None,
+        requested: Callable[[], JsonValue] = lambda: None,
     ) -> None:
         super().__init__(config)
         self.name, self.primary_key = name, primary_key
         self.reader, self._clock, self._schema, self._migrate = reader, clock, schema, migrate
-        self._incremental, self._fingerprint = incremental, fingerprint
+        self._incremental, self._requested = incremental, requested
         self.issue: Callable[[float], Mapping[str, IssuedToken]] = _no_tokens
         self._located: Callable[[ManifestError], ManifestError] = _as_it_is
         if incremental is not None:
@@ -70,8 +70,8 @@ class ManifestStream(DeclaredStream):
         return {self._incremental.cursor.field: self._incremental.cursor.start}
 
     @property
-    def fingerprint(self) -> JsonValue:
-        return self._fingerprint()
+    def requested(self) -> JsonValue:
+        return self._requested()
 
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
         self._located = located

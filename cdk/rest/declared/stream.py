@@ -77,7 +77,7 @@ class ResourceStream(HttpStream):
         return None if self._auth is None else with_settings(self._auth, self._of_config)
 
     @property
-    def fingerprint(self) -> JsonValue:
+    def requested(self) -> JsonValue:
         own = self.declared
         config = {each.field: self._of_config(each) for each in own.requested() if each.scope == "config"}
         return [self.url_base, own.path, dict(own.params), own.body_json, type(self.paginator).__name__, config]

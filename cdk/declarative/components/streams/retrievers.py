@@ -198,7 +198,7 @@ class SimpleRetriever(AnyRetriever):
             split=None if split is None else split.split(ctx, parts.incremental),
         )
 
-    def fingerprint(self, config: Mapping[str, JsonValue]) -> JsonValue:
+    def requested(self, config: Mapping[str, JsonValue]) -> JsonValue:
         parts = {"requester", "paginator"}
         request = self.model_dump(mode="json", include=parts, exclude=_NOT_REQUESTED, exclude_none=True)
         text = canonical(request)

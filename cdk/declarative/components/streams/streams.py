@@ -110,7 +110,7 @@ class DeclarativeStream(AnyStream):
             primary_key=self._key(),
             incremental=incremental,
             migrate=[item.build(ctx, self) for item in self.state_migrations],
-            fingerprint=partial(self.retriever.fingerprint, ctx.config),
+            requested=partial(self.retriever.requested, ctx.config),
         )
 
     def _schema(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
