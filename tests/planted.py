@@ -98,8 +98,8 @@ BUGS = [
     Bug(
         "a state is given once",
         "streams/checkpoint/partitioned",
-        "self._changed = False\n        positions = self",
-        "positions = self",
+        "self._changed, self._reported_after = False, after",
+        "self._reported_after = after",
     ),
     Bug("a state is given once per window", "streams/checkpoint/reader", "self._reported = self.position\n", "\n"),
     Bug(
@@ -1726,8 +1726,8 @@ BUGS = [
     Bug(
         "an imported state of a complete read is no read of the next",
         "lake/admin/edits",
-        "    if not any(_is_open(position, stream) for position in state.positions.values()):\n",
-        "    if not state.positions:\n",
+        "not any(_is_open(position, stream) for position in state.positions.values())",
+        "not state.positions",
         "tests/sync/test_state_backups.py",
     ),
     Bug(
@@ -2869,6 +2869,33 @@ BUGS = [
         "_names(known.fields) == fields for known",
         "False for known",
         "tests/streams/checkpoint/test_partitioned.py",
+    ),
+    Bug(
+        "short runs come to every partition",
+        "streams/checkpoint/partitioned",
+        "if state.after is None else self._resumed(state.after, partitions)",
+        "",
+        "tests/engine/test_read.py",
+    ),
+    Bug(
+        "a partition's turn ends with what was planned of it",
+        "streams/checkpoint/partitioned",
+        "            self._end_turn(reader)\n",
+        "            if not reader.ends_early:\n                self._end_turn(reader)\n",
+        "tests/streams/checkpoint/test_partitioned.py",
+    ),
+    Bug(
+        "partitions that come last come before what their parents had read",
+        "streams/checkpoint/partitioned",
+        "chain(up_to.values(), repeated.values(), partitions)",
+        "chain(partitions, up_to.values(), repeated.values())",
+        "tests/streams/checkpoint/test_partitioned.py",
+    ),
+    Bug(
+        "a state says behind which partition an interrupted read resumes",
+        "state/wire",
+        'blob[OWN_KEY] = {"after": state.after.fields}',
+        "pass",
     ),
     Bug("a very short secret leaves words alone", "base/secret_masking", "_SHORTEST_PART = 4", "_SHORTEST_PART = 0"),
     Bug(

@@ -21,6 +21,8 @@ class StreamState:
         again. False while partitions are read, one after the other, from there.
     ranges_from: set when the wire form was the peer's list of date ranges; the start of the first one. The state
         is then written in that form again.
+    after: in the middle of a read, the partition behind which it resumes: this one and those listed before it were read
+        to their end, and come last. None once a read is finished, and where they have nothing more to read.
     """
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
@@ -28,6 +30,7 @@ class StreamState:
     extra: Mapping[str, FieldValue] = field(default_factory=dict)
     shares_cursor: bool = False
     ranges_from: FieldValue = None
+    after: Partition | None = None
 
     def of(self, partition: Partition) -> Position:
         """Where `partition` stands: its own position, else the one kept for all partitions, else `Start`."""

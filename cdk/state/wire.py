@@ -17,6 +17,9 @@ and `upto` where its plan ends; a finished read leaves none of them. Beside the 
 that go in a circle; it is there once a read was resumed. In the exact form, kept in tables, `listing` is also the list
 whose pages a token counts, and `edge` holds the digests of the records at the cursor value: `keys`, and in `counts` how
 often each came, where that is more than once. A partition that complete lists lack has `missing`, since when.
+
+Beside `states`, `_cdk` has `after` while partitions with a cursor are read: the fields of the one behind which an
+interrupted read resumes. Those up to it were read to their end and come last. A finished read leaves none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +57,7 @@ def encode(
     positions, shares = state.positions, state.shares_cursor and WHOLE in state.positions
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
-    if not (shares or state.parents) and len(positions) == (WHOLE in positions):
+    if not (shares or state.parents or state.after) and len(positions) == (WHOLE in positions):
         position = positions.get(WHOLE, Start())
         match position:
             case Checkpoint() if state.ranges_from is not None and cursor_field is not None:
@@ -71,6 +74,8 @@ def encode(
         entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
         states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
         blob["states"] = states
+    if state.after:
+        blob[OWN_KEY] = {"after": state.after.fields}
     if state.parents:
         blob["parent_state"] = {
             name: encode(parent, incremental=True, exact=exact) for name, parent in state.parents.items()
@@ -136,7 +141,21 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
             if k not in _PARTITION_KEYS and k != OWN_KEY and not (k == "state" and WHOLE in positions)
         },
         shares_cursor=shares and WHOLE in positions,
+        after=_after(blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"),
     )
+
+
+def _after(own: JsonValue, path: str) -> Partition | None:
+    """The partition behind which an interrupted read resumes."""
+    match own:
+        case {"after": Mapping() as fields} if fields:
+            return _partition(fields, f"{path}.after")
+        case {"after": other}:
+            raise BadState(f"{path}.after", other, "the fields of a partition, an object")
+        case Mapping():
+            return None
+        case _:
+            raise BadState(path, own, "the object that an earlier run of this kit left there")
 
 
 def _is_partition_map(blob: Mapping[str, JsonValue]) -> bool:
@@ -156,7 +175,7 @@ def _partitions(items: JsonValue, path: str) -> StoredPositions:
                 missing = entry.get("missing")
                 at = None if missing is None else since(missing, f"{path}[{i}].missing")
                 position = position_of(cursor, f"{path}[{i}].cursor")
-                texts[_partition(fields, f"{path}[{i}]").key] = entry_text(position, at)
+                texts[_partition(fields, f"{path}[{i}].partition").key] = entry_text(position, at)
             case _:
                 raise BadState(f"{path}[{i}]", item, '{"partition": {...}, "cursor": {...}}')
     return StoredPositions(LayeredMap.of(texts))
@@ -166,7 +185,7 @@ def _partition(fields: Mapping[str, JsonValue], path: str) -> Partition:
     try:
         return Partition(fields)
     except TypeError as error:
-        raise BadState(f"{path}.partition", fields, "values that JSON can hold") from error
+        raise BadState(path, fields, "values that JSON can hold") from error
 
 
 def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact: bool) -> JsonObject:

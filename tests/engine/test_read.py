@@ -10,6 +10,7 @@ from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -42,7 +43,7 @@ from cdk.state.position import Edge
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
 from cdk.streams.read_slice import ReadPage
-from tests.generated_sources import SPAN, Made, made
+from tests.generated_sources import SPAN, Made, cursors, made
 from tests.samples import DAY0, STREAMS, Future, Orders, Plain, Replies, ShopOrders, Users, pages
 
 W = TypeVar("W")
@@ -135,15 +136,21 @@ class Chance:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def __call__(self, stream: Stream, slices: Iterator[Slice]) -> Iterator[tuple[Slice, ReadPage]]:
-        reading: list[tuple[Slice, Iterator[ReadPage]]] = []
+    def __call__(
+        self,
+        work: Iterator[W],
+        read: Callable[[W], Iterator[ReadPage]],
+        /,
+        most: int | None = None,  # noqa: ARG002
+    ) -> Iterator[tuple[W, ReadPage]]:
+        reading: list[tuple[W, Iterator[ReadPage]]] = []
         more = True
         while more or reading:
             if more and (not reading or self._random.random() < 0.6):
-                slice = next(slices, None)
-                more = slice is not None
-                if slice is not None:
-                    reading.append((slice, read_without_boundary_duplicates(stream, slice)))
+                piece = next(work, None)
+                more = piece is not None
+                if piece is not None:
+                    reading.append((piece, read(piece)))
                 continue
             i = self._random.randrange(len(reading))
             page = next(reading[i][1], None)
@@ -159,15 +166,14 @@ class Table:
     def __init__(self, stream: Stream) -> None:
         self.stream, self.rows, self.state = stream, Counter[str](), StreamState()
 
-    def sync(self, seed: int, pages: int | None = None) -> int:
+    def sync(self, seed: int, pages: int | None = None, execute: Executor | None = None) -> int:
         """Read up to `pages` pages, each committed with its state; returns the rows appended."""
-        before = self.rows.total()
+        before, read_pages = self.rows.total(), partial(read_without_boundary_duplicates, self.stream)
+        execute = execute or Chance(seed)
         reader = self.stream.checkpoint_reader(through_the_wire(self.stream, self.state, exact=True))
         held: dict[tuple[Partition, Window | None], list[Record]] = {}
         # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
-        again = (
-            Chance(seed)(self.stream, chain([slice], iter(reader.next, None))) for slice in iter(reader.next, None)
-        )
+        again = (execute(chain([slice], iter(reader.next, None)), read_pages) for slice in iter(reader.next, None))
         for slice, page in itertools.islice(chain.from_iterable(again), pages):
             part = slice.partition, slice.window
             held.setdefault(part, []).extend(page.records)
@@ -298,17 +304,20 @@ def test_a_cut_read_of_a_made_up_source_yields_every_record_when_it_is_resumed(
 class Short:
     """Reads up to `most` pages, then the run is interrupted."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.pages = most, 0
+    def __init__(self, most: int, execute: Executor = serial) -> None:
+        self.most, self.pages, self.execute = most, 0, execute
+        self.partitions = set[Partition]()
 
     def __call__(
         self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
-        for piece, page in serial(work, read, most):
+        for piece, page in self.execute(work, read, most):
             if page.position is None or not page.position.done:
                 if self.pages == self.most:
                     raise Interrupted("max_requests")
                 self.pages += 1
+            if isinstance(piece, Slice):
+                self.partitions.add(piece.partition)
             yield piece, page
 
 
@@ -328,6 +337,86 @@ def test_short_reads_that_resume_from_the_last_state_read_no_page_again(source: 
             assert short.pages == min(most, unread)
             state = through_the_wire(stream, (states(items) or [state])[-1])
         assert "_cdk" not in wire(stream, state)
+
+
+class SideBySide:
+    """Reads so many pieces at once: of each a page, in an order by chance, before the next page of any."""
+
+    def __init__(self, at_once: int, seed: int) -> None:
+        self._at_once, self._random = at_once, random.Random(seed)
+
+    def __call__(
+        self,
+        work: Iterator[W],
+        read: Callable[[W], Iterator[ReadPage]],
+        /,
+        most: int | None = None,  # noqa: ARG002
+    ) -> Iterator[tuple[W, ReadPage]]:
+        reading: list[tuple[W, Iterator[ReadPage]]] = []
+        while True:
+            reading += [(piece, read(piece)) for piece in itertools.islice(work, self._at_once - len(reading))]
+            if not reading:
+                return
+            self._random.shuffle(reading)
+            for each in tuple(reading):
+                if (page := next(each[1], None)) is None:
+                    reading.remove(each)
+                else:
+                    yield each[0], page
+
+
+@given(
+    st.sampled_from(list(cursors())),
+    st.integers(1, 12),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["", "red", "blue"])), min_size=1, max_size=5),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=60)
+def test_short_runs_come_to_every_partition_though_there_is_more_to_read_of_each(  # noqa: PLR0917 - a world
+    kind: str,
+    count: int,
+    most: int,
+    at_once: int,
+    between: list[tuple[int, str]],
+    seed: int,
+    exact: bool,  # noqa: FBT001
+) -> None:
+    source = Made(kind, [(0, "red")], 3, list(range(count)), everywhere=True, now=1)
+    stream, table, yielded, state = source.stream(), Table(source.stream()), Counter[str](), StreamState()
+    waited, longest = dict.fromkeys(stream.partitions(), 0), 0
+    for run in range(2 * count + 4):
+        hours, colour = between[run % len(between)]
+        source.now += hours
+        if colour:
+            source.rows.append((source.now - 1, colour))
+        short = Short(most, SideBySide(min(at_once, most), seed + run))
+        if exact:
+            with suppress(Interrupted):
+                table.sync(seed, execute=short)
+        else:
+            items = list[Sequence[Record] | StreamState]()
+            with suppress(Interrupted):
+                iter_into(items, read(stream, state, short))
+            yielded.update(records(items))
+            state = through_the_wire(stream, (states(items) or [state])[-1])
+        waited = {each: 0 if each in short.partitions else runs + 1 for each, runs in waited.items()}
+        longest = max(longest, *waited.values())
+    complete = Short(10_000)
+    list(read(stream, StreamState(), complete))
+
+    assert longest <= 2 * at_once * complete.pages // most + 2
+    # What is newer than an interrupted plan may be left to the run after it.
+    for _ in range(2):
+        table.sync(seed)
+        items = list(read(stream, state))
+        yielded.update(records(items))
+        state = through_the_wire(stream, (states(items) or [state])[-1])
+
+    assert state.after is None
+    assert table.rows == stream.all() <= yielded
 
 
 class Undated(Orders):

@@ -91,6 +91,20 @@ def test_a_stream_that_was_never_read_has_no_positions(blob: Json) -> None:
                 "parent_state": {"users": {"updated_at": "2024-01-05"}},
             },
         ),
+        (
+            StreamState({ONE: VALUE}, after=ONE),
+            {"incremental": True},
+            {
+                "use_global_cursor": False,
+                "states": [{"partition": {"pid": 1}, "cursor": {"updated_at": "2024-01-05"}}],
+                "_cdk": {"after": {"pid": 1}},
+            },
+        ),
+        (
+            StreamState(after=ONE),
+            {"incremental": True},
+            {"use_global_cursor": False, "states": [], "_cdk": {"after": {"pid": 1}}},
+        ),
     ],
 )
 def test_every_state_has_the_protocols_shape(state: StreamState, how: dict[str, Any], blob: Json) -> None:
@@ -215,6 +229,10 @@ MALFORMED = [
     ({"states": [{"partition": {}}]}, "state.states[0]", {"partition": {}}),
     ({"states": [{"partition": {"a": 1}, "cursor": 7}]}, "state.states[0].cursor", 7),
     ({"states": [{"partition": {"a": "\ud800"}, "cursor": {}}]}, "state.states[0].partition", {"a": "\ud800"}),
+    ({"states": [], "_cdk": ["after"]}, "state._cdk", ["after"]),
+    ({"states": [], "_cdk": {"after": "a"}}, "state._cdk.after", "a"),
+    ({"states": [], "_cdk": {"after": {}}}, "state._cdk.after", {}),
+    ({"states": [], "_cdk": {"after": {"a": "\ud800"}}}, "state._cdk.after", {"a": "\ud800"}),
     ({"parent_state": [1]}, "state.parent_state", [1]),
     ({"parent_state": {"users": 5}}, "state.parent_state.users", 5),
     ({"use_global_cursor": True, "state": 5}, "state.state", 5),
@@ -245,7 +263,9 @@ def test_date_ranges_of_a_stream_without_a_cursor_are_refused() -> None:
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=5)
 WORDS = st.sampled_from(["states", "partition", "cursor", "slices", "state_type", "start", "end", "parent_state"])
-WORDS |= st.sampled_from(["_cdk", "through", "window", "edge", "keys", "value", "done", "u", "use_global_cursor"])
+WORDS |= st.sampled_from(
+    ["_cdk", "after", "through", "window", "edge", "keys", "value", "done", "u", "use_global_cursor"]
+)
 WORDS |= st.sampled_from(["state", "most_recent_cursor_value", "__ab_full_refresh_sync_complete"])
 KEYS = WORDS | st.text(max_size=5)
 JSON = st.recursive(
@@ -281,6 +301,7 @@ STATES = st.builds(
     StreamState,
     st.dictionaries(PARTITIONS, POSITIONS, min_size=1, max_size=4),
     st.dictionaries(st.text(max_size=3), st.builds(StreamState, st.dictionaries(PARTITIONS, POSITIONS, min_size=1))),
+    after=st.none() | PARTITIONS,
 )
 
 

@@ -117,7 +117,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     That of a complete read says nothing about the next one, and what a write mode hides until it is complete has to
     have all rows of its read.
     """
-    if not any(_is_open(position, stream) for position in state.positions.values()):
+    if state.after is None and not any(_is_open(position, stream) for position in state.positions.values()):
         return _from_start(what, saved, "The state is that of a complete read, and each full refresh reads all again.")
     if traits_of(saved.write_mode).hidden_until_complete:
         between = not saved.complete and saved.state is not None
@@ -199,8 +199,10 @@ def _waiting_rows(saved: TableState) -> str:
 
 
 def _is_interrupted(state: StreamState) -> bool:
-    """Whether a state of a stream with a cursor has windows that were begun."""
-    return any(isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values())
+    """Whether a state of a stream with a cursor has windows that were begun, or partitions that wait for their turn."""
+    return state.after is not None or any(
+        isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values()
+    )
 
 
 def _is_open(position: Position, stream: Stream) -> bool:

@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
         """The state that the query begins with: that of the option `state`, or none."""
         # What only other forms of the state need would not come back from an offset.
-        return _offset(self._reading.stream, replace(self._first, extra={}, ranges_from=None))
+        return _offset(self._reading.stream, replace(self._first, extra={}, after=None, ranges_from=None))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The option `slices_per_batch`, for which Spark's word is files."""

@@ -10,7 +10,7 @@ from itertools import chain, islice, product
 import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, canonical, from_json
+from cdk.base.values import FieldValue, as_object, canonical, from_json
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -29,7 +29,8 @@ class PartitionCheckpointReader(CheckpointReader):
     """Any reader, once per partition; the owner of the stream's state.
 
     partitions: in the order to read them, from a generator if there are many; one that comes twice is read once, unless
-    parents are followed: it may have changed since, so it is read on once all others are planned.
+    parents are followed: it may have changed since, so it is read on once all others are planned. An interrupted read
+    resumes behind those that it had read to their end, which come last: each has more to read in the next run.
     inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
     the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
     """
@@ -40,7 +41,7 @@ class PartitionCheckpointReader(CheckpointReader):
         inner: Callable[[Partition, Position], PartitionReader],
         state: StreamState,
     ) -> None:
-        self._partitions = iter(partitions)
+        self._partitions = iter(partitions) if state.after is None else self._resumed(state.after, partitions)
         self._inner, self._state = inner, state
         self._positions = MovingPositions(state.positions)
         self._parents = {name: ParentState(name, at) for name, at in state.parents.items()}
@@ -55,6 +56,13 @@ class PartitionCheckpointReader(CheckpointReader):
         self._queue: AckQueue[ParentState | None] = AckQueue()
         """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
         self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
+        self._turns: AckQueue[str] = AckQueue()
+        """The keys of partitions, in planning order: of each until its first reader is finished."""
+        self._turn_of: dict[Partition, Ticket[str]] = {}
+        self._after = self._reported_after = None if state.after is None else state.after.key
+        """The last one whose turn is over, as are all before it; and the same in the last checkpoint."""
+        self._has_cursor = False
+        """Whether partitions that were read to their end have more to read in the next run."""
         self._ended_early: deque[Partition] = deque()
         """Those that take another reader, for what is newer than the plan of an earlier run."""
         self._repeated: dict[Partition, Ticket[ParentState | None]] = {}
@@ -108,12 +116,14 @@ class PartitionCheckpointReader(CheckpointReader):
         for reader in self._moved.values():
             self._take_over(reader)
         self._moved.clear()
-        if not self._changed:
+        after = None if self.finished else self._after
+        if not self._changed and after == self._reported_after:
             return None
-        self._changed = False
+        self._changed, self._reported_after = False, after
         positions = self._positions.checkpoint()
         parents = {name: parent.state for name, parent in self._parents.items()}
-        return replace(self._state, positions=positions, parents=parents, shares_cursor=False)
+        last = None if after is None else Partition(as_object(from_json(after)))
+        return replace(self._state, positions=positions, parents=parents, shares_cursor=False, after=last)
 
     @property
     def parents(self) -> Mapping[str, ParentState]:
@@ -136,6 +146,30 @@ class PartitionCheckpointReader(CheckpointReader):
                 continue
             self._changed = True
         return forgotten
+
+    def _resumed(
+        self, after: Partition, partitions: Iterable[Partition | ParentState]
+    ) -> Iterator[Partition | ParentState]:
+        """The partitions behind one first, then those up to it, and what parents had read behind all before it.
+
+        The order stays where that one does not come before such a parent, or at all.
+        """
+        partitions = iter(partitions)
+        up_to: dict[str, Partition] = {}
+        repeated: dict[str, Partition] = {}
+        for item in partitions:
+            if isinstance(item, ParentState):
+                partitions = chain([item], partitions)
+                break
+            if item.key in up_to:
+                repeated[item.key] = item
+            elif after.key in up_to:
+                yield item
+            else:
+                up_to[item.key] = item
+                # Where a run ends before it has listed so many, the next one reads the first again, and not nothing.
+                self._after = after.key if item == after else None
+        yield from chain(up_to.values(), repeated.values(), partitions)
 
     def _end_plan(self) -> None:
         if not self._planned:
@@ -179,6 +213,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self.mismatch = self.mismatch or self._current.mismatch
         if partition not in self._tickets:
             self._tickets[partition] = self._queue.open(None)
+            self._turn_of[partition] = self._turns.open(partition.key)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
@@ -228,12 +263,20 @@ class PartitionCheckpointReader(CheckpointReader):
         if reader.finished:
             self._take_over(self._moved.pop(partition))
             del self._readers[partition]
+            self._end_turn(reader)
             if reader.ends_early:
                 self._ended_early.append(partition)
             else:
                 self._queue.close(self._tickets.pop(partition))
             self._advance_parents()
             self._leave_shared_cursor()
+
+    def _end_turn(self, reader: PartitionReader) -> None:
+        if (turn := self._turn_of.pop(reader.partition, None)) is not None:
+            self._turns.close(turn)
+            self._has_cursor = self._has_cursor or bool(reader.partition and not reader.position.done)
+        if (closed := self._turns.pop_closed()) and self._has_cursor:
+            self._after = closed[-1]
 
     def _take_over(self, reader: PartitionReader) -> None:
         position = reader.position

@@ -591,6 +591,29 @@ def test_a_state_that_was_interrupted_is_so_when_it_is_imported(state: CommandLi
     assert not orders.saved.complete
 
 
+def test_an_interrupted_read_of_partitions_resumes_behind_the_same_one_after_an_edit(
+    state: CommandLine, orders: Filled
+) -> None:
+    read = [{"partition": {"shop": shop}, "cursor": {"updated_at": MAR}} for shop in "ab"]
+    saved = {"use_global_cursor": False, "states": read, "_cdk": {"after": {"shop": "b"}}}
+    orders.add(saved, complete=False)
+
+    (exported,) = answer(state("export", "-"))
+    state("export", "exact.json", "--format", "exact")
+    assert exported["stream"]["stream_state"] == saved
+    assert state("rewind", "--to", FEB).code == 0
+    assert orders.saved.state["_cdk"] == saved["_cdk"]
+    assert state("reset", "--partition", '{"shop": "a"}').code == 0
+    assert orders.saved.state["_cdk"] == saved["_cdk"]
+    assert state("fork", "other").code == 0
+    forked = StreamTable(orders.root, "other", "orders", ID).saved
+    assert forked is not None
+    assert forked.state == orders.saved.state
+    assert state("reset").code == 0
+    assert state("import", "exact.json", "--replace").code == 0
+    assert (orders.saved.state, orders.saved.complete) == (saved, False)
+
+
 def test_a_state_can_be_imported_before_the_first_sync(state: CommandLine, folder: Path) -> None:
     message = {
         "type": "STREAM",

@@ -605,6 +605,15 @@ def test_an_import_says_what_is_read_again_and_what_is_skipped(
         assert adds != sentence.startswith((SKIPPED, "Every cursor"))
 
 
+def test_an_imported_full_refresh_that_has_partitions_left_goes_on_with_them() -> None:
+    blob = {"use_global_cursor": False, **shops(a=3), "_cdk": {"after": {"shop": "a"}}}
+
+    change = import_state(TableState("full_refresh", "append", complete=True), ShopOrders(), blob)
+
+    assert change.means[0].startswith("The next sync goes on from there")
+    assert not change.saved.complete
+
+
 def test_rows_of_a_sync_without_any_state_are_merged_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -197,6 +197,13 @@ def test_a_new_partition_brings_its_whole_history() -> None:
     assert batches == [list(range(60))]
 
 
+def test_batches_keep_no_partition_behind_which_an_interrupted_read_resumes() -> None:
+    states = [{"partition": {"shop": shop}, "cursor": {"updated_at": samples.moment(50)}} for shop in "ab"]
+    run = reader(samples.ShopOrders(), state={"states": states, "_cdk": {"after": {"shop": "a"}}})
+
+    assert "_cdk" not in run.initialOffset()["state"]
+
+
 def test_one_cursor_for_all_partitions_is_where_each_starts_until_each_has_its_own() -> None:
     clock = Clock()
     stream = log(clock, Shops)

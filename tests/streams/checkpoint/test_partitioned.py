@@ -3,7 +3,7 @@
 import logging
 import random
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -26,6 +26,7 @@ from cdk import (
     Start,
     StreamState,
 )
+from cdk.base.process.interruption import Interrupted
 from cdk.base.values import FieldValue
 from cdk.state.slice import WHOLE
 from cdk.state.stored_positions import StoredPositions
@@ -59,6 +60,123 @@ def finish(reader: CheckpointReader) -> None:
 
 def test_a_partition_that_comes_twice_is_read_once() -> None:
     assert [s.partition for s in slices(members(A, B, A, A, B))] == [A, B]
+
+
+D = Partition.of(shop="d")
+PARENT = ParentState("p", StreamState({WHOLE: Done()}))
+
+
+def order(*parts: Partition | ParentState, after: Partition) -> list[Partition]:
+    """The partitions in the order in which an interrupted read resumes."""
+    reader = PartitionCheckpointReader(iter(parts), windows_of, StreamState(after=after))
+    return list(dict.fromkeys(slice.partition for slice in slices(reader)))
+
+
+@pytest.mark.parametrize(
+    ("listed", "after", "resumed"),
+    [
+        ([A, B, C, D], B, [C, D, A, B]),
+        ([A, B, C, D], D, [A, B, C, D]),
+        ([A, B, C], D, [A, B, C]),
+        ([A, B, A, C, B, D], B, [C, D, A, B]),
+        ([A, B, PARENT, C, D], A, [B, A, C, D]),
+        ([A, B, PARENT, C, D], B, [A, B, C, D]),
+        ([A, B, PARENT, C, D], C, [A, B, C, D]),
+        ([PARENT, A, B], A, [A, B]),
+    ],
+    ids=[
+        "behind it",
+        "it is the last",
+        "it is missing",
+        "some come twice",
+        "before a parent's progress",
+        "right before a parent's progress",
+        "behind a parent's progress",
+        "a parent's progress first",
+    ],
+)
+def test_an_interrupted_read_resumes_behind_the_partitions_that_it_had_finished(
+    listed: list[Partition | ParentState], after: Partition, resumed: list[Partition]
+) -> None:
+    assert order(*listed, after=after) == resumed
+
+
+def test_a_partition_is_passed_once_it_and_all_before_it_were_read_to_their_end() -> None:
+    reader = PartitionCheckpointReader([A, B, C], windows_of, StreamState())
+    opened = [*slices(reader)]
+    passed: list[Partition | None] = []
+    for partition in (B, A, C):
+        for slice in opened:
+            if slice.partition == partition:
+                reader.observe(slice, Done())
+        state = reader.get_checkpoint()
+        assert state is not None
+        passed.append(state.after)
+
+    assert passed == [None, B, None]
+
+
+def test_the_rest_of_an_interrupted_plan_is_the_turn_of_its_partition() -> None:
+    reader = PartitionCheckpointReader([A, B, C], windows_of, StreamState())
+    *before, last = (slice for slice in slices(reader) if slice.partition == A)
+    for slice in before:
+        reader.observe(slice, Done())
+    reader.observe(last, Checkpoint({"page": 2}))
+    state = reader.get_checkpoint()
+    assert state is not None
+    assert state.after is None
+    assert state.of(A).resume is not None
+
+    reader = PartitionCheckpointReader([A, B, C], windows_of, state)
+    rest = reader.next()
+    assert rest is not None
+    assert rest.partition == A
+    reader.observe(rest, Done())
+    state = reader.get_checkpoint()
+    assert state is not None
+    assert state.after == A
+
+
+def test_a_read_of_partitions_without_a_cursor_or_of_a_whole_stream_is_after_none() -> None:
+    for reader in (members(A, B), PartitionCheckpointReader([WHOLE], windows_of, StreamState())):
+        for slice in slices(reader):
+            reader.observe(slice, Done())
+            state = reader.get_checkpoint()
+
+            assert state is None or state.after is None
+
+
+def test_a_finished_read_is_after_none_though_nothing_has_moved_since() -> None:
+    reader = PartitionCheckpointReader([A], windows_of, StreamState())
+    said: list[StreamState | None] = []
+    for slice in slices(reader):
+        reader.observe(slice, Done())
+        said.append(reader.get_checkpoint())
+    said.append(reader.get_checkpoint())
+    *_, before, last = said
+    assert before is not None
+    assert last is not None
+
+    assert (before.after, last.after) == (A, None)
+    assert before.positions == last.positions
+
+
+@pytest.mark.parametrize(("listed", "after"), [([], B), ([A], None)], ids=["nothing", "some"])
+def test_a_list_that_is_longer_than_a_run_is_resumed_from_its_first_partition(
+    listed: list[Partition], after: Partition | None
+) -> None:
+    """Else such a run would never read anything."""
+
+    def interrupted() -> Iterator[Partition]:
+        yield from listed
+        raise Interrupted("max_requests")
+
+    state = StreamState({A: VALUE}, after=B)
+    reader = PartitionCheckpointReader(interrupted(), windows_of, state)
+    with pytest.raises(Interrupted):
+        reader.next()
+
+    assert (reader.get_checkpoint() or state).after == after
 
 
 def test_each_partition_starts_where_it_stood_and_a_new_one_at_its_start() -> None:
@@ -183,12 +301,18 @@ def test_a_parents_progress_waits_for_every_child_before_it() -> None:
     assert seen == [None, None, second.state]
 
 
-@given(st.integers(1, 12), st.randoms(use_true_random=False))
-def test_a_parents_progress_never_passes_an_open_child(count: int, order: random.Random) -> None:
+@given(
+    st.integers(1, 12), st.sets(st.integers(0, 11)), st.none() | st.integers(0, 12), st.randoms(use_true_random=False)
+)
+def test_a_parents_progress_never_passes_an_open_child(
+    count: int, pages: set[int], after: int | None, order: random.Random
+) -> None:
     parts: list[Partition | ParentState] = []
     for n in range(count):
-        parts += [Partition({"n": n}), ParentState("p", StreamState({WHOLE: Checkpoint({"u": n})}))]
-    reader = members(*parts)
+        parts.append(Partition({"n": n}))
+        if n in pages:
+            parts.append(ParentState("p", StreamState({WHOLE: Checkpoint({"u": n})})))
+    reader = members(*parts, state=StreamState(after=None if after is None else Partition({"n": after})))
     left = list(slices(reader))
     order.shuffle(left)
     while left:
@@ -197,8 +321,9 @@ def test_a_parents_progress_never_passes_an_open_child(count: int, order: random
         assert state is not None
         reached = state.parents["p"].of(WHOLE) if "p" in state.parents else Start()
         closed = min((s.partition["n"] for s in left), default=count) - 1
+        covered = [n for n in pages if n <= closed]
 
-        assert reached == (Checkpoint({"u": closed}) if closed >= 0 else Start())
+        assert reached == (Checkpoint({"u": max(covered)}) if covered else Start())
 
 
 def test_parents_and_partitions_that_are_no_longer_listed_keep_their_state() -> None:
