@@ -55,6 +55,13 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "the advice to remove a table spares the history of a stream",
+        "lake/storage/table_folders",
+        "root.name.removesuffix(HISTORY) if root in histories else root.name",
+        "root.name",
+        tests="tests/cli/sync/test_preview.py",
+    ),
+    Bug(
         "a page's records may be a generator",
         "streams/paged",
         "            return list(records)",
