@@ -55,6 +55,27 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "a last page that comes again is the end",
+        "streams/paged",
+        "self._times > 1 and says_end(source)",
+        "False",
+        tests="tests/rest/pagination/test_last_page.py",
+    ),
+    Bug(
+        "a last page that comes again is known to who resumes behind it",
+        "streams/paged",
+        "end and _digest(body) == end",
+        "False",
+        tests="tests/worlds/test_moving_pages.py",
+    ),
+    Bug(
+        "a page that comes again and says that more follows is an error",
+        "rest/pagination/page_signs",
+        "if unfollowed_next(response) or (pages and unread_total(response, count, pages)):",
+        "if unfollowed_next(response):",
+        tests="tests/rest/pagination/test_last_page.py",
+    ),
+    Bug(
         "the advice to remove a table spares the history of a stream",
         "lake/storage/table_folders",
         "root.name.removesuffix(HISTORY) if root in histories else root.name",
@@ -1068,8 +1089,8 @@ BUGS = [
     Bug(
         "a resumed read knows how many records there were when it was begun",
         "streams/read_slice",
-        "listing=Listing(fingerprint, total)",
-        "listing=Listing(fingerprint)",
+        "listing=Listing(fingerprint, total, end)",
+        "listing=Listing(fingerprint, 0, end)",
         "tests/worlds/test_moving_pages.py",
     ),
     Bug(
@@ -1102,7 +1123,7 @@ BUGS = [
     Bug(
         "a page is not the one before",
         "streams/paged",
-        "_SAME if records == 1 else 2",
+        "_SAME if source.records == 1 else 2",
         "_SAME",
         "tests/rest/test_http_stream.py",
     ),
