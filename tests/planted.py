@@ -55,6 +55,12 @@ class Bug(NamedTuple):
 
 BUGS = [
     Bug(
+        "a stream that resumes nowhere is not said to go on",
+        "cli/sync/display",
+        "if all(report.begins_anew for report in reports if report.status is Status.INTERRUPTED):",
+        "if False:",
+    ),
+    Bug(
         "a last page that comes again is the end",
         "streams/paged",
         "self._times > 1 and says_end(source)",
