@@ -207,6 +207,10 @@ def test_pages_that_are_fewer_than_the_last_one_counts_are_warned_of(
     (warning,) = result.warnings
     assert warning.startswith("items: GET https://api.test/a?page=4 was taken for the last page of its slice")
     assert words in warning
+    assert (
+        "unless it counts records that the request does not ask for, such as those that a filter leaves out" in warning
+    )
+    assert "after `spark-cdk state reset` of one with a cursor" in warning
 
 
 @pytest.mark.parametrize("total", range(9))
