@@ -22,7 +22,7 @@ from cdk.rest.http.origin import CredentialScope, ForeignHost
 from cdk.rest.limits.task_budgets import SliceTerm, waiting
 from cdk.rest.pagination.last_page import DoubtsEnd, doubtful, look_behind, unread_rows
 from cdk.rest.pagination.page_number import Counting
-from cdk.rest.pagination.page_signs import counts_positions, full_page, total_records, unread_total
+from cdk.rest.pagination.page_signs import counts_positions, full_page, says_end, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.tracing import TRACE
@@ -106,9 +106,12 @@ class PageRetriever:
             return None
         counting = isinstance(self.paginator, Counting)
         # Who parses records may leave some out.
-        unread = partial(unread_rows, response) if counting and self.path is not None else None
-        total = partial(total_records, response) if counting or counts_positions(token) else None
-        return PageSource(response.body, count, unread, total)
+        counts_all = self.path is not None
+        unread = partial(unread_rows, response) if counting and counts_all else None
+        if not (counting or counts_positions(token)):
+            return PageSource(response.body, count, unread)
+        ends = partial(says_end, response) if counts_all else lambda *_: says_end(response, 0, 0)
+        return PageSource(response.body, count, unread, partial(total_records, response), ends)
 
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
         return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)

@@ -127,6 +127,8 @@ class Listing:
     """Of the request, see `Stream.fingerprint`; empty where that is unknown."""
     total: int = 0
     """The records that the source counted in all when its pages were begun; 0 where that is unknown, or of no use."""
+    end: str = ""
+    """A digest of the page before, where it says that nothing follows: some sources give it again behind their end."""
 
 
 UNKNOWN_LISTING = Listing()

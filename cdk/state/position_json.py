@@ -78,11 +78,11 @@ def _listing(listing: Listing) -> JsonObject:
 def _to_listing(blob: JsonValue, path: str) -> Listing:
     if blob is None:
         return UNKNOWN_LISTING
-    match {"fingerprint": "", "total": 0, **as_object(blob)}:
-        case {"fingerprint": str() as fingerprint, "total": int() as total}:
-            return Listing(fingerprint, total)
+    match {"fingerprint": "", "total": 0, "end": "", **as_object(blob)}:
+        case {"fingerprint": str() as fingerprint, "total": int() as total, "end": str() as end}:
+            return Listing(fingerprint, total, end)
         case _:
-            raise BadState(f"{path}.listing", blob, '{"fingerprint": string, "total": number}')
+            raise BadState(f"{path}.listing", blob, '{"fingerprint": string, "total": number, "end": string}')
 
 
 def _trail(trail: Trail) -> list[JsonValue]:

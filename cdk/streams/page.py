@@ -36,6 +36,9 @@ class Page(NamedTuple):
     moved: bool = False
     """Records may have been missed, for others before them left the source while its pages were read."""
 
+    end: str = ""
+    """A digest of what it came in, where that says that nothing follows and `next` asks for more all the same."""
+
 
 class PageSource(NamedTuple):
     """The response that a page of records came in."""
@@ -51,6 +54,12 @@ class PageSource(NamedTuple):
 
     total: Callable[[], int] | None = None
     """How many records it counts, perhaps its own, 0 for none. None where pages stay when records come and go."""
+
+    says_end: Callable[[int, int], bool] | None = None
+    """Whether it says that nothing follows so many records in so many pages; no pages: what was read is unknown.
+
+    None where pages are not asked for by their position in a list.
+    """
 
 
 Item: TypeAlias = Record | Page | Checkpoint

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import TypeAlias
 
 from cdk.base.errors import FatalError, PaginationLoop
@@ -30,29 +31,37 @@ _LARGE = 2**20
 def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PageParts]) -> Iterator[Record | Page]:
     """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
 
+    A page that is the one before, again, and says that nothing follows, is the end, without records.
+
     Raises PaginationLoop: a page names one as the next that has been read; behind that page, for it may be a slip of
-    the source, and before it where an earlier attempt has noticed a circle; or a page is the one before, again. Raises
-    FatalError: a token is no JSON.
+    the source, and before it where an earlier attempt has noticed a circle; or a page is the one before, again, and
+    does not say that nothing follows. Raises FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
-    circle, repeats, count = _Circle(token, slice.start.trail), _Repeats(), _Count(slice)
+    circle, repeats, count = _Circle(token, slice.start.trail), _Repeats(slice), _Count(slice)
     while True:
         following: Token | None = None
+        in_parts = False
         for part in read_page(slice, token):
             match part:
                 case Page(next=following, source=source):
-                    if source is not None:
-                        if source.records:
-                            repeats.look(source.body, source.records, token)
+                    # Records that were handed on before their page cannot be taken back.
+                    says_end = (lambda _: False) if in_parts else count.says_end
+                    ended = source is not None and repeats.end_with(source, token, says_end)
+                    if source is not None and not ended:
                         count.add(source)
-                    if following is None:
+                    if ended or following is None:
+                        following, records = None, () if ended else part.records
                         moved = count.moved()
                         warning = part.warning or count.unread() or moved
-                        yield part._replace(warning=warning, source=None, moved=bool(moved))
+                        last = part._replace(records=records, next=None, warning=warning, moved=bool(moved))
+                        yield last._replace(source=None)
                     else:
                         trail = circle.trail_after(following, last=token)
-                        yield part._replace(trail=trail, source=None, total=count.total)
+                        end = _digest(source.body) if source is not None and count.says_end(source) else ""
+                        yield part._replace(trail=trail, source=None, total=count.total, end=end)
                 case _:
+                    in_parts = True
                     yield from part
         if following is None:
             return
@@ -105,25 +114,44 @@ class _Circle:
 class _Repeats:
     """Notices a page that comes again under another token: what lies behind it would be lost, and it would be twice.
 
+    Some APIs give their last page again behind it, which says itself that nothing follows: nothing is lost then. A read
+    that is resumed behind such a page knows it by its digest.
     Two pages of several records that are the same to the byte are one page, also where records have no key: the API, or
     a cache before it, ignores what asks for the next one. Pages of one record, such as a status, may be equal by
     chance, so these are when they are _SAME in a row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slice: Slice) -> None:
+        start = slice.start
+        self._end = start.listing.end if isinstance(start, Checkpoint) else ""
         self._last: bytes | int | None = None
         self._times = 1
 
-    def look(self, body: bytes, records: int, token: Token | None) -> None:
-        """Look at a page with records, that of `token`. Raises PaginationLoop: it is the one before, again."""
+    def end_with(self, source: PageSource, token: Token | None, says_end: Callable[[PageSource], bool]) -> bool:
+        """Whether a page, that of `token`, is the last one, again.
+
+        Raises PaginationLoop: it is the one before, again, and does not say that nothing follows.
+        """
+        if not source.records:
+            return False
+        body, end, self._end = source.body, self._end, ""
+        if end and _digest(body) == end:
+            return True
         mark = body if len(body) < _LARGE else hash(body)
         self._times = self._times + 1 if mark == self._last else 1
         self._last = mark
-        if self._times >= (_SAME if records == 1 else 2):
+        if self._times > 1 and says_end(source):
+            return True
+        if self._times >= (_SAME if source.records == 1 else 2):
             raise PaginationLoop(
-                f"{self._times} pages in a row are the same, the last for {token!r}: the API ignores what asks for the "
-                "next page; check the paginator, and how the token is sent"
+                f"{self._times} pages in a row are the same, the last for {token!r}, and nothing in it says that it is "
+                "the end: the API ignores what asks for the next page; check the paginator, and how the token is sent"
             )
+        return False
+
+
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=10).hexdigest()
 
 
 class _Count:
@@ -148,6 +176,11 @@ class _Count:
         if not self.total and self._pages == 1 and source.total is not None:
             total = source.total()
             self.total = total if total > source.records else 0
+
+    def says_end(self, source: PageSource) -> bool:
+        """Whether a page says that nothing follows those that were counted."""
+        known = self._whole and self._records
+        return source.says_end is not None and source.says_end(self._records, self._pages if known else 0)
 
     def moved(self) -> str:
         """How many records have left since the slice was begun, whose pages they were counted in; empty for none."""

@@ -128,12 +128,13 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             yield finish(records, None)
         else:
             match item:
-                case Page(page_records, token, trail, warning, doubt, _, total, moved):
+                case Page(page_records, token, trail, warning, doubt, _, total, moved, end):
                     if records:
                         yield finish(records, None)
                     position = None
                     if token is not None:
-                        position = Checkpoint(marks.cut(token), trail=trail, listing=Listing(stream.fingerprint, total))
+                        listing = Listing(stream.fingerprint, total, end)
+                        position = Checkpoint(marks.cut(token), trail=trail, listing=listing)
                     warning = warning and f"{stream.name}: {warning}"
                     doubt = doubt and f"{stream.name}: {doubt}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)

@@ -31,18 +31,22 @@ class Api:
     """A list in pages, with the count of all on each.
 
     at: what happens before a request, by its number in a sync. served: the ids that were in a response of the read.
+    repeats: behind its last page it gives that one again.
     """
 
     ids: list[int]
     at: dict[int, Callable[[], None]] = field(default_factory=dict)
     served: set[int] = field(default_factory=set)
     requests: int = 0
+    repeats: bool = False
 
     def send(self, request: Request) -> Response:
         self.requests += 1
         self.at.pop(self.requests, lambda: None)()
         query = dict(part.split("=") for part in request.full_url.partition("?")[2].split("&") if part)
         begin = int(query.get("offset", 0)) or SIZE * (int(query.get("page", 1)) - 1)
+        if self.repeats and begin >= len(self.ids):
+            begin = (len(self.ids) - 1) // SIZE * SIZE
         page = self.ids[begin : begin + SIZE]
         self.served.update(page)
         end = begin + SIZE
@@ -192,4 +196,24 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
 
     third = read(api, paged, folder, mode)
     assert third.warnings == []
+    assert sorted(row["id"] for row in rows(folder / "things")) == api.ids
+
+
+@given(
+    st.integers(1, 14),
+    st.sampled_from(["page", "offset"]),
+    st.sampled_from(sorted(SOURCES)),
+    st.sampled_from(["append_dedup", "overwrite"]),
+    st.integers(2, 7),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_last_page_that_comes_again_behind_the_end_is_read_once(  # noqa: PLR0917 - all that a world is made of
+    tmp_path_factory: pytest.TempPathFactory, count: int, pages: str, kind: str, mode: str, request: int
+) -> None:
+    folder, api = tmp_path_factory.mktemp("lake"), Api(list(range(count)), repeats=True)
+    api.at = {request: api.fail}
+
+    made = read(api, SOURCES[kind](api, pages), folder, mode)
+
+    assert [text for text in made.warnings if "moved" in text] == []
     assert sorted(row["id"] for row in rows(folder / "things")) == api.ids

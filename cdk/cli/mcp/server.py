@@ -178,7 +178,11 @@ class Tools:
         with self._answering() as secrets:
             file = self._workspace.pipeline(pipeline, secrets)
             statuses = [*map(status_json, statuses_of(file, streams))]
-            following = "the next sync goes on there" if statuses else "no sync has committed anything yet"
+            following = (
+                "the next sync goes on there, and begins a stream without a state anew"
+                if statuses
+                else "no sync has committed anything yet"
+            )
             answer = {"pipeline": file.name, "streams": [_with_positions(status) for status in statuses]}
             return _answer(answers.States, answer, secrets, following)
 

@@ -174,7 +174,9 @@ class Display:
                 Text(report.name),
                 f"{report.sync_mode}, {report.write_mode}",
                 *(f"{n:,}" for n in (report.read, report.written, report.skipped, report.total)),
-                Text(f"{mark} {report.outcome}{', resumed' if report.resumed else ''}", colour),
+                Text(
+                    f"{mark} {report.outcome}{', resumed' if report.resumed and not report.begins_anew else ''}", colour
+                ),
             )
         console.print(table)
         for report in result.streams:
@@ -185,7 +187,7 @@ class Display:
         if text := _repeated(result.streams):
             console.print(Text(text, "yellow"), soft_wrap=True)
         if result.run.interrupted:
-            text = f"interrupted by {result.run.interrupted}: what was read is committed, the next sync goes on there"
+            text = f"interrupted by {result.run.interrupted}: {_resumption(result.streams)}"
             console.print(Text(text, "yellow"), soft_wrap=True)
         if result.traces is not None:
             console.print(Text(f"in full, with tracebacks: {result.traces}", "dim"), soft_wrap=True)
@@ -227,6 +229,12 @@ _CASTS = "A manifest casts texts, such as those of CSV, by `schema_normalization
 
 
 def _notes(report: StreamReport) -> Iterator[str]:
+    if report.begins_anew:
+        yield (
+            "nothing of it is committed, for it was interrupted before its first checkpoint, or has none. If it gets "
+            "no further each time, give it a longer limit; a manifest's stream without a cursor resumes where it "
+            "overwrites its table, or has a primary key (append_dedup)"
+        )
     if report.hidden:
         yield "the new rows are not visible before they are complete"
     if report.restarted:
@@ -243,6 +251,16 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield _about_stale(report.stale)
     if report.status is Status.REDUNDANT:
         yield f"{report.window} was read before; --force-rerun reads it again"
+
+
+def _resumption(reports: Sequence[StreamReport]) -> str:
+    """What a further sync does of one that was interrupted."""
+    names = ", ".join(report.name for report in reports if report.begins_anew)
+    if not names:
+        return "what was read is committed, the next sync goes on there"
+    if all(report.begins_anew for report in reports if report.status is Status.INTERRUPTED):
+        return f"the next sync begins {names} anew"
+    return f"what was read is committed, the next sync goes on there, but begins {names} anew"
 
 
 def _repeated(reports: Sequence[StreamReport]) -> str:

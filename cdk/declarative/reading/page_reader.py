@@ -23,7 +23,7 @@ from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
 from cdk.rest.pagination.last_page import doubtful, look_behind, unread_rows
-from cdk.rest.pagination.page_signs import counts_positions, total_records, unread_total
+from cdk.rest.pagination.page_signs import counts_positions, says_end, total_records, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
@@ -64,7 +64,11 @@ class _FetchedPage:
         if response.request.stream:
             return None
         unread = None if ends_early else partial(unread_rows, response)
-        return PageSource(response.body, self.raw, unread, partial(total_records, response) if by_position else None)
+        if not by_position:
+            return PageSource(response.body, self.raw, unread)
+        return PageSource(
+            response.body, self.raw, unread, partial(total_records, response), partial(says_end, response)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,22 +124,23 @@ def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
         raise ConfigError("the folder does not exist; run a sync, which creates it", path=str(target))
     return [
         StreamLocation(root.name, LocalFolder(root), namespace, None if history is None else LocalFolder(history))
-        for root, namespace, history in table_folders(path, pipeline, partial(_is_marked, pipeline))
+        for root, namespace, _, history in table_folders(path, pipeline, partial(_is_marked, pipeline))
     ]
 
 
 def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[StreamLocation]:
     """The tables below a folder whose states say that the pipeline filled them, of streams that are not among these.
 
-    streams: with their namespaces. None where the tables cannot be listed, as those of a store cannot.
+    streams: with their namespaces. A history belongs to its stream, also before the first commit of that one's table.
+    None where the tables cannot be listed, as those of a store cannot.
     """
     if (path := target.on_disk) is None or not path.is_dir():
         return []
-    locations = [
+    return [
         StreamLocation(root.name, LocalFolder(root), namespace)
-        for root, namespace, _ in table_folders(path, pipeline, lambda _: False)
+        for root, namespace, stream, _ in table_folders(path, pipeline, lambda _: False)
+        if StreamLocation(stream, LocalFolder(root), namespace).name not in streams
     ]
-    return [location for location in locations if location.name not in streams]
 
 
 def _is_marked(pipeline: str, root: Path) -> bool:

@@ -153,6 +153,17 @@ class StreamTable(PinnedTable):
                 return others[0].removeprefix("spark-cdk/").removesuffix(f"/{self.stream}")
         return ""
 
+    @property
+    def owner_of_rows(self) -> str:
+        """The pipeline that changed rows last, by the log; empty: this one, or the log no longer says."""
+        with suppress(FileNotFoundError):
+            for at in range(self.version, -1, -1) if self.other_pipelines else ():
+                commit = commit_at(self.root, at)
+                if commit.changes_rows and commit.markers:
+                    others = [app for app in commit.markers if app != self._app]
+                    return others[0].removeprefix("spark-cdk/").removesuffix(f"/{self.stream}") if others else ""
+        return ""
+
     def check_moves(self) -> None:
         """Raise StateError: a commit after this pipeline's last one says that rows only move, and doubled some."""
         check_moves(self.root, self.stream, self._moves)

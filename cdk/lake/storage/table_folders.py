@@ -11,10 +11,14 @@ HISTORY = "_history"
 
 
 class TableFolder(NamedTuple):
-    """The folder of a stream's table. namespace: the folder that it lies in, if any. history: that of its history."""
+    """The folder of a stream's table, or of its history where that lies alone.
+
+    namespace: the folder that it lies in, if any. stream: whose rows it has. history: the folder of its history.
+    """
 
     path: Path
     namespace: str | None
+    stream: str
     history: Path | None
 
 
@@ -26,11 +30,16 @@ def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path], bool]
     roots = dict(_roots(target, None))
     filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir() or is_marked(root)}
     follows = {root: root.with_name(root.name + HISTORY) for root in filled}
-    histories = {history for history in follows.values() if history in filled and _is_history(history, pipeline)}
+    histories = {root for root in filled if _is_history(root, pipeline)}
     return [
-        TableFolder(root, roots[root], follows[root] if follows[root] in histories else None)
+        TableFolder(
+            root,
+            roots[root],
+            root.name.removesuffix(HISTORY) if root in histories else root.name,
+            follows[root] if follows[root] in histories else None,
+        )
         for root in roots
-        if root in filled - histories
+        if root in filled - (histories & set(follows.values()))
     ]
 
 
@@ -55,6 +64,8 @@ def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | No
 
 def _is_history(root: Path, pipeline: str) -> bool:
     """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
+    if not root.name.endswith(HISTORY):
+        return False
     names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))
     match [from_json(name.read_bytes()) for name in names[-1:]]:
         case [{"stream": str(stream)}]:

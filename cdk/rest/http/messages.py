@@ -214,6 +214,11 @@ class Response:
         """Whether the body is fetched while it is read."""
         return False
 
+    @property
+    def is_decoded(self) -> bool:
+        """Whether `json()` has decoded the body."""
+        return self._decoded is not None
+
     def json(self) -> Any:  # noqa: ANN401 - the caller knows what the API answers
         """The body as JSON, decoded once; the same objects each time.
 

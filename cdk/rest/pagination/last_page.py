@@ -16,6 +16,11 @@ from cdk.rest.http.messages import Response
 from cdk.rest.pagination.page_signs import unread_total
 from cdk.rest.tracing import explain_next
 
+_REMEDY = (
+    "Where records are missing, they come with the next read from the start: with each sync of a stream that is read "
+    "whole, and after `spark-cdk state reset` of one with a cursor"
+)
+
 
 class DoubtsEnd(ABC):
     """A paginator that can say why a page which names no next one may not be the last.
@@ -34,7 +39,7 @@ def doubtful(response: Response, why: str) -> str:
     """The doubt that the page of `response`, the first of its slice, is the only one."""
     return (
         f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
-        "page is all there is. What was missed comes once all is read from the start (`spark-cdk state reset`)"
+        f"page is all there is, or it counts what the request does not ask for. {_REMEDY}"
     )
 
 
@@ -43,7 +48,8 @@ def unread_rows(response: Response, records: int, pages: int) -> str:
     why = unread_total(response, records, pages)
     return why and (
         f"{response.request} was taken for the last page of its slice: there is {why}; check where the paginator "
-        "begins, and the page size. What was missed comes once all is read from the start (`spark-cdk state reset`)"
+        "begins, and the page size, unless it counts records that the request does not ask for, such as those that a "
+        f"filter leaves out. {_REMEDY}"
     )
 
 

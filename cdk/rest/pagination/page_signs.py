@@ -52,7 +52,7 @@ def unfollowed_next(response: Response) -> str:
     if (link := response.headers.get("link")) and "next" in links(link):
         return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
     for name in _next_headers(tuple(response.headers)):
-        if (value := response.headers[name]) and value != "0":
+        if _is_next(value := response.headers[name]):
             return f"{value[:_SHOWN]!r} in the header {name}"
     return _of_body(response).next
 
@@ -68,11 +68,23 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
     return ""
 
 
+def says_end(response: Response, count: int, pages: int) -> bool:
+    """Whether it says that nothing follows `count` records in so many pages; no pages: what was read is unknown.
+
+    What names the next page is there and empty, or all that is counted was read.
+    """
+    if unfollowed_next(response) or (pages and unread_total(response, count, pages)):
+        return False
+    if _next_headers(tuple(response.headers)) or _of_body(response).ends:
+        return True
+    return pages > 0 and any(
+        name != _COUNT and number == _expected(name, count, pages) for name, number in _all_totals(response)
+    )
+
+
 def total_records(response: Response) -> int:
     """How many records there are in all, or on the page, as a header or the body counts them; 0 where nothing does."""
-    headers = ((name, _whole_number(response.headers[name])) for name in _total_headers(tuple(response.headers)))
-    totals = [*headers, *((where[-1], number) for where, number in _of_body(response).totals)]
-    return next((number for name, number in totals if not _counts_pages(name)), 0)
+    return next((number for name, number in _all_totals(response) if not _counts_pages(name)), 0)
 
 
 def counts_positions(token: Stored) -> bool:
@@ -111,6 +123,12 @@ def body_of(request: Request) -> tuple[RequestPart | None, Mapping[str, JsonValu
         return "body_data", dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
 
 
+def _all_totals(response: Response) -> Sequence[tuple[str, int]]:
+    """The names under which headers and the body count all records, or pages, and what they count."""
+    headers = ((name, _whole_number(response.headers[name])) for name in _total_headers(tuple(response.headers)))
+    return [*headers, *((where[-1], number) for where, number in _of_body(response).totals)]
+
+
 def _had(count: int, pages: int) -> str:
     return f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
 
@@ -121,13 +139,18 @@ class _Paging(NamedTuple):
     next: str = ""
     """What names a next one, and where; empty for nothing."""
 
+    ends: bool = False
+    """What would name a next one is there and empty."""
+
     totals: Sequence[tuple[tuple[str, ...], int]] = ()
     """Where it counts all records, or pages, and what it counts."""
 
 
 def _of_body(response: Response) -> _Paging:
-    # In most bodies there is no sign: to look for one costs microseconds.
-    if response.is_stream or _SIGNS.search(response.frame_text) is None:
+    if response.is_stream or not response.frame_text[:_SHORT].lstrip().startswith(b"{"):
+        return _Paging()
+    # In most bodies there is no sign: one without is not decoded for it.
+    if not response.is_decoded and _SIGNS.search(response.frame_text) is None:
         return _Paging()
     try:
         return _of_text(response.frame_text) if len(response.frame_text) < _SHORT else _of_value(response.frame())
@@ -145,12 +168,10 @@ def _of_value(body: JsonValue) -> _Paging:
     parts: list[tuple[tuple[str, ...], JsonValue]] = [((), body)]
     if type(body) is dict:
         parts += [((name,), body[name]) for name in _AROUND if name in body]
-    named = (
-        f"{repr(value)[:_SHOWN]} in {' > '.join(path)} of the body"
-        for part in parts
-        for path, value in _named_next(*part)
-    )
-    return _Paging(next(named, ""), [total for part in parts for total in _totals(*part)])
+    fields = [field for part in parts for field in _named_next(*part)]
+    named = (f"{repr(value)[:_SHOWN]} in {' > '.join(path)} of the body" for path, value in fields if _is_next(value))
+    ends = any(not _is_next(value) for _, value in fields)
+    return _Paging(next(named, ""), ends, [total for part in parts for total in _totals(*part)])
 
 
 def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -205,13 +226,18 @@ def _total_headers(names: tuple[str, ...]) -> Sequence[str]:
 
 
 def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """The fields of an object that name a next page, or say that there is one."""
+    """The fields of an object that name a next page, or say whether there is one."""
     if type(value) is dict:
         for name, field in value.items():
-            if field and field != "0" and _letters(name) in _NEXT:
+            if _letters(name) in _NEXT:
                 yield (*where, name), field
     elif type(value) is list and where:
         yield from (((*where, "next"), link) for link in value if type(link) is dict and link.get("rel") == "next")
+
+
+def _is_next(value: JsonValue) -> bool:
+    """Whether a field that is called like a next page names one."""
+    return bool(value) and value != "0"
 
 
 def links(header: str) -> dict[str, dict[str, str]]:

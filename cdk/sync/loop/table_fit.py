@@ -90,10 +90,24 @@ def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType])
 
 
 def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
-    """Raise StateError: a sync has filled the table, this pipeline has no state, and would append the rows again."""
+    """Raise StateError: a sync has filled the table, this pipeline has no state, and would append the rows again.
+
+    Warns where an overwrite is about to replace the rows of another pipeline.
+    """
+    name = stream_plan.stream.name
+    if stream_plan.traits.hidden_until_complete and (other := table.owner_of_rows):
+        logger.warning(
+            "%s: the pipeline %r fills this table, too: this overwrite replaces its rows once it is complete, and each "
+            "overwrite of one replaces those of the other. Give one of them another target, or both the write_mode "
+            "append_dedup and a primary key, so that the table has the rows of both. If %r was only renamed, nothing "
+            "is wrong",
+            name,
+            other,
+            other,
+        )
+        return
     if not (text := rows_of_others(table, stream_plan, pipeline)):
         return
-    name = stream_plan.stream.name
     if stream_plan.traits.repeats_rows:
         raise StateError(text, path=str(table.root), stream=name)
     again = "" if stream_plan.history is None else ", and its history gets each record once more"

@@ -17,7 +17,7 @@ class Status(StrEnum):
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    """Not read to its end; what is covered is committed, and the next sync goes on there."""
+    """Not read to its end; what is covered, if anything is, is committed, and the next sync goes on there."""
     REDUNDANT = "redundant"
     """Not begun, for the sync's window was read before."""
 
@@ -85,6 +85,11 @@ class StreamReport:
     def repeats_rows(self) -> bool:
         """Whether a further sync adds the rows of this one once more."""
         return self.sync_mode == "full_refresh" and traits_of(self.write_mode).repeats_rows
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it was interrupted before it met a position, so that the next sync has nothing to resume from."""
+        return self.status is Status.INTERRUPTED and self.planned > 0 and not (self.slices or self.read or self.total)
 
     @property
     def hidden(self) -> bool:

@@ -12,6 +12,7 @@ from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.loop.runner import SyncResult
 from cdk.sync.reports.counts import StaleCount
+from cdk.sync.reports.run_report import RunFacts
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 from tests.sync.loop.simulated_tasks import Clock
@@ -52,12 +53,18 @@ def text(of: Console) -> str:
     return of.file.getvalue()
 
 
-def summary(*reports: StreamReport, target: str = "/lake", terminal: bool = False, pipeline: str = "shop") -> str:
+def summary(
+    *reports: StreamReport,
+    target: str = "/lake",
+    terminal: bool = False,
+    pipeline: str = "shop",
+    run: RunFacts = RunFacts(),  # noqa: B008 - it is frozen
+) -> str:
     clock = Clock()
     display = Display(pipeline, console=console(terminal=False), clock=clock)
     clock.now = 12.34
     out = console(terminal=terminal)
-    display.summary(SyncResult(reports), Path(target), console=out)
+    display.summary(SyncResult(reports, run), Path(target), console=out)
     return text(out)
 
 
@@ -211,6 +218,23 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
 
     assert "; 1,504 requests, 3.2 MB received, 4 tried again, 2 m 05 s of waiting" in said
     assert "request" not in summary(USERS)
+
+
+def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew() -> None:
+    anew = replace(USERS, status=Status.INTERRUPTED, read=0, slices=0, total=0, planned=1, resumed=True)
+    goes_on = replace(ORDERS, status=Status.INTERRUPTED, failure=None)
+    run = RunFacts(interrupted="max_requests")
+
+    alone, both, neither = (
+        summary(*reports, run=run) for reports in ([anew, replace(anew, name="days")], [anew, goes_on], [goes_on])
+    )
+
+    note = "users: nothing of it is committed, for it was interrupted before its first checkpoint"
+    assert "max_requests: the next sync begins users, days anew\n" in alone
+    assert "max_requests: what was read is committed, the next sync goes on there, but begins users anew\n" in both
+    assert "max_requests: what was read is committed, the next sync goes on there\n" in neither
+    assert [note in said for said in (alone, both, neither)] == [True, True, False]
+    assert [said.count("resumed") for said in (alone, both, neither)] == [0, 1, 1]
 
 
 def test_values_that_did_not_fit_are_noted() -> None:

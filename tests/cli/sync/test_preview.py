@@ -126,3 +126,23 @@ def test_a_table_whose_stream_the_source_has_no_more_is_named(cli: CommandLine, 
     assert (before.code, before.stderr.count(note)) == (0, 0)
     assert [line.partition(";")[0] for line in planned.lines[-2:]] == [note, "nothing was written"]
     assert (ran.code, ran.stderr.count(note)) == (0, 1)
+
+
+def test_a_history_alone_belongs_to_its_stream_while_the_source_has_that(cli: CommandLine, folder: Path) -> None:
+    keyed = '    primary_key = ("id",)\n    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}\n'
+    (folder / "shop.py").write_text(SHOP.replace("(PagedStream):\n", f"(PagedStream):\n{keyed}"))
+    (folder / "renamed.py").write_text((folder / "shop.py").read_text().replace("Users", "People"))
+    path = folder / "pipeline.yaml"
+    path.write_text(
+        f"{PIPELINE}streams: {{users: {{write_mode: append_dedup, history: true}}}}\nspark: {{start: never}}\n"
+    )
+    before = cli("sync", "pipeline.yaml")
+    (folder / "tables" / "users").rename(folder / "users")
+
+    planned = cli("plan", "pipeline.yaml")
+    path.write_text(path.read_text().replace("shop.py", "renamed.py").replace("users:", "people:"))
+    renamed = cli("plan", "pipeline.yaml")
+
+    note = "users_history: the source has no such stream any more (it was removed or renamed)"
+    assert (before.code, [line for line in planned.lines if note in line]) == (0, [])
+    assert [line.partition(",")[0] for line in renamed.lines if note in line] == [note]

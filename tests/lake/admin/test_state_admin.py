@@ -636,6 +636,21 @@ def test_a_stream_begins_in_a_table_with_rows_of_others(tmp_path: Path) -> None:
     assert len(lake.rows) == read + 2
 
 
+def test_an_overwrite_that_replaces_rows_of_another_pipeline_is_warned_of_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = StreamOptions(sync_mode="full_refresh", write_mode="overwrite")
+    shop, store = (Lake(tmp_path, Orders(), options, pipeline) for pipeline in ("shop", "store"))
+
+    warned: list[bool] = []
+    for lake in (shop, shop, store, store, shop, shop, store):
+        caplog.clear()
+        lake.sync()
+        warned.append("replaces those of the other. Give one of them another target" in caplog.text)
+
+    assert warned == [False, False, True, False, True, False, True]
+
+
 def test_a_renamed_pipeline_appends_nothing_again(tmp_path: Path) -> None:
     old = Lake(tmp_path, Orders())
     everything = old.sync()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
-from cdk import ConfigError, DecodeError, FatalError, Json, Partition, Record, Slice, parent_partitions
+from cdk import ConfigError, DecodeError, FatalError, Json, PaginationLoop, Partition, Record, Slice, parent_partitions
 from cdk.base.values import JsonValue
 from cdk.rest import CursorToken, HttpStream, Offset, PageNumber, Paginator, Response, SinglePage
 from cdk.rest.pagination.last_page import looking_behind
@@ -207,6 +207,10 @@ def test_pages_that_are_fewer_than_the_last_one_counts_are_warned_of(
     (warning,) = result.warnings
     assert warning.startswith("items: GET https://api.test/a?page=4 was taken for the last page of its slice")
     assert words in warning
+    assert (
+        "unless it counts records that the request does not ask for, such as those that a filter leaves out" in warning
+    )
+    assert "after `spark-cdk state reset` of one with a cursor" in warning
 
 
 @pytest.mark.parametrize("total", range(9))
@@ -217,6 +221,38 @@ def test_pages_that_are_as_many_as_they_say_are_not_warned_of(total: int, name: 
     result = read(Items(PageNumber(size=2)), transport=counting(total, says))
 
     assert (len(result.records), result.warnings) == (total, [])
+
+
+def signs(total: int, page: int, last: int) -> Mapping[str, Mapping[str, Json]]:
+    """What a page may say of those that follow; the first four say the end."""
+    return {
+        "next": {"next": page + 1 if page < last else None},
+        "flag": {"meta": {"has_more": page < last}},
+        "total": {"total": total},
+        "pages": {"total_pages": last},
+        "more records": {"total": total + 9, "next": None},
+        "more pages": {"next": page + 1},
+        "nothing": {},
+    }
+
+
+@pytest.mark.parametrize("total", range(1, 9))
+@pytest.mark.parametrize("size", [2, None])
+@pytest.mark.parametrize("sign", signs(0, 0, 0))
+def test_a_last_page_that_comes_again_is_the_end_where_it_says_so(sign: str, size: int | None, total: int) -> None:
+    api, rows, last = MockApi(), [{"id": number} for number in range(total)], (total + 1) // 2
+    for asked in range(1, 9):
+        page = min(asked, last)
+        body = {"data": rows[(page - 1) * 2 : page * 2], **signs(total, page, last)[sign]}
+        api.get("/a", {"page": asked}).returns(json=body)
+
+    result = read(Items(PageNumber(size=size)), transport=api)
+
+    ends = sign in list(signs(0, 0, 0))[:4]
+    is_short = size is not None and total % 2 == 1
+    assert isinstance(result.error, PaginationLoop) is not (ends or is_short)
+    if ends:
+        assert [record["id"] for record in result.records] == list(range(total))
 
 
 def test_what_a_parse_leaves_out_is_not_warned_of() -> None:
