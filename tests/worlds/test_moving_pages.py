@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk import FatalError, Json, Slice, Source, Stream
@@ -206,7 +206,8 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
     st.sampled_from(["append_dedup", "overwrite"]),
     st.integers(2, 7),
 )
-@settings(max_examples=25, deadline=None)
+@example(count=6, pages="page", kind="python", mode="overwrite", request=3)
+@settings(max_examples=10, deadline=None)
 def test_a_last_page_that_comes_again_behind_the_end_is_read_once(  # noqa: PLR0917 - all that a world is made of
     tmp_path_factory: pytest.TempPathFactory, count: int, pages: str, kind: str, mode: str, request: int
 ) -> None:

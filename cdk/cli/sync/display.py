@@ -225,7 +225,10 @@ def _counts(report: StreamReport, remaining: float | None) -> str:
     return f", {counted(report.written, 'row')}{skipped}, {far}, {counted(report.commits, 'commit')}"
 
 
-_CASTS = "A manifest casts texts, such as those of CSV, by `schema_normalization: Default` of a RecordSelector"
+_CASTS = (
+    "Where they are strings in columns of another type, such as those of CSV, a manifest casts them by "
+    "`schema_normalization: Default` of a RecordSelector; else correct the schema"
+)
 
 
 def _notes(report: StreamReport) -> Iterator[str]:
@@ -243,7 +246,7 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield f"{counted(report.restarted, 'slice')} read again from the start: the saved page tokens are stale{twice}"
     if report.rejected:
         rows = counted(report.rejected, "row")
-        yield f"{rows} with values that did not fit; they are kept in _airbyte_meta. {_CASTS}"
+        yield f"{rows} with values that did not fit; `_airbyte_meta.changes` has the fields and the values. {_CASTS}"
     if report.apart:
         yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
     # A refusal is told as what went wrong.

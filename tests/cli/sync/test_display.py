@@ -240,9 +240,8 @@ def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew()
 def test_values_that_did_not_fit_are_noted() -> None:
     said = summary(replace(USERS, rejected=1))
 
-    assert (
-        "\nusers: 1 row with values that did not fit; they are kept in _airbyte_meta. A manifest casts texts, " in said
-    )
+    assert "\nusers: 1 row with values that did not fit; `_airbyte_meta.changes` has the fields" in said
+    assert "Where they are strings in columns of another type, such as those of CSV, a manifest casts" in said
     assert "`schema_normalization: Default`" in said
 
 
