@@ -49,13 +49,12 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
                     says_end = (lambda _: False) if in_parts else count.says_end
                     ended = source is not None and repeats.end_with(source, token, says_end)
                     if source is not None and not ended:
-                        count.add(source)
+                        count.add(source, last=following is None)
                     if ended or following is None:
                         following, records = None, () if ended else part.records
                         moved = count.moved()
                         warning = part.warning or count.unread() or moved
-                        last = part._replace(records=records, next=None, warning=warning, moved=bool(moved))
-                        yield last._replace(source=None)
+                        yield part._replace(records=records, next=None, warning=warning, source=None, moved=bool(moved))
                     else:
                         trail = circle.trail_after(following, last=token)
                         end = _digest(source.body) if source is not None and count.says_end(source) else ""
@@ -170,10 +169,11 @@ class _Count:
         self._last: PageSource | None = None
         self.total = start.listing.total if isinstance(start, Checkpoint) else 0
 
-    def add(self, source: PageSource) -> None:
-        """Count a page."""
+    def add(self, source: PageSource, *, last: bool) -> None:
+        """Count a page. last: it names no next one."""
         self._pages, self._records, self._last = self._pages + 1, self._records + source.records, source
-        if not self.total and self._pages == 1 and source.total is not None:
+        # Of an only page nobody needs to know.
+        if not (last or self.total) and self._pages == 1 and source.total is not None:
             total = source.total()
             self.total = total if total > source.records else 0
 
@@ -184,7 +184,9 @@ class _Count:
 
     def moved(self) -> str:
         """How many records have left since the slice was begun, whose pages they were counted in; empty for none."""
-        total = 0 if self._last is None or self._last.total is None else self._last.total()
+        if not self.total or self._last is None or self._last.total is None:
+            return ""
+        total = self._last.total()
         if not 0 < total < self.total:
             return ""
         return (

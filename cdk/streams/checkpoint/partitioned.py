@@ -10,7 +10,7 @@ from itertools import chain, islice, product
 import orjson
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, as_object, canonical, from_json
+from cdk.base.values import FieldValue, canonical, from_json
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
@@ -56,10 +56,10 @@ class PartitionCheckpointReader(CheckpointReader):
         self._queue: AckQueue[ParentState | None] = AckQueue()
         """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
         self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
-        self._turns: AckQueue[str] = AckQueue()
-        """The keys of partitions, in planning order: of each until its first reader is finished."""
-        self._turn_of: dict[Partition, Ticket[str]] = {}
-        self._after = self._reported_after = None if state.after is None else state.after.key
+        self._turns: AckQueue[Partition] = AckQueue()
+        """Partitions in planning order, each until its first reader is finished."""
+        self._turn_of: dict[Partition, Ticket[Partition]] = {}
+        self._after = self._reported_after = state.after
         """The last one whose turn is over, as are all before it; and the same in the last checkpoint."""
         self._has_cursor = False
         """Whether partitions that were read to their end have more to read in the next run."""
@@ -122,8 +122,8 @@ class PartitionCheckpointReader(CheckpointReader):
         self._changed, self._reported_after = False, after
         positions = self._positions.checkpoint()
         parents = {name: parent.state for name, parent in self._parents.items()}
-        last = None if after is None else Partition(as_object(from_json(after)))
-        return replace(self._state, positions=positions, parents=parents, shares_cursor=False, after=last)
+        after = None if after is None else after.bare
+        return replace(self._state, positions=positions, parents=parents, shares_cursor=False, after=after)
 
     @property
     def parents(self) -> Mapping[str, ParentState]:
@@ -168,7 +168,7 @@ class PartitionCheckpointReader(CheckpointReader):
             else:
                 up_to[item.key] = item
                 # Where a run ends before it has listed so many, the next one reads the first again, and not nothing.
-                self._after = after.key if item == after else None
+                self._after = after if item == after else None
         yield from chain(up_to.values(), repeated.values(), partitions)
 
     def _end_plan(self) -> None:
@@ -213,7 +213,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self.mismatch = self.mismatch or self._current.mismatch
         if partition not in self._tickets:
             self._tickets[partition] = self._queue.open(None)
-            self._turn_of[partition] = self._turns.open(partition.key)
+            self._turn_of[partition] = self._turns.open(partition)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
