@@ -93,7 +93,7 @@ class PageRetriever:
             return Page((), None)
         records = self._records(response, slice)
         following = self.paginator.next(response, records, token)
-        doubt = self._doubt(slice, token, response, records) if following is None and records else ""
+        doubt = self._doubt(slice, token, response, records) if following is None and records else None
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
             trace.note(self.path, len(records), len(records), following, why, request=response.request)
@@ -116,8 +116,10 @@ class PageRetriever:
     def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
         return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
 
-    def _doubt(self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]) -> str:
-        """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
+    def _doubt(
+        self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]
+    ) -> Callable[[], str] | None:
+        """Says why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
         paginator = self.paginator
         if isinstance(paginator, Counting):
 
@@ -129,11 +131,8 @@ class PageRetriever:
             look_behind(self, last, len(records), fetch)
         # Where there was a page before, it has named this one.
         if token is not None or not isinstance(paginator, DoubtsEnd):
-            return ""
-        why = paginator.doubt(last) or unread_total(last, len(records))
-        if not why and isinstance(paginator, SinglePage):
-            why = full_page(last, len(records))
-        return doubtful(last, why) if why else ""
+            return None
+        return partial(_explained_doubt, paginator, last, len(records))
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
         """The token and the request of the page behind that of `token`."""
@@ -144,6 +143,14 @@ class PageRetriever:
         """The request for the first page. Its secrets go only to its own origin, wherever responses lead next."""
         request = self.request(slice)
         return request if request.scope is not None else replace(request, scope=CredentialScope.of([request.url]))
+
+
+def _explained_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
+    """Why the only page of a slice, with `count` records, may not be the last; empty for nothing."""
+    why = paginator.doubt(last) or unread_total(last, count)
+    if not why and isinstance(paginator, SinglePage):
+        why = full_page(last, count)
+    return why and doubtful(last, why)
 
 
 def send_with_later(

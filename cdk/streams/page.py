@@ -24,8 +24,11 @@ class Page(NamedTuple):
     warning: str = ""
     """What a person should know of this page, in words; it is logged once for a stream, behind its name."""
 
-    doubt: str = ""
-    """Why a page without `next` may not be the last one, in words; logged once all is read, if no page has a `next`."""
+    doubt: Callable[[], str] | None = None
+    """Says why a page without `next` may not be the last one, empty for nothing; logged once all is read.
+
+    It is called when the page has come, unless another has had a `next`, or a reason.
+    """
 
     source: "PageSource | None" = None
     """What records came in."""

@@ -1,7 +1,8 @@
 """read_slice: a slice of a stream as pages of records, each with the position after them. Runs anywhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -38,9 +39,9 @@ class ReadPage:
     skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), or for they belong to
         another window.
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
-    warning, doubt: what a person should know of these records, in words; the runner of the read has `PageWarnings` say
-    it once for a stream. followed: the page names a next one. source: what brought the records, where rows are traced.
-    moved: as `Page` has it.
+    warning: what a person should know of these records, in words; the runner of the read has `PageWarnings` say it once
+        for a stream. explain_doubt: gives `doubt`. followed: the page names a next one.
+    source: what brought the records, where rows are traced. moved: as `Page` has it.
     """
 
     records: Sequence[Record]
@@ -49,10 +50,15 @@ class ReadPage:
     skipped: int = 0
     restarted: bool = False
     warning: str = ""
-    doubt: str = ""
+    explain_doubt: Callable[[], str] | None = None
     followed: bool = False
     source: Record | None = None
     moved: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """Why it may not be the last page, in words, found out here; empty for nothing."""
+        return "" if self.explain_doubt is None else self.explain_doubt()
 
 
 class Warned(Protocol):
@@ -82,13 +88,13 @@ class PageWarnings:
     def add(self, read: Warned) -> None:
         """Take note of a page."""
         self._warning(read.warning)
-        self._doubt = self._doubt or read.doubt
         self._followed = self._followed or read.followed
+        # To look for a reason in each only page of thousands of slices costs more than to read it.
+        self._doubt = "" if self._followed else self._doubt or read.doubt
 
     def end(self) -> None:
         """Warn of what is still in doubt: all has been read."""
-        if not self._followed:
-            warn(self._doubt)
+        warn(self._doubt)
 
 
 def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
@@ -136,7 +142,6 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         listing = Listing(stream.fingerprint, total, end)
                         position = Checkpoint(marks.cut(token), trail=trail, listing=listing)
                     warning = warning and f"{stream.name}: {warning}"
-                    doubt = doubt and f"{stream.name}: {doubt}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
                     yield replace(page, moved=True) if moved else page
                 case Checkpoint():
@@ -177,7 +182,7 @@ class _Finisher:
         position: Position | None,
         warning: str = "",
         *,
-        doubt: str = "",
+        doubt: Callable[[], str] | None = None,
         followed: bool = False,
     ) -> ReadPage:
         cursor, window, skipped = self._stream.cursor, self._slice.window, 0
@@ -206,7 +211,8 @@ class _Finisher:
                 warning = warning or self._finer(cursor, window)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
-        return ReadPage(records, position, self._edge, skipped, warning=warning, doubt=doubt, followed=followed)
+        doubt = doubt and partial(_of_stream, self._stream.name, doubt)
+        return ReadPage(records, position, self._edge, skipped, False, warning, doubt, followed)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError: among the records of a page is something else."""
@@ -323,6 +329,12 @@ class _Finisher:
         if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
             return None
         return Checkpoint({cursor.field: self._edge.value})
+
+
+def _of_stream(name: str, doubt: Callable[[], str]) -> str:
+    """A doubt behind the name of its stream."""
+    text = doubt()
+    return text and f"{name}: {text}"
 
 
 def _present(values: Sequence[object]) -> list[object]:

@@ -3,6 +3,7 @@
 What an expression gives is read as a literal, and so is a string without one: `3` is a number, `None` is left out.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from textwrap import indent
 from typing import TypeAlias
@@ -19,6 +20,8 @@ _WIDEST = 100
 
 _NEVER = 10**6
 """Characters of a line after which a string goes on in the next one."""
+
+_QUOTED = re.compile("['\x85\u2028\u2029]")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -38,8 +41,8 @@ class _Dumper(yaml.SafeDumper):
         return node
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """A string; expressions, which have quotes, in double ones."""
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if "'" in data else None)
+        """A string; expressions, which have quotes, in double ones, and what YAML reads as the end of a line."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if _QUOTED.search(data) else None)
 
 
 _Dumper.add_representer(str, _Dumper.represent_str)

@@ -271,7 +271,7 @@ class _SliceReading:
         try:
             result = self._reader.result(page, query)
             following = self._reader.pages.next(result, self._sizes.size) if page.response.ok else None
-            doubt = self._doubt(result, first=saved is None) if following is None and page.raw else ""
+            self._look_behind(result, following)
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
@@ -287,15 +287,19 @@ class _SliceReading:
         by_position = self._reader.pages.counts is not None or counts_positions(query.token or following)
         source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
         if following is None:
+            # Where there was a page before, it has named this one.
+            doubt = partial(self._doubt, result) if saved is None else None
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
         safe = saved_token(page.response.request, following)
         self._next = self._reader.saved(safe, self._sizes.size), following
         yield Page(records, self._next[0], warning=warning, source=source)
 
-    def _doubt(self, last: PageResult, *, first: bool) -> str:
-        """Why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
+    def _look_behind(self, last: PageResult, following: JsonValue) -> None:
+        """Raise RowsBehindEnd: a page that names no next one is not the last."""
         reader = self._reader
+        if following is not None or not last.raw:
+            return
 
         def fetch() -> tuple[Response, int]:
             token = reader.pages.behind(last)
@@ -307,9 +311,13 @@ class _SliceReading:
 
         if reader.pages.behind(last) is not None and reader.properties is None:
             look_behind(reader, last.response, last.raw, fetch)
-        # Where there was a page before, it has named this one.
-        why = (reader.pages.doubt(last, self._sizes.size) or unread_total(last.response, last.raw)) if first else ""
-        return doubtful(last.response, why) if why else ""
+
+    def _doubt(self, last: PageResult) -> str:
+        """Why the only page of the slice may not be the last; empty for nothing, and where it has no records."""
+        if not last.raw:
+            return ""
+        why = self._reader.pages.doubt(last, self._sizes.size) or unread_total(last.response, last.raw)
+        return why and doubtful(last.response, why)
 
     def _query(self, saved: Token | None) -> _PageQuery:
         """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""

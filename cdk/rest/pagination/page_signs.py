@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, Stored, as_object, from_json
@@ -49,22 +49,15 @@ _NO_LETTER = re.compile(r"[^a-z]")
 
 def unfollowed_next(response: Response) -> str:
     """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
-    if (link := response.headers.get("link")) and "next" in links(link):
-        return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
-    for name in _next_headers(tuple(response.headers)):
-        if _is_next(value := response.headers[name]):
-            return f"{value[:_SHOWN]!r} in the header {name}"
-    return _of_body(response).next
+    return _next_in_headers(response) or _of_body(response).next
 
 
 def unread_total(response: Response, count: int, pages: int = 1) -> str:
     """What counts more records than the `count` that so many pages had, or more pages, as a doubt; else empty."""
-    for name in _total_headers(tuple(response.headers)):
-        if (number := _whole_number(response.headers[name])) > _expected(name, count, pages):
-            return f"{number} in the header {name}, and {_had(count, pages)}"
-    for where, number in _of_body(response).totals:
-        if where[-1] != _COUNT and number > _expected(where[-1], count, pages):
-            return f"{number} in {' > '.join(where)} of the body, and {_had(count, pages)}"
+    for total in _totals_of(response, _of_body(response)):
+        if total.certain and total.number > total.expected(count, pages):
+            had = f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
+            return f"{total.number} in {total.where}, and {had}"
     return ""
 
 
@@ -73,18 +66,21 @@ def says_end(response: Response, count: int, pages: int) -> bool:
 
     What names the next page is there and empty, or all that is counted was read.
     """
-    if unfollowed_next(response) or (pages and unread_total(response, count, pages)):
+    paging = _of_body(response)
+    if paging.next or _next_in_headers(response):
         return False
-    if _next_headers(tuple(response.headers)) or _of_body(response).ends:
+    totals = [total for total in _totals_of(response, paging) if total.certain] if pages else []
+    if any(total.number > total.expected(count, pages) for total in totals):
+        return False
+    if paging.ends or _next_headers(tuple(response.headers)):
         return True
-    return pages > 0 and any(
-        name != _COUNT and number == _expected(name, count, pages) for name, number in _all_totals(response)
-    )
+    return any(total.number == total.expected(count, pages) for total in totals)
 
 
 def total_records(response: Response) -> int:
     """How many records there are in all, or on the page, as a header or the body counts them; 0 where nothing does."""
-    return next((number for name, number in _all_totals(response) if not _counts_pages(name)), 0)
+    totals = _totals_of(response, _of_body(response))
+    return next((total.number for total in totals if not total.counts_pages), 0)
 
 
 def counts_positions(token: Stored) -> bool:
@@ -99,13 +95,15 @@ def full_page(response: Response, count: int) -> str:
 
     Where the response counts all records, `unread_total` knows better. One record is what who asks for one wants.
     """
-    totals = [where for where, _ in _of_body(response).totals if where[-1] != _COUNT]
-    if count < 2 or totals or _total_headers(tuple(response.headers)):  # noqa: PLR2004 - one is no list
+    if count < 2:  # noqa: PLR2004 - one is no list
         return ""
-    for name, value in (*query_of(response.request).items(), *body_of(response.request)[1].items()):
-        if _letters(name) in SIZES and _whole_number(value) == count:
-            return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
-    return ""
+    # Found without parsing: this is asked of the only page of each slice.
+    asked = [unquote_plus(name) for name in re.findall(rf"[?&]([^=&]+)={count}(?=&|$)", response.url)]
+    asked += [name for name, value in body_of(response.request)[1].items() if _whole_number(value) == count]
+    name = next((name for name in asked if _letters(name) in SIZES), None)
+    if name is None or any(total.certain for total in _totals_of(response, _of_body(response))):
+        return ""
+    return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
 
 
 def query_of(request: Request) -> Mapping[str, str]:
@@ -123,14 +121,37 @@ def body_of(request: Request) -> tuple[RequestPart | None, Mapping[str, JsonValu
         return "body_data", dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
 
 
-def _all_totals(response: Response) -> Sequence[tuple[str, int]]:
-    """The names under which headers and the body count all records, or pages, and what they count."""
-    headers = ((name, _whole_number(response.headers[name])) for name in _total_headers(tuple(response.headers)))
-    return [*headers, *((where[-1], number) for where, number in _of_body(response).totals)]
+def _next_in_headers(response: Response) -> str:
+    """What names a next page in the headers of a response; empty for nothing."""
+    if (link := response.headers.get("link")) and "next" in links(link):
+        return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
+    for name in _next_headers(tuple(response.headers)):
+        if _is_next(value := response.headers[name]):
+            return f"{value[:_SHOWN]!r} in the header {name}"
+    return ""
 
 
-def _had(count: int, pages: int) -> str:
-    return f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
+class _Total(NamedTuple):
+    """What counts all records, or pages, in words, and its number."""
+
+    where: str
+    number: int
+    counts_pages: bool
+    certain: bool
+    """It may not count the records of the page alone."""
+
+    def expected(self, count: int, pages: int) -> int:
+        """How many there were of what it counts."""
+        return pages if self.counts_pages else count
+
+
+def _totals_of(response: Response, paging: "_Paging") -> Iterator[_Total]:
+    """What counts all records, or pages, in the headers of a response, then in its body."""
+    for name in _total_headers(tuple(response.headers)):
+        yield _Total(f"the header {name}", _whole_number(response.headers[name]), _counts_pages(name), certain=True)
+    for where, number in paging.totals:
+        name = where[-1]
+        yield _Total(f"{' > '.join(where)} of the body", number, _counts_pages(name), certain=name != _COUNT)
 
 
 class _Paging(NamedTuple):
@@ -195,11 +216,6 @@ def _whole_number(value: JsonValue) -> int:
     if type(value) is int:
         return value
     return int(value) if type(value) is str and len(value) <= _DIGITS and value.isdecimal() else 0
-
-
-def _expected(name: str, count: int, pages: int) -> int:
-    """How many there were of what a field counts."""
-    return pages if _counts_pages(name) else count
 
 
 def _counts_pages(name: str) -> bool:

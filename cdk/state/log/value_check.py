@@ -10,6 +10,14 @@ from cdk.state.log.slot_value import Frozen, StateValue, frozen
 
 _SHORTEST = 6
 """Shorter secrets would be found in every other value."""
+# fmt: off
+_WIRE_NAMES = (
+    "__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete", "states", "partition", "parent_state", "cursor",
+    "use_global_cursor", "lookback_window", "next_page_token", "page_size", "counts", "records", "number",
+    "date-range", "state_type", "slices", "window", "through", "listing", "fingerprint", "missing",
+)
+# fmt: on
+"""What states of every connector contain: a password such as `cursor` would be found in all of them."""
 
 
 class ValueCheck:
@@ -39,11 +47,12 @@ class ValueCheck:
 class SecretCheck:
     """Looks for secrets in JSON texts: as they are, and as URLs, JSON and base64 spell them.
 
-    Secrets of fewer than six characters are not looked for.
+    Secrets of fewer than six characters, or that are a part of the names that every state has, are not looked for.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        long = [secret for secret in secrets if len(secret) >= _SHORTEST]
+        named = [secret for secret in secrets if not any(secret in name for name in _WIRE_NAMES)]
+        long = [secret for secret in named if len(secret) >= _SHORTEST]
         self._mask = Secrets(long).mask
         self._spellings = {form for secret in long for form in spellings(secret).values() if len(form) >= _SHORTEST}
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]

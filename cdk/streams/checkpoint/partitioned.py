@@ -55,10 +55,10 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current: PartitionReader | None = None
         self._queue: AckQueue[ParentState | None] = AckQueue()
         """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
-        self._tickets: dict[Partition, Ticket[ParentState | None]] = {}
         self._turns: AckQueue[Partition] = AckQueue()
         """Partitions in planning order, each until its first reader is finished."""
-        self._turn_of: dict[Partition, Ticket[Partition]] = {}
+        self._tickets: dict[Partition, tuple[Ticket[ParentState | None], Ticket[Partition] | None]] = {}
+        """Of each partition that is open; it has no turn when it is read once more."""
         self._after = self._reported_after = state.after
         """The last one whose turn is over, as are all before it; and the same in the last checkpoint."""
         self._has_cursor = False
@@ -184,7 +184,7 @@ class PartitionCheckpointReader(CheckpointReader):
         for partition in [item for item in self._repeated if item not in busy]:
             ticket = self._repeated.pop(partition)
             if self._follows:
-                self._tickets[partition] = ticket
+                self._tickets[partition] = ticket, None
                 self._ended_early.append(partition)
             else:
                 self._queue.close(ticket)
@@ -212,8 +212,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
         if partition not in self._tickets:
-            self._tickets[partition] = self._queue.open(None)
-            self._turn_of[partition] = self._turns.open(partition)
+            self._tickets[partition] = self._queue.open(None), self._turns.open(partition)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys
@@ -261,27 +260,30 @@ class PartitionCheckpointReader(CheckpointReader):
             return
         self._moved[partition] = reader
         if reader.finished:
-            self._take_over(self._moved.pop(partition))
+            position = self._take_over(self._moved.pop(partition))
             del self._readers[partition]
-            self._end_turn(reader)
+            ticket, turn = self._tickets[partition]
+            if turn is not None:
+                self._end_turn(turn, position)
             if reader.ends_early:
                 self._ended_early.append(partition)
             else:
-                self._queue.close(self._tickets.pop(partition))
+                self._queue.close(ticket)
+                del self._tickets[partition]
             self._advance_parents()
             self._leave_shared_cursor()
 
-    def _end_turn(self, reader: PartitionReader) -> None:
-        if (turn := self._turn_of.pop(reader.partition, None)) is not None:
-            self._turns.close(turn)
-            self._has_cursor = self._has_cursor or bool(reader.partition and not reader.position.done)
+    def _end_turn(self, turn: Ticket[Partition], position: Position) -> None:
+        self._turns.close(turn)
+        self._has_cursor = self._has_cursor or bool(turn.item and not position.done)
         if (closed := self._turns.pop_closed()) and self._has_cursor:
             self._after = closed[-1]
 
-    def _take_over(self, reader: PartitionReader) -> None:
+    def _take_over(self, reader: PartitionReader) -> Position:
         position = reader.position
         if position != Start() or reader.partition in self._positions:
             self._changed |= self._positions.move(reader.partition, position)
+        return position
 
     def _advance_parents(self) -> None:
         for parent in self._queue.pop_closed():

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.authoring.drafts.curl import draft_of_curl
@@ -115,6 +115,7 @@ def test_the_json_of_a_command_is_sent_as_it_is(body: Json) -> None:
     assert to_json(from_json(request.body or b"")) == to_json(body)
 
 
+@example({"a": "\x85"}, {"b": "\u2028"}, "messag")
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(NAMES, STRINGS, min_size=1, max_size=4), st.dictionaries(NAMES, STRINGS, max_size=4), STRINGS)
 def test_the_form_the_parameters_and_the_headers_of_a_command_are_sent_as_they_are(

@@ -46,5 +46,11 @@ def test_what_holds_no_secret_is_let_through(value: Json) -> None:
     SecretCheck([SECRET, "abcdef"]).refuse(dumps_canonical(value, "x"), "stream:users")
 
 
+def test_a_secret_that_names_of_every_state_contain_is_not_looked_for() -> None:
+    state: Json = {"__ab_no_cursor_state_message": True, "states": [{"partition": {}, "cursor": {}}]}
+
+    SecretCheck(["messag", "cursor", "partition"]).refuse(dumps_canonical(state, "x"), "stream:users")
+
+
 def test_short_secrets_are_not_looked_for() -> None:
     SecretCheck(["", "abc", "12345"]).refuse(dumps_canonical({"cursor": "abc12345"}, "x"), "stream:users")

@@ -168,7 +168,7 @@ class OnlyPages(Paged):
         return [Partition({"part": part}) for part in range(2)]
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:  # noqa: ARG002
-        return Page(PAGES[slice.partition["part"]], None, doubt="there may be more")
+        return Page(PAGES[slice.partition["part"]], None, doubt=lambda: "there may be more")
 
 
 class SomePages(OnlyPages):
