@@ -88,6 +88,10 @@ class FilledColumns:
     """Those with a value in any row."""
 
 
+NO_COLUMNS = FilledColumns(0, (), ())
+"""Of a table without rows."""
+
+
 @dataclass(frozen=True)
 class LoggedFile:
     """A file as the log has it. rows: None where the log does not count them. deleted: rows of its deletion vector.

@@ -14,6 +14,7 @@ from cdk.lake.delta.receipt import CommitRows, row_count
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import Committed
 from cdk.lake.parquet.emptied_columns import EmptiedColumns
+from cdk.lake.parquet.table_files import NO_COLUMNS
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.handlers import removal_guards as guards
 from cdk.state.handlers.options import StatefulOptions
@@ -68,7 +69,7 @@ class StreamCommit:
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
         self._begins, self._moved = True, False
-        self._emptied = EmptiedColumns(writing.table.filled_columns)
+        self._emptied = self._compared_columns()
         self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:
@@ -81,10 +82,19 @@ class StreamCommit:
         before, removal = self._writing.table.saved, self._request
         if self._followed is not None:
             self.source = ConditionalState(self._plan, self._followed, before, resumed=resumed, removal=removal)
-        self._emptied = EmptiedColumns(self._writing.table.filled_columns)
+        self._emptied = self._compared_columns()
         self._emptied.add(saved.pending)
         self._moved = False
         return replace(saved, source=foreign_source_state(before))
+
+    def _compared_columns(self) -> EmptiedColumns:
+        """Compares the columns of what is read with those of the table, where this pipeline wrote its rows last.
+
+        Another pipeline in the same table may have other fields.
+        """
+        table = self._writing.table
+        is_own = table.state_version is not None and not table.owner_of_rows
+        return EmptiedColumns(table.filled_columns if is_own else lambda: NO_COLUMNS)
 
     def add_result(self, progress: SliceResult) -> None:
         """Take note of what a slice has met that its rows do not say."""
