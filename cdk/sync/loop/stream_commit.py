@@ -93,8 +93,7 @@ class StreamCommit:
         Another pipeline in the same table may have other fields.
         """
         table = self._writing.table
-        is_own = table.state_version is not None and not table.owner_of_rows
-        return EmptiedColumns(table.filled_columns if is_own else lambda: NO_COLUMNS)
+        return EmptiedColumns((lambda: NO_COLUMNS) if table.owner_of_rows else table.filled_columns)
 
     def add_result(self, progress: SliceResult) -> None:
         """Take note of what a slice has met that its rows do not say."""
