@@ -1066,6 +1066,35 @@ BUGS = [
         "tests/lake/parquet/test_emptied_columns.py",
     ),
     Bug(
+        "an interrupted read in full resumes as that",
+        "declarative/reading/state_delegating_stream",
+        "        if is_in_full(blob):\n            return self.full\n",
+        "",
+        "tests/declarative/reading/test_state_delegating_stream.py",
+    ),
+    Bug(
+        "a finished read in full leaves the state to the other way of reading",
+        "declarative/reading/state_delegating_stream",
+        "state is None and not (self._marked and self.finished)",
+        "state is None",
+        "tests/declarative/reading/test_state_delegating_stream.py",
+    ),
+    Bug(
+        "a sync has the state choose how a stream is read",
+        "sync/loop/slice_schedule",
+        "self._state = decoded(stream, state)",
+        "self._state = decoded(type('Same', (), {'migrate_state': lambda self, blob: blob, **{n: getattr(stream, n)"
+        " for n in ('name', 'cursor_field', 'partition_field')}})(), state)",
+        "tests/sync/loop/test_stream_sync.py",
+    ),
+    Bug(
+        "a parent that is read in two ways is read as its state says",
+        "declarative/components/streams/streams",
+        "is_parent=as_parent",
+        "is_parent=False",
+        "tests/declarative/reading/test_state_delegating_stream.py",
+    ),
+    Bug(
         "a file that lacks a column has no value of it",
         "lake/parquet/emptied_columns",
         "nulls.get(name, file.rows)",

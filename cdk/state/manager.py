@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable
 from copy import deepcopy
-from typing import Protocol
 
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
@@ -10,24 +9,7 @@ from cdk.base.values import JsonValue, Stored
 from cdk.protocol import AirbyteStateMessage, AirbyteStateType, AirbyteStreamState, StreamDescriptor
 from cdk.state.stored_positions import is_same, with_entries
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import decode, encode
-
-
-class Stateful(Protocol):
-    """What the manager must know of a stream to read and write its state."""
-
-    name: str
-    namespace: str | None
-    cursor_field: str | None
-    partition_field: str | None
-    supports_checkpointing: bool
-
-    @property
-    def empty_state(self) -> JsonValue:
-        """What a message says before anything was read."""
-
-    def migrate_state(self, blob: JsonValue) -> JsonValue:
-        """An old form of the state in today's form."""
+from cdk.state.wire import Stateful, decode_migrated, encode
 
 
 class ConnectorStateManager:
@@ -75,12 +57,7 @@ class ConnectorStateManager:
         """The state a read of `stream` goes on from. Raises BadState naming the stream and the place."""
         blob = self._blobs.get(_descriptor(stream))
         migrated = stream.migrate_state(blob)
-        state = decode(
-            migrated,
-            path=f"state of {stream.name}",
-            cursor_field=stream.cursor_field,
-            partition_field=stream.partition_field,
-        )
+        state = decode_migrated(stream, migrated)
         if migrated is blob:
             self._blobs[_descriptor(stream)] = with_entries(blob, exact=False)
         return state

@@ -23,6 +23,7 @@ class StreamState:
         is then written in that form again.
     after: in the middle of a read, the partition behind which it resumes: this one and those listed before it were read
         to their end, and come last. None once a read is finished, and where they have nothing more to read.
+    in_full: in the middle of the read in full of a stream that is read in another way once it has a state.
     """
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class StreamState:
     shares_cursor: bool = False
     ranges_from: FieldValue = None
     after: Partition | None = None
+    in_full: bool = False
 
     def of(self, partition: Partition) -> Position:
         """Where `partition` stands: its own position, else the one kept for all partitions, else `Start`."""

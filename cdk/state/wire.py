@@ -19,11 +19,13 @@ whose pages a token counts, and `edge` holds the digests of the records at the c
 often each came, where that is more than once. A partition that complete lists lack has `missing`, since when.
 
 Beside `states`, `_cdk` has `after` while partitions with a cursor are read: the fields of the one behind which an
-interrupted read resumes. Those up to it were read to their end and come last. A finished read leaves none.
+interrupted read resumes. Those up to it were read to their end and come last. A finished read leaves none. `in_full`
+is there in the middle of the read in full of a stream that is read in another way once it has a state.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from dataclasses import replace
+from typing import Protocol, TypeGuard
 
 from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, as_object
@@ -37,7 +39,25 @@ from cdk.state.window import Window
 
 _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _PARTITION_MARKS = _PARTITION_KEYS | {"lookback_window"}
+_IN_FULL = "in_full"
 _RANGE_TYPES = ("date-range", "integer")
+
+
+class Stateful(Protocol):
+    """What must be known of a stream to read and write its state."""
+
+    name: str
+    namespace: str | None
+    cursor_field: str | None
+    partition_field: str | None
+    supports_checkpointing: bool
+
+    @property
+    def empty_state(self) -> JsonValue:
+        """What a message says before anything was read."""
+
+    def migrate_state(self, blob: JsonValue) -> JsonValue:
+        """An old form of the state in today's form."""
 
 
 def encode(
@@ -54,6 +74,10 @@ def encode(
     leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
     Of many partitions `states` are `PartitionEntries`: the text of each was made when it moved.
     """
+    if state.in_full:
+        unmarked = replace(state, in_full=False)
+        rest = encode(unmarked, incremental=incremental, resumable=resumable, cursor_field=cursor_field, exact=exact)
+        return {**rest, OWN_KEY: {**as_object(rest.get(OWN_KEY)), _IN_FULL: True}}
     positions, shares = state.positions, state.shares_cursor and WHOLE in state.positions
     if not (resumable or incremental or exact):
         return {NO_CURSOR: True}
@@ -96,10 +120,33 @@ def decode(
             return StreamState()
         case list():
             return StreamState(_partitions(blob, path))
+        case Mapping() if is_in_full(blob):
+            own = {name: value for name, value in as_object(blob[OWN_KEY]).items() if name != _IN_FULL}
+            rest = {name: value for name, value in {**blob, OWN_KEY: own}.items() if own or name != OWN_KEY}
+            return replace(_decode_map(rest, path, cursor_field, partition_field), in_full=True)
         case Mapping():
             return _decode_map(blob, path, cursor_field, partition_field)
         case _:
             raise BadState(path, blob, "a JSON object, or null for a stream that was never read")
+
+
+def decoded(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
+    """A stream's state of its wire form, old forms included. path: where it was found. Raises BadState.
+
+    A stream that is read in several ways is from then on the one that goes on from this state.
+    """
+    return decode_migrated(stream, stream.migrate_state(blob), path)
+
+
+def decode_migrated(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
+    """A stream's state of its wire form of today, as `decoded`."""
+    path = path or f"state of {stream.name}"
+    return decode(blob, path=path, cursor_field=stream.cursor_field, partition_field=stream.partition_field)
+
+
+def is_in_full(blob: Stored) -> bool:
+    """Whether a state was left in the middle of the read in full of a stream, see `StreamState.in_full`."""
+    return isinstance(blob, Mapping) and _IN_FULL in as_object(blob.get(OWN_KEY))
 
 
 def _decode_map(

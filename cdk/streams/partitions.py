@@ -100,6 +100,8 @@ def _until(
     end: datetime,
 ) -> StreamState | None:
     """The state as one that a read had reached which ended there; None in the middle of a read."""
+    if state.in_full:
+        return None
     if cursor is not None and any(cursor.no_later(value, end) != value for value in greatest):
         positions = dict(state.positions)
         for partition, position in positions.items():

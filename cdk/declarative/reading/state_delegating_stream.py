@@ -1,6 +1,7 @@
-"""DelegatingStream: read in full while there is no state, incrementally once there is one."""
+"""DelegatingStream: read in full until that is finished, incrementally from then on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -12,8 +13,9 @@ from cdk.declarative.reading.manifest_stream import ManifestStream
 from cdk.rest.auth.tokens import IssuedToken
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
+from cdk.state.wire import encode, is_in_full
 from cdk.streams.checkpoint.parent_state import ParentState
-from cdk.streams.checkpoint.reader import CheckpointReader
+from cdk.streams.checkpoint.reader import CheckpointReader, PassingReader
 from cdk.streams.page import Item
 from cdk.streams.stream import Stream
 
@@ -22,14 +24,17 @@ class DelegatingStream(DeclaredStream):
     """Two streams under one name. The state decides which of them a read uses.
 
     retention: how far back the API can look; with an older state, or one whose date cannot be read, the stream is
-    read in full.
+    read in full. An interrupted read in full resumes as that: the other way of reading may not know what it left.
+    is_parent: its records make the partitions of another stream, whose state has its own.
     """
 
     chosen_by_state = True
 
-    def __init__(self, full: ManifestStream, incremental: ManifestStream, *, retention: Duration | None) -> None:
+    def __init__(
+        self, full: ManifestStream, incremental: ManifestStream, *, retention: Duration | None, is_parent: bool
+    ) -> None:
         super().__init__(full.config)
-        self.full, self.later, self._retention = full, incremental, retention
+        self.full, self.later, self._retention, self._is_parent = full, incremental, retention, is_parent
         self.name, self.primary_key = incremental.name, incremental.primary_key
         self._chosen: ManifestStream = full
         self._choose(full)
@@ -46,7 +51,7 @@ class DelegatingStream(DeclaredStream):
 
     def migrate_state(self, blob: JsonValue) -> JsonValue:
         self._choose(self._fitting(self.later.migrate_state(blob)))
-        return self._chosen.migrate_state(blob) if self._chosen is self.later else None
+        return self._chosen.migrate_state(blob) if self._chosen is self.later or is_in_full(blob) else None
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
         return self._chosen.access_tokens(seconds)
@@ -61,7 +66,12 @@ class DelegatingStream(DeclaredStream):
         return self._chosen.partitions_since(parents)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        return self._chosen.checkpoint_reader(state)
+        if self._is_parent:
+            self._choose(self._fitting(encode(state, incremental=True)))
+        if self._chosen is self.later:
+            return self.later.checkpoint_reader(state)
+        state = replace(state, in_full=False) if state.in_full else StreamState()
+        return _FullReader(self.full.checkpoint_reader(state))
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         return self._chosen.read_records(slice)
@@ -75,6 +85,8 @@ class DelegatingStream(DeclaredStream):
     def _fitting(self, blob: JsonValue) -> ManifestStream:
         if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
             return self.full
+        if is_in_full(blob):
+            return self.full
         if self._retention is not None and self.later.cursor is not None:
             # Of partitions it is the greatest value of all that counts.
             known = blob.get("state", blob)
@@ -84,6 +96,22 @@ class DelegatingStream(DeclaredStream):
                 logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
                 return self.full
         return self.later
+
+
+class _FullReader(PassingReader):
+    """The reader of a read in full, whose states say so until it is finished."""
+
+    _state: StreamState | None = None
+    _marked = False
+    """The last state that was given says that the read is unfinished."""
+
+    def get_checkpoint(self) -> StreamState | None:
+        state = super().get_checkpoint()
+        self._state = state or self._state
+        if self._state is None or (state is None and not (self._marked and self.finished)):
+            return None
+        self._marked = not self.finished
+        return replace(self._state, in_full=self._marked)
 
 
 def _chosen(reload: Callable[[], Stream], *, later: bool) -> ManifestStream:

@@ -18,7 +18,7 @@ from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
-from cdk.state.wire import decode, encode
+from cdk.state.wire import decode, decoded, encode
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
 from cdk.streams.state_check import check_fields, check_values
@@ -163,16 +163,6 @@ def _beside_later_rows(saved: TableState | None, older: TableState) -> TableStat
         return replace(older, generation=saved.generation)
     records = saved.records if traits.merges else 0
     return replace(older, generation=saved.generation + 1, known=None, records=records)
-
-
-def decoded(stream: Stream, blob: JsonValue, path: str = "") -> StreamState:
-    """A stream's state of its wire form, old forms included. path: where it was found. Raises BadState."""
-    return decode(
-        stream.migrate_state(blob),
-        path=path or f"state of {stream.name}",
-        cursor_field=stream.cursor_field,
-        partition_field=stream.partition_field,
-    )
 
 
 def _from_start(what: str, saved: TableState, *why: str) -> Change:

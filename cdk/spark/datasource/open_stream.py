@@ -14,7 +14,6 @@ from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue
-from cdk.lake.admin.edits import decoded
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens
@@ -24,6 +23,7 @@ from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.state.stream_state import StreamState
+from cdk.state.wire import decoded
 from cdk.streams.source import Source
 from cdk.streams.source_events import Events
 from cdk.streams.stream import Stream

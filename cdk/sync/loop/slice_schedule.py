@@ -10,7 +10,7 @@ from cdk.base.values import JsonValue
 from cdk.lake.delta.receipt import RecordCounts
 from cdk.rest.auth.tokens import EndedToken
 from cdk.state.slice import Slice
-from cdk.state.wire import decode, encode
+from cdk.state.wire import decoded, encode
 from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.stream import Stream
 from cdk.sync.reports.counts import counted
@@ -39,12 +39,7 @@ class SliceSchedule:
         """
         self._stream, self._single, self._check = stream, single, check
         self._compares_first = compares_first
-        self._state = decode(
-            state,
-            path=f"state of {stream.name}",
-            cursor_field=stream.cursor_field,
-            partition_field=stream.partition_field,
-        )
+        self._state = decoded(stream, state)
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
         self._waiting: list[tuple[int, Slice]] = []
         self._out: dict[int, tuple[int, Slice]] = {}

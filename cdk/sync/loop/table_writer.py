@@ -11,7 +11,7 @@ from cdk.base.errors import StateError
 from cdk.base.logs import FirstWarning, logger
 from cdk.base.task_map import TaskMap
 from cdk.base.values import JsonValue
-from cdk.lake.admin.edits import decoded, import_state
+from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.arrow.columns import ADDITIONAL, column_name, field_of
@@ -27,6 +27,7 @@ from cdk.lake.parquet.table_files import TableFile, lost_files
 from cdk.lake.parquet.table_rows import schema_of
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
+from cdk.state.wire import decoded
 from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.loop.table_fit import (
     bounded_columns,

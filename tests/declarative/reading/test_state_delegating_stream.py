@@ -38,17 +38,30 @@ def stream(path: str, router: dict[str, Any] | None, **parts: Any) -> dict[str, 
     }
 
 
-def delegating(api: MockApi, *, retention: str | None = None, router: dict[str, Any] | None = None) -> Stream:
+def choice(
+    api: MockApi, *, retention: str | None = None, router: dict[str, Any] | None = None, pages: Json = None
+) -> dict[str, Any]:
+    """The stream of a manifest that is read in two ways."""
     api.get("/export").returns(json=dated("02"))
     api.get("/changes").returns(json=dated("03"))
-    made = {
+    full = stream("/export", router, incremental_sync=CURSOR)
+    full["retriever"] |= {"paginator": pages} if pages else {}
+    return {
         "type": "StateDelegatingStream",
         "name": "items",
-        "full_refresh_stream": stream("/export", router, incremental_sync=CURSOR),
+        "full_refresh_stream": full,
         "incremental_stream": stream("/changes", router, incremental_sync=CURSOR),
         **({"api_retention_period": retention} if retention else {}),
     }
-    check = {"type": "CheckStream", "stream_names": ["items"]}
+
+
+def delegating(api: MockApi, **parts: Any) -> Stream:
+    return source(api, choice(api, **parts))
+
+
+def source(api: MockApi, made: dict[str, Any]) -> Stream:
+    """The only stream of a manifest."""
+    check = {"type": "CheckStream", "stream_names": [made["name"]]}
     runtime = Runtime(transport=api, clock=lambda: NOW)
     (found,) = ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [made]}), runtime).streams({})
     return found
@@ -86,6 +99,63 @@ def test_the_full_read_leaves_a_state_for_the_other() -> None:
     assert first.states[-1] == {"on": "2024-01-02"}
     assert second.states[-1] == {"on": "2024-01-03"}
     assert [dict(request.params)["since"] for request in api.requests] == ["2024-01-02"]
+
+
+PAGES = {
+    "type": "DefaultPaginator",
+    "pagination_strategy": {"type": "PageIncrement", "page_size": 1, "start_from_page": 1},
+    "page_token_option": {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"},
+}
+EXPORTED = ["02", "04", "03"]
+
+
+def exported(api: MockApi, *, fails_at: int) -> None:
+    """Pages of the export, one of which fails; a page without records is the last."""
+    api.get("/export").returns(json=dated(EXPORTED[0]))
+    for number in range(2, 5):
+        days = EXPORTED[number - 1 : number]
+        api.get("/export", {"page": number}).returns(json=dated(*days), status=400 if number == fails_at else 200)
+
+
+@pytest.mark.parametrize("router", [None, LIST])
+@pytest.mark.parametrize("fails_at", [2, 3, 4])
+def test_an_interrupted_read_in_full_resumes_as_that(fails_at: int, router: dict[str, Any] | None) -> None:
+    api = MockApi()
+    made = delegating(api, router=router, pages=PAGES)
+    exported(api, fails_at=fails_at)
+    first = read(made)
+    assert first.error is not None
+    exported(api, fails_at=0)
+    api.requests.clear()
+
+    second = read(made, state=first.state_messages)
+
+    assert second.error is None
+    assert paths(api) == {"export"}
+    assert api.requests[0].params["page"] == str(fails_at)
+    assert {record["id"] for ran in (first, second) for record in ran.records} == set(EXPORTED)
+    api.requests.clear()
+    read(made, state=second.state_messages)
+    assert paths(api) == {"changes"}
+
+
+def test_a_parent_is_read_as_the_state_that_its_child_has_of_it_says() -> None:
+    api = MockApi()
+    api.get("/items/02").returns(json=dated("06"))
+    api.get("/items/03").returns(json=dated("07"))
+    parent: dict[str, Any] = {"type": "ParentStreamConfig", "parent_key": "id", "partition_field": "item"}
+    parent |= {"stream": choice(api), "incremental_dependency": True}
+    router = {"type": "SubstreamPartitionRouter", "parent_stream_configs": [parent]}
+    child = stream("/items/{{ stream_partition.item }}", router, name="parts", incremental_sync=CURSOR)
+    made = source(api, child)
+
+    first = read(made)
+    second = read(made, state=first.state_messages)
+
+    assert first.error is None
+    assert [record["id"] for record in first.records] == ["06"]
+    assert [record["id"] for record in second.records] == ["07"]
+    assert [request.url.rpartition("/")[2] for request in api.requests] == ["export", "02", "changes", "03"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import os
 import random
 from collections import Counter
@@ -48,6 +49,8 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions
 from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.bundle_task import read_bundle
 from cdk.sync.tasks.messages import BundleJob, Failure
+from cdk.testing import MockApi
+from tests.declarative.reading.test_state_delegating_stream import EXPORTED, PAGES, delegating, exported, paths
 from tests.generated_sources import SPAN, Made, made
 from tests.samples import DAY0, STREAMS, Events, Orders, ShopOrders, Users, Versions, told
 from tests.spark.bundles_here import expected, read_bundle_of
@@ -164,6 +167,29 @@ def test_a_further_incremental_sync_adds_what_is_new(tmp_path: Path) -> None:
     assert (report.read, report.written, report.skipped, report.total) == (7, 5, 2, 25)
     assert rows(tmp_path).total() == 25
     assert set(rows(tmp_path).values()) == {1}
+
+
+def exporting(api: MockApi) -> Stream:
+    """A stream that is read in full, in four pages, until that is finished, and by its changes from then on."""
+    stream = delegating(api, pages=PAGES)
+    exported(api, fails_at=0)
+    return stream
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2, 3])
+def test_a_stream_that_is_read_in_two_ways_is_read_in_full_until_that_is_finished(tmp_path: Path, pages: int) -> None:
+    api = MockApi()
+    run = opened(tmp_path, exporting(api))
+    for _ in range(pages):
+        run.commit(read_next(run, seconds=0))
+    finish(opened(tmp_path, exporting(api), sync="s2"))
+    assert paths(api) == {"export"}
+    api.requests.clear()
+
+    finish(opened(tmp_path, exporting(api), sync="s3"))
+
+    assert paths(api) == {"changes"}
+    assert {json.loads(line)["id"] for line in rows(tmp_path)} == set(EXPORTED)
 
 
 class Unfiltered(Orders):

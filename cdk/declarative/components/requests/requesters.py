@@ -169,7 +169,7 @@ def _properties(component: HttpRequester, ctx: BuildContext) -> tuple[Properties
 
 def _address(component: HttpRequester, ctx: BuildContext) -> tuple[Callable[[Names], str], Callable[[Names], str]]:
     """What gives the URL, and what gives the beginning that a relative link to the next page follows."""
-    if not (component.url or component.url_base):
+    if not (component.url or component.url_base or component.path):
         # Said when it is used: a part of an old manifest that nothing uses must not keep the rest from working.
         where = ctx.where(component, "url")
 
@@ -178,30 +178,30 @@ def _address(component: HttpRequester, ctx: BuildContext) -> tuple[Callable[[Nam
 
         return missing, missing
     # A parent of a stream gets the `url` that `$parameters` of the stream give, beside its own `url_base`.
-    first, *others = (ctx.expression(component, field) for field in ("url_base", "url") if getattr(component, field))
+    parts = [ctx.expression(component, field) for field in ("url_base", "url") if getattr(component, field)]
 
     def base(names: Names) -> str:
-        return next((text for part in (first, *others) if (text := part.text(names))), "")
+        return next((text for part in parts if (text := part.text(names))), "")
 
-    if not others:
-        base = first.text
+    if len(parts) == 1:
+        base = parts[0].text
     if not component.path:
         return base, base
     path = ctx.expression(component, "path")
-    if path.fixed and all(part.fixed for part in (first, *others)):
+    if path.fixed and all(part.fixed for part in parts):
         fixed = cache(lambda: join(base({}), path.text()))
         return lambda _: fixed(), base
     return lambda names: join(base(names), path.text(names)), base
 
 
 def join(base: str, path: str) -> str:
-    """A path behind a base; a path that is a whole URL stands for itself, an empty one leaves the base as it is.
+    """A path behind a base; a path that is a whole URL, or has no base, stands for itself, an empty one for the base.
 
     Between the two, and inside the base, there is one slash, however many a config brings with it.
     """
     base, path = base.strip(), path.strip().lstrip("/")
-    if not path:
-        return base
+    if not (base and path):
+        return base or path
     base = base if base.endswith("/") else f"{base}/"
     # Nearly all are plain; to join these by the book takes 15 us a request.
     return base + path if _PLAIN.fullmatch(path) and _PLAIN_BASE.fullmatch(base) else urljoin(base, path)

@@ -201,4 +201,5 @@ class StateDelegatingStream(AnyStream):
             self.full_refresh_stream.build(ctx, as_parent=as_parent),
             self.incremental_stream.build(ctx, as_parent=as_parent),
             retention=ctx.duration(self, "api_retention_period", None),
+            is_parent=as_parent,
         )

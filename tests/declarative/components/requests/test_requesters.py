@@ -40,6 +40,7 @@ def regions(*places: dict[str, Any]) -> list[dict[str, Any]]:
         ("https://a.com//v1/", "users", "https://a.com/v1/users"),
         ("https://a.com//", "users/a.json", "https://a.com/users/a.json"),
         ("https://a.com/v1", "/", "https://a.com/v1"),
+        ("", "https://b.com/users?page=2", "https://b.com/users?page=2"),
     ],
 )
 def test_a_path_follows_its_base(base: str, path: str, url: str) -> None:
@@ -59,6 +60,7 @@ def test_a_url_may_be_told_in_two_parts() -> None:
         ({"url": "https://a.com/whole", "url_base": "https://b.com/v1", "path": "users"}, "https://b.com/v1/users"),
         ({"url": "https://a.com/whole", "url_base": "https://b.com/v1"}, "https://b.com/v1"),
         ({"url": "https://a.com/v1", "url_base": "{{ config.get('host', '') }}", "path": "u"}, "https://a.com/v1/u"),
+        ({"url": None, "url_base": "", "path": "{{ 'https://a.com' }}/whole"}, "https://a.com/whole"),
     ],
 )
 def test_a_url_base_goes_before_a_url_and_a_path_follows_either(parts: dict[str, Any], url: str) -> None:
