@@ -490,8 +490,8 @@ BUGS = [
     Bug(
         "answers are those of the run",
         "rest/cached_transport",
-        "current_run().own(_OfRun)",
-        '__import__("cdk.base.run").base.run._joined("").own(_OfRun)',
+        "current_run().own(_RunCaches)",
+        '__import__("cdk.base.run").base.run._joined("").own(_RunCaches)',
     ),
     Bug(
         "a filter narrows only who asks for it",
@@ -2546,8 +2546,8 @@ BUGS = [
     Bug(
         "what a state set by hand skips is not gone",
         "lake/admin/edits",
-        "change = _moved(what, replace(new, known=None), state, stream)",
-        "change = _moved(what, new, state, stream)",
+        "change = _with_state(what, replace(new, known=None), state, stream)",
+        "change = _with_state(what, new, state, stream)",
         "tests/sync/loop/test_stale_removal.py",
     ),
     Bug(
@@ -3341,7 +3341,12 @@ BUGS = [
         "tests/base/process/test_crash_points.py",
     ),
     Bug("a value is one segment of a path", "rest/declared/placeholders", 'safe="")', 'safe="/")'),
-    Bug("a value leads to no other endpoint", "rest/declared/placeholders", "texts[at] in _WALKS", "texts[at] == '..'"),
+    Bug(
+        "a value leads to no other endpoint",
+        "rest/declared/placeholders",
+        "texts[at] in _DOT_SEGMENTS",
+        "texts[at] == '..'",
+    ),
     Bug(
         "a value of the config is not looked through for placeholders",
         "rest/declared/placeholders",

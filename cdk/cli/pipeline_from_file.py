@@ -21,10 +21,10 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptio
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """What stands for parts of a pipeline whose requests a simulation or a cassette answers.
+class PipelineOverrides:
+    """Parts of a pipeline file that a run replaces, because a simulation or a cassette answers its requests.
 
-    config: None: the pipeline's. target: where its tables go, and its states.
+    config: that of the connector; None for the pipeline's own. target: where its tables and states go.
     """
 
     config: Mapping[str, JsonValue] | None
@@ -32,7 +32,12 @@ class Replaced:
 
 
 def file_pipeline(
-    path: Path, secrets: Secrets, *, trusted: bool, events: Events | None = None, replaced: Replaced | None = None
+    path: Path,
+    secrets: Secrets,
+    *,
+    trusted: bool,
+    events: Events | None = None,
+    replaced: PipelineOverrides | None = None,
 ) -> tuple[Pipeline, Source]:
     """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
     if replaced is None:

@@ -69,7 +69,7 @@ class CachedResponses:
             return self._opened
 
 
-class _OfRun:
+class _RunCaches:
     """The responses that a run keeps in memory, by what sent their requests, as long as that lives."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class CachedTransport:
         """The kept response to `request`, or a new one."""
         if request.method != "GET":
             return self._transport.send(request)
-        responses = self._responses or current_run().own(_OfRun).of(self._transport, self._max_bytes)
+        responses = self._responses or current_run().own(_RunCaches).of(self._transport, self._max_bytes)
         return responses.to(request, self._transport)
 
 

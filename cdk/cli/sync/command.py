@@ -28,7 +28,7 @@ from cdk.cli.options import (
     pipeline_path,
     with_egress,
 )
-from cdk.cli.pipeline_from_file import Replaced, config_file, file_pipeline, known_source
+from cdk.cli.pipeline_from_file import PipelineOverrides, config_file, file_pipeline, known_source
 from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.simulation import replaced_parts, with_cassette, with_simulation
 from cdk.cli.sync.display import Display
@@ -145,7 +145,7 @@ def _opened(
     """The pipeline and its source, from its file or from options. Raises ConfigError."""
     if pipeline is not None:
         parts = replaced_parts()
-        replaced = None if parts is None else Replaced(*parts)
+        replaced = None if parts is None else PipelineOverrides(*parts)
         return file_pipeline(pipeline, secrets, trusted=trusted, events=events, replaced=replaced)
     return given_pipeline(options, secrets, trusted=trusted, events=events)
 

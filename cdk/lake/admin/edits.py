@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Literal, TypeAlias
 
 from cdk.base.errors import BadState, StateError
 from cdk.base.values import JsonValue
@@ -53,7 +54,7 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
         # What is kept for all partitions would count for this one as well.
         anew = Start() if WHOLE in state.positions and existing != WHOLE else None
         positions = StoredPositions.of(state.positions).updated({existing: anew})
-        return _moved(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
+        return _with_state(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
     return _from_start("reset", saved)
 
 
@@ -83,16 +84,16 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     target = _cursor_value(cursor, to)
     positions = StoredPositions.of(state.positions)
     chosen = positions if partition is None else [_partition_in(state, partition)]
-    moved = {name: _rewound_position(cursor, positions[name], target) for name in chosen}
-    moved = {name: position for name, position in moved.items() if position != positions[name]}
-    if not moved:
+    rewound = {name: _rewound_position(cursor, positions[name], target) for name in chosen}
+    rewound = {name: position for name, position in rewound.items() if position != positions[name]}
+    if not rewound:
         return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
     # A user who moves cursors back, also to an earlier start than before, knows what is read.
     saved = replace(saved, start=None)
     # What the last read reached, and how long it took, is said of the cursors as they were.
     extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
-    new = replace(state, positions=positions.updated(moved), parents={}, extra=extra)
-    return _moved(f"rewind to {to}", saved, new, stream)
+    new = replace(state, positions=positions.updated(rewound), parents={}, extra=extra)
+    return _with_state(f"rewind to {to}", saved, new, stream)
 
 
 def import_state(
@@ -106,7 +107,7 @@ def import_state(
     check_values(stream, state)
     check_fields(stream, state)
     if saved.sync_mode == "incremental":
-        change = _moved(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
+        change = _with_state(what, replace(saved, complete=not _is_interrupted(state)), state, stream)
         return replace(change, means=tuple(_means_of_import(saved, stream, state)))
     return _full_refresh_from(saved, state, stream, what, of_another=of_another)
 
@@ -129,7 +130,7 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
     # What the state skips is unread, not gone.
-    change = _moved(what, replace(new, known=None), state, stream)
+    change = _with_state(what, replace(new, known=None), state, stream)
     means = "The next sync goes on from there; what lies before is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
@@ -215,7 +216,7 @@ def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamSta
     return decode(blob)
 
 
-def _moved(what: str, saved: TableState, state: StreamState, stream: Stream | None = None) -> Change:
+def _with_state(what: str, saved: TableState, state: StreamState, stream: Stream | None = None) -> Change:
     blob = encode(
         state,
         incremental=saved.sync_mode == "incremental",
@@ -235,14 +236,15 @@ def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> I
         yield _consequence(saved, "The next sync goes on from there, and what lies before is not read.")
     else:
         before = _decoded_state(saved, stream)
-        ways = Counter(
-            _way(stream.cursor, before.of(partition), state.of(partition))
+        directions = Counter(
+            _direction(stream.cursor, before.of(partition), state.of(partition))
             for partition in dict.fromkeys([*before.positions, *state.positions])
         )
-        if set(ways) == {"same"}:
+        if set(directions) == {"same"}:
             yield "Every cursor stands there already."
         of = {
-            way: "" if len(ways) == n == 1 else f" of {n:,} partition{'s' if n > 1 else ''}" for way, n in ways.items()
+            direction: "" if len(directions) == n == 1 else f" of {n:,} partition{'s' if n > 1 else ''}"
+            for direction, n in directions.items()
         }
         if "back" in of:
             yield _consequence(saved, f"The next sync reads again what lies behind the new position{of['back']}.")
@@ -256,7 +258,10 @@ def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> I
             yield _consequence(saved, f"{first}, and what was not read before it is skipped.")
 
 
-def _way(cursor: Cursor | None, old: Position, new: Position) -> str:
+_Direction: TypeAlias = Literal["same", "back", "forward", "unknown"]
+
+
+def _direction(cursor: Cursor | None, old: Position, new: Position) -> _Direction:
     """Whether a position moves back or forward; unknown where it is no single value of the cursor."""
     if old == new:
         return "same"

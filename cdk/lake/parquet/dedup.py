@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, LOCAL_TIME, META, MOMENT, RAW_ID
 from cdk.lake.arrow.conversions import to_timestamps
 from cdk.lake.arrow.json_text import from_json_text
-from cdk.lake.parquet.keyless_rows import Rest, noted, separated_keys, texts_of
+from cdk.lake.parquet.keyless_rows import ReadRows, original_of, separated_keys, texts_of
 from cdk.streams.order import Order, Rank, bytes_of
 
 # Columns of the tables that are compared here and in merges; no table of a lake has them.
@@ -80,7 +80,7 @@ _NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
 """Texts of the mark, in lower case, of rows that are there: a column that nobody declared is one of texts."""
 
 
-def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
+def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
     """The rows of a file as merging compares them, in order.
 
     part: the columns of `identity`. rest: returns others. Columns: `_k0`, ... the key, all null where the row is apart;
@@ -106,7 +106,7 @@ def keyed(part: pa.Table, identity: Identity, rest: Rest) -> pa.Table:
     return pa.table(columns).combine_chunks()
 
 
-def _deleted(marks: pa.ChunkedArray, rest: Rest) -> pa.ChunkedArray:
+def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
     """Which rows say that they are deleted, also by a mark that their column does not hold."""
     deleted = _mean_deleted(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
@@ -116,7 +116,7 @@ def _deleted(marks: pa.ChunkedArray, rest: Rest) -> pa.ChunkedArray:
     noting = pc.and_(pc.is_null(marks), pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
     if not pc.any(noting).as_py():
         return deleted
-    texts = [noted(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
+    texts = [original_of(note, {DELETED_AT}) for note in notes.filter(noting).to_pylist()]
     originals = _mean_deleted(pa.chunked_array([pa.array(texts, pa.string())]))
     return pc.replace_with_mask(deleted.combine_chunks(), noting.combine_chunks(), originals.combine_chunks())
 
@@ -195,7 +195,7 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), pc.add(column, pa.scalar(0.0, column.type)))
 
 
-def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
+def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: ReadRows) -> pa.Array:
     """The rank of each row: integers of 64 bits, or bytes where these do not suffice; null where there is none."""
     size = part.num_rows
     if cursor is None:
@@ -210,7 +210,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: Rest) -> pa.Array:
     fallback = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
     values = [
-        noted(note, names) or _additional(text, cursor.field)
+        original_of(note, names) or _additional(text, cursor.field)
         for note, text in zip(fallback[META].to_pylist(), fallback[ADDITIONAL].to_pylist(), strict=True)
     ]
     ranks = [None if value is None else cursor.order.rank(value) for value in values]

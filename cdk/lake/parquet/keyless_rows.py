@@ -1,9 +1,9 @@
 """Rows without a key: what identifies each, so that it neither merges with another nor appears twice.
 
-A row whose key is null, missing, or no value of its column is *apart*; one that its column has become wide enough for
-since is not, though null stands there. If its key is complete, but not as the column
-holds it, the key as the source sent it identifies the row (`_airbyte_meta` keeps it); otherwise everything that the row
-holds does. Pure; needs no Spark.
+A row is *apart* when a part of its key is null, is missing, or did not fit its column. It is not apart when the column
+was widened since and can hold the value now, even though the row still has null there. Where its key is complete, the
+key as the source sent it identifies a row that is apart (`_airbyte_meta` has it); otherwise all of its content does.
+Pure; needs no Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,13 +22,13 @@ from cdk.lake.arrow.columns import ADDITIONAL, DELETED_AT, EXTRACTED_AT, GENERAT
 from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 from cdk.lake.arrow.json_text import from_json_text, shown, valid
 
-Rest: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
+ReadRows: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
 """Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
 
 Change: TypeAlias = Mapping[str, str | None]
 """What was done to a value, from `_airbyte_meta`; see `cdk.lake.arrow.coerce`."""
 
-Note: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
+RowMeta: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
 """A row's `_airbyte_meta`."""
 
 _NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE, ADDITIONAL, META})
@@ -37,11 +37,12 @@ _NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURC
 _DIGEST = 16
 """Bytes of a digest."""
 NULL, HIDDEN = b"n", b"h"
-"""Prefixes of `_apart`: a column of the key is null; none is, and the values differ from the source's."""
+"""What the digest of a row that is apart begins with: a column of the key is null; none is, and the values differ from
+the source's."""
 
 
 def separated_keys(
-    keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: Rest
+    keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: ReadRows
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
     """The columns of the key, null where the row is apart, and what identifies these rows.
 
@@ -96,7 +97,7 @@ class _Part:
     value: object = None
 
 
-def _part(text: str | None, note: Note, names: frozenset[str], kind: pa.DataType) -> _Part | None:
+def _part(text: str | None, note: RowMeta, names: frozenset[str], kind: pa.DataType) -> _Part | None:
     """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
     changed = _change(note, names)
     original = None if changed is None else changed["original"]
@@ -120,20 +121,20 @@ def _held(changed: Change, original: str, kind: pa.DataType) -> object:
         return None
 
 
-def noted(note: Note, names: Collection[str]) -> str | None:
+def original_of(note: RowMeta, names: Collection[str]) -> str | None:
     """The original of a value that did not fit its column, from `_airbyte_meta`."""
     changed = _change(note, names)
     return None if changed is None else changed["original"]
 
 
-def _change(note: Note, names: Collection[str]) -> Change | None:
+def _change(note: RowMeta, names: Collection[str]) -> Change | None:
     for entry in (note or {}).get("changes") or ():
         if entry is not None and entry["field"] in names and entry["change"] != "LEFT_OUT":
             return entry
     return None
 
 
-def _doubtful(keys: Sequence[pa.ChunkedArray], rest: Rest) -> pa.Array:
+def _doubtful(keys: Sequence[pa.ChunkedArray], rest: ReadRows) -> pa.Array:
     """Whether a value of a row's key may differ from what the source sent."""
     doubtful = pa.chunked_array([pa.repeat(False, len(keys[0]))])
     for column in keys:

@@ -14,7 +14,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.values import JsonValue, to_json
 from cdk.rest.http.authenticator import Authenticator
 
-_WALKS = {".", ".."}
+_DOT_SEGMENTS = {".", ".."}
 _SEGMENT_END = re.compile(r"[/?#]")
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
@@ -81,10 +81,10 @@ def filled_path(template: str, values: Values) -> str:
         text if isinstance(part, str) else quote(text, safe="") for part, text in zip(parts[1:], texts[1:], strict=True)
     ]
     for at, part in enumerate(parts):
-        if isinstance(part, Placeholder) and texts[at] in _WALKS:
+        if isinstance(part, Placeholder) and texts[at] in _DOT_SEGMENTS:
             before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
             segment = before.rpartition("/")[2] + texts[at] + _SEGMENT_END.split(after)[0]
-            if segment in _WALKS and "?" not in before:
+            if segment in _DOT_SEGMENTS and "?" not in before:
                 raise ConfigError(
                     f"{part} is {texts[at]!r}, which makes {segment!r} of a segment of the path {template!r}: it would "
                     "lead to another endpoint; expected an id or a name"

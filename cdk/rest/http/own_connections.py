@@ -135,11 +135,11 @@ def _watch() -> None:
     """Add the hook, once: there is no way to remove one."""
     with _PROCESS.changing:
         if not _PROCESS.watched:
-            sys.addaudithook(_meet)
+            sys.addaudithook(_audit)
             _PROCESS.watched = True
 
 
-def _meet(event: str, arguments: tuple[object, ...]) -> None:
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if not event.startswith("socket.") or not (_PROCESS.refusals or _PROCESS.limits or _PROCESS.notices):
         return
     connection = _connection(event, arguments)

@@ -44,15 +44,15 @@ def package(name: str) -> Code | None:
     return Code(name, _below(Path(next(iter(spec.submodule_search_locations)))))
 
 
-def neighbours(file: Path, but: Collection[str] = ()) -> Code | None:
+def neighbours(file: Path, already_sent: Collection[str] = ()) -> Code | None:
     """What lies beside a Python file and is imported by it, or by those: files, and packages whole.
 
-    Imports inside functions count. but: names that are sent already. None: it imports nothing from there, or is
+    Imports inside functions count. already_sent: names to leave out. None: it imports nothing from there, or is
     installed, as what it imports then is, too.
     """
     folder, files_by_name, todo = file.parent, dict[str, Path](), [file]
     while todo and folder.name not in _INSTALLED:
-        for name in _imported(todo.pop()) - set(but):
+        for name in _imported(todo.pop()) - set(already_sent):
             if (alone := folder / f"{name}.py").is_file():
                 files: Mapping[str, Path] = {alone.name: alone}
             else:

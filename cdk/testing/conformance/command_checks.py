@@ -43,7 +43,7 @@ def check_failures(subject: SuiteSubject) -> None:
     subject.read(api=reading)
     points = product(sorted({0, reading.requests // 2, reading.requests - 1} - {-1}), (False, True))
     # Behind a first page, as a rule: what it brought is covered by a state, and nothing more.
-    within = list(reading.followed.values())[len(reading.followed) // 2 :][:1]
+    within = list(reading.retried_at.values())[len(reading.retried_at) // 2 :][:1]
     for healthy, empty in (*points, *((number, False) for number in within)):
         answer = subject.command("read", api=Failing(subject.api(), healthy=healthy, empty=empty))
         what = "500 and an empty page" if empty else "500"

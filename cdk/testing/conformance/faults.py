@@ -24,15 +24,15 @@ class Failing:
     """Answers requests from the one after `healthy` on with a status, and says in the body all that it was sent.
 
     healthy: None: none fails. empty: the body is the page that was asked for, without its rows instead. requests: how
-    many came. followed: of each URL that was asked twice in a row, how many had come before the second. secrets: those
-    in their headers, such as access tokens; in parameters are page tokens, too.
+    many came. retried_at: by URL that was requested twice in a row, how many requests came before the second. secrets:
+    those in their headers, such as access tokens; in parameters are page tokens, too.
     """
 
     def __init__(self, api: Transport, *, healthy: int | None, status: int = 500, empty: bool = False) -> None:
         self._api, self._healthy, self._status, self._empty = api, healthy, status, empty
         self._counting = threading.Lock()
         self.requests = 0
-        self.followed: dict[str, int] = {}
+        self.retried_at: dict[str, int] = {}
         self._last = ""
         self.secrets: set[str] = set()
 
@@ -40,7 +40,7 @@ class Failing:
         """The API's response, or the failure."""
         with self._counting:
             if request.url == self._last:
-                self.followed.setdefault(request.url, self.requests)
+                self.retried_at.setdefault(request.url, self.requests)
             self.requests, self._last = self.requests + 1, request.url
             self.secrets.update(
                 text.rpartition(" ")[2] for name, text in request.headers.items() if request.hides(name)

@@ -20,7 +20,7 @@ FIELDS = 5
 _TYPES = ("string", "integer", "number", "boolean")
 
 
-def written_source(source: Source) -> tuple[ManifestSource, Sequence[str]] | None:
+def source_with_resolvers(source: Source) -> tuple[ManifestSource, Sequence[str]] | None:
     """The source with a stream for each resolver in place of the streams that it makes, and the names of those.
 
     None: responses describe no streams of it.
@@ -46,7 +46,7 @@ def written_source(source: Source) -> tuple[ManifestSource, Sequence[str]] | Non
     return written, [str(each["name"]) for each in resolvers]
 
 
-def schema_source(source: Source, streams: Sequence[Stream]) -> ManifestSource | None:
+def source_of_schemas(source: Source, streams: Sequence[Stream]) -> ManifestSource | None:
     """A source with a stream for each schema of those streams that a response says; None: there is none."""
     if not isinstance(source, ManifestSource):
         return None

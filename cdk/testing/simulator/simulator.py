@@ -24,7 +24,7 @@ from cdk.testing.mock_api import MockApi
 from cdk.testing.routes import Route, UnexpectedRequest
 from cdk.testing.run import Connector, connector
 from cdk.testing.simulation import MockClock, simulated
-from cdk.testing.simulator.described_streams import FIELDS, schema_source, written_source
+from cdk.testing.simulator.described_streams import FIELDS, source_of_schemas, source_with_resolvers
 from cdk.testing.simulator.examples import example_of
 from cdk.testing.simulator.field_use import FieldUse, field_uses, objects_in, passing_choices
 from cdk.testing.simulator.pages import token_in
@@ -76,7 +76,7 @@ class Simulator(Offline):
         # Runs of their own: responses of a parent may be kept, those of another simulator too.
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             prepared = prepared_config(self.config, source, "config", Secrets())
-            if (described := written_source(source)) is not None:
+            if (described := source_with_resolvers(source)) is not None:
                 self._describe(*described, prepared)
         with RunScope().working(), simulated(self, MockClock(self.world.now)):
             self._build_all(source, source.open(prepared), prepared)
@@ -150,7 +150,7 @@ class Simulator(Offline):
         self._uses, self._names = field_uses(source, streams), [stream.name for stream in streams]
         self.missing.clear()
         with simulated(self, self.clock):
-            schemas = schema_source(source, streams)
+            schemas = source_of_schemas(source, streams)
             if schemas is not None:
                 entries = [entry for entry in schemas.open(config) if entry.name not in self._entries]
                 self._uses |= field_uses(schemas, entries)

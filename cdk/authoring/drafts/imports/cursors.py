@@ -53,7 +53,7 @@ def cursor_of(
     return component, Guess(f"incremental by `{field}`, written as {form}", why, check)
 
 
-def example_of(cursor: Mapping[str, JsonValue], config: ConfigFields, stream: str) -> JsonValue:
+def first_cursor_value(cursor: Mapping[str, JsonValue], config: ConfigFields, stream: str) -> JsonValue:
     """A value of a component's cursor field, of a record that a first read brings."""
     start = as_object(config.properties.get(f"start_of_{stream}")).get("default", cursor.get("start_value"))
     return int(str(start)) if cursor.get("datetime_format") == "%s" else start

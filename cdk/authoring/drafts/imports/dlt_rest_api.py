@@ -20,7 +20,7 @@ from cdk.authoring.drafts.draft import (
     quoted,
     stream_component,
 )
-from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
+from cdk.authoring.drafts.imports.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.imports.dlt_file import CODE, SECRET, SETTING
 from cdk.authoring.drafts.imports.dlt_paging import paging_of
 from cdk.authoring.drafts.manifest_text import Read, in_field, in_json, written
@@ -193,7 +193,7 @@ class _Import:
                     value = {field: value}
                 record[first] = value
         if cursor is not None:
-            record[as_string(cursor["cursor_field"])] = example_of(cursor, self._config, name)
+            record[as_string(cursor["cursor_field"])] = first_cursor_value(cursor, self._config, name)
         return record
 
     def _path(self, path: str, parents: Sequence[_Parent]) -> str:

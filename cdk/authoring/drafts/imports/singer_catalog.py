@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.auth import bearer
 from cdk.authoring.drafts.draft import ConfigFields, Draft, Guess, LeftOut, StreamDraft, examples_of, stream_component
-from cdk.authoring.drafts.imports.cursors import cursor_of, example_of
+from cdk.authoring.drafts.imports.cursors import cursor_of, first_cursor_value
 from cdk.authoring.drafts.names import snake, words
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
-from cdk.testing.simulator.examples import example_of as example_json
+from cdk.testing.simulator.examples import example_of
 
 _TAP = "the tap's code says how; a catalog does not"
 _KINDS: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}
@@ -56,13 +56,13 @@ def _stream(stream: Mapping[str, JsonValue], config: ConfigFields, left_out: lis
     guesses: list[Guess] = []
     cursor: JsonObject | None = None
     keys = [*map(as_string, as_list(stream.get("key_properties")) or as_list(facts.get("table-key-properties")))]
-    record = dict(as_object(example_json(schema)))
+    record = dict(as_object(example_of(schema)))
     valid = [*map(as_string, as_list(facts.get("valid-replication-keys")))]
     chosen = as_string(stream.get("replication_key")) or as_string(facts.get("replication-key"))
     if field := chosen or (valid or [""])[0]:
         numeric = {"integer", "number"} & {*_types(properties.get(field, {}))}
         cursor, guess = cursor_of(field, 0 if numeric else None, {}, config, name)
-        record = {**record, field: example_of(cursor, config, name)}
+        record = {**record, field: first_cursor_value(cursor, config, name)}
         guesses.append(guess)
     method = as_string(stream.get("replication_method")) or as_string(facts.get("forced-replication-method"))
     if method == "LOG_BASED":

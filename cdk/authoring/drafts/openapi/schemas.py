@@ -68,7 +68,7 @@ class Schemas:
         schema = {} if reference and reference in above else self.flat(value)
         above = (*above, reference)
         match schema.get("type"):
-            case "object" if depth > 0 < self._remaining and (properties := as_object(schema.get("properties"))):
+            case "object" if depth > 0 and self._remaining > 0 and (properties := as_object(schema.get("properties"))):
                 self._remaining -= len(properties)
                 fields = {name: self._written(part, depth - 1, above) for name, part in properties.items()}
                 return {"type": ["null", "object"], "properties": fields}

@@ -38,13 +38,20 @@ from cdk.declarative.reading.type_normalizer import normalizer
 from cdk.rest import JsonDocument
 from cdk.state.window import Window
 
-_HOW = ("authenticator", "error_handler", "use_cache", "connect_timeout_in_seconds", "read_timeout_in_seconds")
+_NOT_IN_REQUEST = (
+    "authenticator",
+    "error_handler",
+    "use_cache",
+    "connect_timeout_in_seconds",
+    "read_timeout_in_seconds",
+)
+"""Fields of a requester that change how a request is sent, and nothing in it."""
 _NOT_REQUESTED: Mapping[str, IncEx | bool] = {
-    "requester": set(_HOW),
+    "requester": set(_NOT_IN_REQUEST),
     # Tokens that count pages say which size.
     "paginator": {"pagination_strategy": {"page_size": True}},
 }
-"""What of a retriever decides nothing of which pages there are."""
+"""Fields of a retriever that do not decide which pages there are."""
 
 _BATCH = 100
 """Records that go through all steps together: those of a whole page have left the processor's cache in between."""
