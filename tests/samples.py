@@ -186,7 +186,7 @@ class Replies(Orders):
     parent: ClassVar[Stream] = Sparse()
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        return following_partitions(self.parent, parents.get("sparse", StreamState()), order="id")
+        return following_partitions(self.parent, parents, order="id")
 
 
 class Broken(Stream):

@@ -133,14 +133,16 @@ def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
 
     Raises FatalError: a record of the parent lacks such a field.
     """
-    return without_states(following_partitions(parent, StreamState(), **fields))
+    return without_states(following_partitions(parent, {}, **fields))
 
 
-def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -> Iterator[Partition | ParentState]:
-    """As `parent_partitions`, for an incremental parent: only the records new since `state`.
+def following_partitions(
+    parent: Stream, parents: Mapping[str, StreamState], /, **fields: str
+) -> Iterator[Partition | ParentState]:
+    """As `parent_partitions`, for an incremental parent: only the records new since its state in `parents`.
 
     Says after each page where the parent stands, so that a parent's progress is kept once its children are read.
-    For `Stream.partitions_since`.
+    For `Stream.partitions_since`, which gets `parents`.
     """
 
     def child(record: Record, partition: Partition) -> Partition:
@@ -154,4 +156,4 @@ def following_partitions(parent: Stream, state: StreamState, /, **fields: str) -
             ) from error
         return Partition({**partition, **own}, extra=record)
 
-    return child_partitions(parent, child, state)
+    return child_partitions(parent, child, parents.get(parent.name))

@@ -118,7 +118,7 @@ class OrdersOfNewShops(Orders):
     name = "orders"
 
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        return following_partitions(Shops(self.source), parents.get("shops", StreamState()), shop="shop")
+        return following_partitions(Shops(self.source), parents, shop="shop")
 
 
 def sync(stream: Stream, root: Path, options: Mapping[str, Json], name: str, *, cut: bool = False) -> StreamSync:

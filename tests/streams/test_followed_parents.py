@@ -93,8 +93,7 @@ class Level(Stream):
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         if self._parent is None:
             return super().partitions_since(parents)
-        state = parents.get(self._parent.name, StreamState())
-        return following_partitions(self._parent, state, **{self._parent.name: "id"})
+        return following_partitions(self._parent, parents, **{self._parent.name: "id"})
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         assert slice.window is not None

@@ -7,7 +7,6 @@ from cdk import (
     FatalError,
     ParentState,
     Partition,
-    StreamState,
     following_partitions,
     list_partitions,
     parent_partitions,
@@ -61,14 +60,14 @@ def test_the_partition_of_a_parent_is_part_of_its_childrens() -> None:
 
 
 def test_following_a_parent_gives_its_children_before_the_progress_that_brought_them() -> None:
-    items = list(following_partitions(Sparse(), StreamState(), order="id"))
+    items = list(following_partitions(Sparse(), {}, order="id"))
     last = items[-1]
 
     assert [p["order"] for p in items if isinstance(p, Partition)] == [1, 3, 0, 2]
     assert isinstance(last, ParentState)
     assert (last.name, isinstance(last.state.of(WHOLE), Done)) == ("sparse", False)
 
-    again = list(following_partitions(Sparse(), last.state, order="id"))
+    again = list(following_partitions(Sparse(), {last.name: last.state}, order="id"))
     assert {p.extra["updated_at"] for p in again if isinstance(p, Partition)} == {moment(90)}
 
 

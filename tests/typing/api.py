@@ -62,7 +62,7 @@ class Items(cdk.Stream):
     cursor = cdk.CountCursor("seq", ordered=True)
 
     def partitions_since(self, parents: Mapping[str, cdk.StreamState]) -> Iterable[cdk.Partition | cdk.ParentState]:
-        return cdk.following_partitions(Orders(), parents.get("orders", cdk.StreamState()), order="id")
+        return cdk.following_partitions(Orders(), parents, order="id")
 
     def read_records(self, slice: cdk.Slice) -> Iterator[cdk.Item]:
         if slice.partition["order"] == 0:

@@ -91,7 +91,7 @@ class ResourceStream(HttpStream):
     def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         if self.parent is None or not self.declared.follows_parent:
             return super().partitions_since(parents)
-        return following_partitions(self.parent, parents.get(self.parent.name, StreamState()), **self.links)
+        return following_partitions(self.parent, parents, **self.links)
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
         # Here, not in `parse`: a paginator that counts must see the page as it came.

@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Protocol
 
-from cdk.base.errors import BugError, DecodeError
+from cdk.base.errors import BugError, CdkError, DecodeError
 from cdk.rest.http.messages import Headers, Request, Response
 
 MAX_BYTES = 512 * 2**20
@@ -49,7 +49,12 @@ class StreamedResponse(Response):
         body = self._joined
         if body is None:
             with closing(self._take_pieces()) as pieces:
-                body = joined(pieces, self._max_bytes, self.request)
+                try:
+                    body = joined(pieces, self._max_bytes, self.request)
+                except CdkError as error:
+                    # Who looks at it again, such as for an error message, is to see why there is none.
+                    object.__setattr__(self, "_pieces", _missing(error))
+                    raise
             object.__setattr__(self, "_joined", body)
         return body
 
@@ -102,6 +107,11 @@ def joined(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
             )
         read.append(piece)
     return read[0] if len(read) == 1 else b"".join(read)
+
+
+def _missing(error: CdkError) -> Generator[bytes, None, None]:
+    yield from ()
+    raise error
 
 
 def _until_closed(pieces: Pieces) -> Generator[bytes, None, None]:

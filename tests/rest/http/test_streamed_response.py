@@ -148,6 +148,18 @@ def test_the_body_of_a_stream_may_be_looked_at_first() -> None:
     assert list(streamed.chunks()) == [b'{"id": 1}']
 
 
+def test_a_body_that_could_not_be_read_is_the_same_error_each_time() -> None:
+    def broken() -> Generator[bytes, None, None]:
+        yield b"{"
+        raise DecodeError("the body is cut off")
+
+    streamed = StreamedResponse(200, Headers({}), broken(), "https://h/", Request("GET", "https://h/"))
+
+    for _ in range(3):
+        with pytest.raises(DecodeError, match="cut off"):
+            streamed.json()
+
+
 def test_a_stream_is_read_once() -> None:
     streamed = made(b"a", b"b")
 

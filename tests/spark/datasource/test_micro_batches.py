@@ -221,7 +221,7 @@ def test_the_progress_of_a_parent_is_kept_once_its_children_are_read() -> None:
 
     class Child(Log):
         def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-            return following_partitions(parent, parents.get("parent", StreamState()), of="id")
+            return following_partitions(parent, parents, of="id")
 
         def read_records(self, slice: Slice) -> Iterator[Item]:
             yield {"id": slice.partition["of"], "at": samples.moment(0)}
@@ -243,7 +243,7 @@ def test_a_parent_is_followed_no_further_than_the_batches_of_its_children() -> N
 
     class Child(Log):
         def partitions_since(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-            return following_partitions(parent, parents.get("parent", StreamState()), of="id")
+            return following_partitions(parent, parents, of="id")
 
         def read_records(self, slice: Slice) -> Iterator[Item]:
             assert slice.window is not None
