@@ -247,6 +247,7 @@ class _CursorStrategy(PageStrategy):
         self.looks_at = [path for template in templates for path in template.paths]
         self.reads_body = "response" in read
         self._links, self._reads_last = "headers" in read, "last_record" in read
+        self._reads_size = "last_page_size" in read
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
         names = self._names(page, size)
@@ -258,7 +259,16 @@ class _CursorStrategy(PageStrategy):
         return value
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        """None of the fields that decided is there: those of a stop_condition that holds, else of the cursor_value."""
+        """None of the fields that decided is there: those of a stop_condition that holds, else of the cursor_value.
+
+        Or it decided by what a filter has left of the page, as in Airbyte, and the page may have been full.
+        """
+        filtered = page.selected < page.raw and page.raw >= (self.size or 0)
+        if filtered and (self._reads_size or (self._reads_last and not page.selected)):
+            return (
+                f"a filter that leaves {page.selected} of its {page.raw} records, and `last_page_size` and `last_record` "
+                "are of those: have the paginator look at `response` instead"
+            )
         names = self._names(page, size)
         decided = self._stop if self._stop is not None and self._stop.true(names) else self._value
         if decided.template is None:

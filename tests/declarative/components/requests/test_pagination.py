@@ -241,6 +241,34 @@ def test_an_only_page_without_the_field_that_names_the_next_is_warned_of(strateg
 
 
 @pytest.mark.parametrize(
+    ("condition", "size", "warns"),
+    [
+        ("{{ record.id > 9 }}", 2, True),
+        ("{{ record.id > 1 }}", 2, True),
+        ("{{ record.id > 1 }}", 3, False),
+        ("{{ record.id > 0 }}", 2, False),
+    ],
+)
+def test_a_full_page_that_ends_the_pages_since_a_filter_made_it_small_is_warned_of(
+    condition: str,
+    size: int,
+    warns: bool,  # noqa: FBT001 - parametrized
+) -> None:
+    api = MockApi()
+    api.get("/items").returns(json=rows(1, 2))
+    api.get("/items", {"token": 2}).returns(json=rows())
+    pages = {"cursor_value": "{{ last_record.id }}", "stop_condition": "{{ last_page_size < 2 }}", "page_size": size}
+
+    made = run(
+        api,
+        paginator=paginator({"type": "CursorPagination", **pages}),
+        selector={"record_filter": {"type": "RecordFilter", "condition": condition}},
+    )
+
+    assert ["there is a filter that leaves" in each for each in made.warnings] == [True] * warns
+
+
+@pytest.mark.parametrize(
     "strategy",
     [
         {"cursor_value": "{{ response.next }}"},
