@@ -3311,8 +3311,8 @@ BUGS = [
     Bug(
         "children that follow their parent are read for what is new",
         "rest/declared/stream",
-        "parents.get(self.parent.name, StreamState())",
-        "StreamState()",
+        "following_partitions(self.parent, parents,",
+        "following_partitions(self.parent, {},",
     ),
     Bug(
         "resources of one parent ask for it once",

@@ -266,8 +266,8 @@ class _CursorStrategy(PageStrategy):
         filtered = page.selected < page.raw and page.raw >= (self.size or 0)
         if filtered and (self._reads_size or (self._reads_last and not page.selected)):
             return (
-                f"a filter that leaves {page.selected} of its {page.raw} records, and `last_page_size` and `last_record` "
-                "are of those: have the paginator look at `response` instead"
+                f"a filter that leaves {page.selected} of its {page.raw} records, and `last_page_size` and "
+                "`last_record` are of those: have the paginator look at `response` instead"
             )
         names = self._names(page, size)
         decided = self._stop if self._stop is not None and self._stop.true(names) else self._value
