@@ -210,7 +210,7 @@ def _is_open(position: Position, stream: Stream) -> bool:
 def _decoded_state(saved: TableState, stream: Stream | None = None) -> StreamState:
     blob = saved.state
     if stream is not None:
-        return decode(blob, path=f"state of {stream.name}", cursor_field=stream.cursor_field)
+        return decoded(stream, blob)
     if isinstance(blob, Mapping) and "state_type" in blob:
         raise StateError("the state is a list of date ranges and has no partitions; reset the whole stream")
     return decode(blob)
