@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from math import floor, inf
+from typing import Any
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -39,7 +40,8 @@ MISSING = _Missing()
 class Dialect:
     """How a source writes times. unit: the smallest difference that it writes. read: what a bound of a window means.
 
-    begin: before the first record; soon after it texts of times no longer sort as the times do.
+    begin: before the first record; soon after it texts of times no longer sort as the times do. states: how windows and
+    states are written, where otherwise than records.
     """
 
     formats: Sequence[str]
@@ -47,6 +49,7 @@ class Dialect:
     unit: timedelta
     forms: Sequence[Callable[[datetime], Json]]
     read: Callable[[Json], datetime]
+    states: str | None = None
 
 
 def _iso(time: datetime) -> str:
@@ -90,6 +93,22 @@ DIALECTS: Mapping[str, Dialect] = {
         timedelta(minutes=1),
         (lambda time: f"{time:%d.%m.%Y %H:%M}", _iso),
         _reads("%d.%m.%Y %H:%M"),
+    ),
+    "days as seconds": Dialect(
+        ("%s",),
+        datetime(2001, 9, 8, tzinfo=UTC),
+        timedelta(days=1),
+        (lambda time: int(time.timestamp()), lambda time: f"{time.timestamp():.0f}"),
+        _reads("%Y%m%d"),
+        states="%Y%m%d",
+    ),
+    "milliseconds": Dialect(
+        ("%ms",),
+        datetime.fromtimestamp(10**9 - 9 * 3600, UTC),
+        timedelta(seconds=1),
+        (lambda time: int(time.timestamp()) * 1000, lambda time: f"{time.timestamp():.0f}000"),
+        _reads("%Y%m%d%H%M%S"),
+        states="%Y%m%d%H%M%S",
     ),
 }
 
@@ -300,10 +319,15 @@ class Ordered(Counted):
                 return
 
 
+def _cursor(server: Server, **options: Any) -> DatetimeCursor:
+    dialect = DIALECTS[server.dialect]
+    formats, states = dialect.formats, dialect.states
+    return DatetimeCursor("at", start=dialect.begin, formats=formats, state_format=states, **options)
+
+
 def _days(server: Server, lookback: timedelta = timedelta()) -> DatetimeCursor:
     """The cursor of windows of a day whose edges touch."""
-    dialect = DIALECTS[server.dialect]
-    return DatetimeCursor("at", start=dialect.begin, step=timedelta(days=1), formats=dialect.formats, lookback=lookback)
+    return _cursor(server, step=timedelta(days=1), lookback=lookback)
 
 
 def _between(server: Server, records: Sequence[Record], low: Json, high: Json) -> Sequence[Record]:

@@ -530,6 +530,9 @@ KNOWN: Mapping[str, World] = {
     "one version in two spellings": World(
         "Ordered", {"write_mode": "append"}, [Turn([Put(1, 1, 1), Put(2, 0, 0)], (1, 1))], interval=0
     ),
+    "days of windows that may be seconds of records": World(
+        "Dated", {"write_mode": "append"}, [Turn([Put(1, 24), Put(2, 24)])] * 2, dialect="days as seconds"
+    ),
 }
 """Worlds in which something was lost, or never ended, once."""
 
