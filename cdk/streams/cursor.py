@@ -105,6 +105,10 @@ class Cursor(ABC):
         """The greatest of some values of records, as states have it; of equals the last."""
         return self.greatest(values)
 
+    def window_value(self, value: object) -> object:
+        """A value of states as windows have it: no later, where these are less precise."""
+        return value
+
     def ends(self, values: Sequence[object]) -> tuple[object, object] | None:  # noqa: ARG002 - for overriding
         """The least and the greatest of values that all are this cursor's; None where it takes a look at each to know.
 

@@ -254,6 +254,9 @@ class DatetimeCursor(Cursor):
         moment, at = max(ranked)
         return json_value(values[at]) if self._own_spelling else self.write(moment)
 
+    def window_value(self, value: object) -> object:
+        return self.back(value, timedelta())
+
     def ends(self, values: Sequence[object]) -> tuple[object, object] | None:
         if not self._all_text_in_order(values):
             return None

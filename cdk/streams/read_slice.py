@@ -322,15 +322,17 @@ class _Finisher:
                 )
 
     def _reached(self, cursor: Cursor) -> Position | None:
-        """Where an ordered window resumes: at the value reached, once that is beyond the window's start.
+        """Where an ordered window resumes: at the value reached as windows have it, once that is beyond its start.
 
-        A page full of the start's own value, however written, is no progress: to resume there would read it again, for
+        A page full of values that are written as the start is no progress: to resume there would read it again, for
         ever.
         """
-        window, rank = self._slice.window, cursor.state_order.rank
-        if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
+        if self._edge is None:
             return None
-        return Checkpoint({cursor.field: self._edge.value})
+        value, window = cursor.window_value(self._edge.value), self._slice.window
+        if window is not None and (value == window.start or cursor.state_order.reaches(window.start, value)):
+            return None
+        return Checkpoint({cursor.field: value})
 
 
 def _of_stream(name: str, doubt: Callable[[], str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 from zlib import crc32
 
-from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
+from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.rest import Headers, HttpErrorHandler, HttpStream, PageNumber, Request, Response, RetryPolicy
@@ -71,7 +71,7 @@ DIALECTS: Mapping[str, Dialect] = {
             lambda time: time.astimezone(timezone(timedelta(hours=9))).isoformat(),
             lambda time: time.astimezone(timezone(timedelta(hours=-7))).isoformat(),
         ),
-        datetime.fromisoformat,
+        _reads("%Y-%m-%dT%H:%M:%SZ"),
     ),
     "seconds": Dialect(
         ("%s",),
@@ -294,7 +294,7 @@ class Divided(_Read):
 class Counted(_Read):
     """Incremental by number, in pages of one open window."""
 
-    cursor = CountCursor("v")
+    cursor: Cursor = CountCursor("v")
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
@@ -305,7 +305,7 @@ class Counted(_Read):
 class Ordered(Counted):
     """Incremental by number; a cut read resumes at the number reached."""
 
-    cursor = CountCursor("v", ordered=True)
+    cursor: Cursor = CountCursor("v", ordered=True)
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         return sorted(super().chosen(slice), key=lambda record: self.server.version(record["n"]))
@@ -346,6 +346,20 @@ class Dated(_Read):
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
         return _between(self.server, super().chosen(slice), slice.window.start, slice.window.end)
+
+
+class OrderedDates(Ordered):
+    """Incremental by time; an interrupted read resumes at the time reached, as the server reads it."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        self.cursor = _cursor(server, ordered=True)
+
+    def chosen(self, slice: Slice) -> Sequence[Record]:
+        assert slice.window is not None
+        low, server = DIALECTS[self.server.dialect].read(slice.window.start), self.server
+        records = [r for r in server.present if r["n"] in server.undated or server.times[r["n"]] >= low]
+        return sorted(records, key=lambda record: server.times[record["n"]])
 
 
 class Late(Dated):
@@ -422,5 +436,5 @@ class NumberedDays(Numbered):
 
 
 WHOLE: Sequence[type[_Read]] = (Whole, Unresumable, Divided)
-INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts, Late, Unfiltered)
+INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, OrderedDates, Dated, DatedParts, Late, Unfiltered)
 NUMBERED: Sequence[type[Numbered]] = (Numbered, NumberedDays)
