@@ -49,6 +49,9 @@ class CountCursor(Cursor):
         value = super().greatest(values)
         return _number(value) if self._as_numbers else value
 
+    def window_value(self, value: object) -> object:
+        return _number(value)
+
     def repeats(self, value: object, reached: object) -> bool:
         number, limit = _number(value), _number(reached)
         return number is not None and limit is not None and number >= limit

@@ -82,16 +82,32 @@ class Cursor(ABC):
     @property
     @abstractmethod
     def order(self) -> Order:
-        """Which of two values is greater, and which are none of this cursor's."""
+        """Which of two values of records is greater, and which are none of this cursor's."""
+
+    @property
+    def state_order(self) -> Order:
+        """The order of the values of states and windows, which the cursor may write otherwise than records are.
+
+        A value has the same rank in both orders, read as what it is.
+        """
+        return self.order
 
     def greatest(self, values: Sequence[object]) -> object:
-        """The greatest of some values, in its own spelling; values that are none of this cursor's do not count.
+        """The greatest of some values of states and windows; values that are none of this cursor's do not count.
 
         Of equals the last.
         """
-        rank = self.order.rank
+        rank = self.state_order.rank
         ranked = [(order, i) for i, value in enumerate(values) if (order := rank(value)) is not None]
         return json_value(values[max(ranked)[1]]) if ranked else None
+
+    def greatest_of_records(self, values: Sequence[object]) -> object:
+        """The greatest of some values of records, as states have it; of equals the last."""
+        return self.greatest(values)
+
+    def window_value(self, value: object) -> object:
+        """A value of states as windows have it: no later, where these are less precise."""
+        return value
 
     def ends(self, values: Sequence[object]) -> tuple[object, object] | None:  # noqa: ARG002 - for overriding
         """The least and the greatest of values that all are this cursor's; None where it takes a look at each to know.
@@ -108,13 +124,13 @@ class Cursor(ABC):
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     def side(self, window: Window, value: object) -> Side:
-        """Where a value lies, seen from `window`.
+        """Where a record's value lies, seen from `window`.
 
         What lies AFTER it does not move the cursor: nothing that comes before its date would ever be read.
         """
-        rank = self.order.rank
+        rank = self.state_order.rank
         return side_of(  # type: ignore[type-var] # one type in an order
-            rank(value), rank(window.start), rank(window.end), rank(window.until), last=window.last
+            self.order.rank(value), rank(window.start), rank(window.end), rank(window.until), last=window.last
         )
 
     def owns(self, window: Window, value: object) -> bool:
@@ -122,15 +138,16 @@ class Cursor(ABC):
         return owned(window, self.side(window, value))
 
     def precedes(self, window: Window, value: object) -> bool:
-        """Whether a value lies before `window`. Unreadable values do not."""
-        return self.order.rank(value) is not None and not self.order.reaches(value, window.start)
+        """Whether a record's value lies before `window`. Unreadable values do not."""
+        rank, start = self.order.rank(value), self.state_order.rank(window.start)
+        return rank is not None and (start is None or rank < start)  # type: ignore[operator] # one type in an order
 
     def until(self, now: datetime) -> datetime | None:  # noqa: ARG002 - for overriding
         """Where the windows end that are planned at `now`; None for a cursor that knows no time."""
         return None
 
     def moment(self, value: object) -> datetime | None:  # noqa: ARG002 - for overriding
-        """The moment that a value names; None when it names none."""
+        """The moment that a value of states and windows names; None when it names none."""
         return None
 
     def no_later(self, value: object, end: datetime) -> object:  # noqa: ARG002 - for overriding
@@ -170,7 +187,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def repeats(self, value: object, reached: object) -> bool:
-        """Whether the next read, having reached `reached`, will meet a record with `value` again."""
+        """Whether the next read, having reached `reached` of states, will meet a record with `value` again."""
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
         """The value to keep once `window` and all before it are closed.

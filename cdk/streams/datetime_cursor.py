@@ -59,10 +59,12 @@ class DatetimeCursor(Cursor):
         starts, as a source with an inclusive upper bound needs it; the last one ends at the upper bound itself.
     lookback: how far before the value reached a new read starts, to find records that became visible late.
         Durations are timedeltas or ISO 8601 texts of one length: P1D, P2W, PT30M; or a `CalendarDuration` of months.
-    formats: how values are written; the first is used for windows, all are tried for reading. strftime patterns, and
-        `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 is always read.
+    formats: how values are written; the first is used for windows, all are tried for reading, in this order. strftime
+        patterns, and `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601
+        is always read.
     ordered: the source gives records by ascending value.
-    state_format: windows and states have strings in this format; None: states keep the spelling of the record.
+    state_format: windows and states have strings in this format, which is tried first for reading them, and last for
+        records; None: states keep the spelling of the record.
     by_request: a record belongs to the window whose request brought it, whatever its date says: the source decides.
         Windows may then be shorter than what the format can write.
     rereads_edge: whether a read with nothing behind the value reached has a window of that value alone.
@@ -91,6 +93,8 @@ class DatetimeCursor(Cursor):
         self.field, self.ordered, self.by_request = field, ordered, by_request
         self._own_spelling, self._format = state_format is None, state_format or formats[0]
         self._formats = (*formats, *([] if state_format is None else [state_format]))
+        # `20261127` is a day where a window ends, and may be epoch seconds in a record.
+        self._state_formats = (*([] if state_format is None else [state_format]), *formats)
         # Texts of one length in this form sort like the moments they name.
         self._sortable = formats[0].startswith("%Y-%m-%d") and formats[0] == self._format
         self._start = start if callable(start) else self._bound(start, "start")
@@ -129,15 +133,16 @@ class DatetimeCursor(Cursor):
         return MomentOrder(self._formats)
 
     @property
+    def state_order(self) -> MomentOrder:
+        return MomentOrder(self._state_formats)
+
+    @property
     def start(self) -> str | float:
         """Where a first read starts, as windows write it."""
         return self.write(self._first())
 
     def moment(self, value: object) -> datetime | None:
-        """The moment that a value of records or states names; None when it names none."""
-        if type(value) is str:
-            return _parsed(value, self._formats)
-        return parse_timestamp(json_value(value), self._formats)
+        return _moment(value, self._state_formats)
 
     def write(self, moment: datetime) -> str | float:
         """A moment as windows have it, as precise as the format is."""
@@ -235,23 +240,32 @@ class DatetimeCursor(Cursor):
         return next((unit for unit in _UNITS if not rest % unit), None) if rest else None
 
     def greatest(self, values: Sequence[object]) -> object:
+        return self._greatest(values, self.moment)
+
+    def greatest_of_records(self, values: Sequence[object]) -> object:
         if len(values) > _FEW:
             values = self.ends(values) or values
-        ranked = [(moment, at) for at, value in enumerate(values) if (moment := self.moment(value)) is not None]
+        return self._greatest(values, self._moment_of_record)
+
+    def _greatest(self, values: Sequence[object], moment_of: Callable[[object], datetime | None]) -> object:
+        ranked = [(moment, at) for at, value in enumerate(values) if (moment := moment_of(value)) is not None]
         if not ranked:
             return None
         moment, at = max(ranked)
         return json_value(values[at]) if self._own_spelling else self.write(moment)
 
+    def window_value(self, value: object) -> object:
+        return self.back(value, timedelta())
+
     def ends(self, values: Sequence[object]) -> tuple[object, object] | None:
         if not self._all_text_in_order(values):
             return None
         ends = min(values), max(values)
-        return None if None in map(self.moment, ends) else ends
+        return None if None in map(self._moment_of_record, ends) else ends
 
     def side(self, window: Window, value: object) -> Side:
         moment = self.moment
-        at, end = moment(value), moment(window.end)
+        at, end = self._moment_of_record(value), moment(window.end)
         if window.last and self._end is None and at and end and at > end == self._as_written(at):
             # The window ends now, which a format without a time writes as the midnight before.
             return Side.INSIDE
@@ -267,7 +281,7 @@ class DatetimeCursor(Cursor):
     def repeats(self, value: object, reached: object) -> bool:
         if value == reached:
             return True
-        moment, limit = self.moment(value), self.moment(reached)
+        moment, limit = self._moment_of_record(value), self.moment(reached)
         if moment is None or limit is None:
             return False
         # A window starts at the value as the format can write it, which may be earlier than the record says.
@@ -279,6 +293,9 @@ class DatetimeCursor(Cursor):
             # Records from before the start of all reads do not move the cursor there.
             return self.start
         return value
+
+    def _moment_of_record(self, value: object) -> datetime | None:
+        return _moment(value, self._formats)
 
     def _first(self) -> datetime:
         if callable(self._start):
@@ -321,7 +338,7 @@ class DatetimeCursor(Cursor):
         match value:
             case datetime():
                 moment = value
-            case _ if (read := self.moment(value)) is not None:
+            case _ if (read := self._moment_of_record(value)) is not None:
                 moment = read
             case _:
                 formats = " or ".join(self._formats)
@@ -334,6 +351,13 @@ _UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microsecond
 
 _FEW = 3
 """Values that are parsed as fast as it is looked how they are written."""
+
+
+def _moment(value: object, formats: tuple[str, ...]) -> datetime | None:
+    """The moment that a value names, written in one of `formats` or in ISO 8601; None when it names none."""
+    if type(value) is str:
+        return _parsed(value, formats)
+    return parse_timestamp(json_value(value), formats)
 
 
 def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:

@@ -301,18 +301,20 @@ class _Finisher:
         """
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
-            self._check_order(cursor, [*known, *_present(values)])
-        greatest, window = cursor.greatest([*known, *looked_at]), self._slice.window
-        if passes and window is not None and cursor.side(window, greatest) is Side.AFTER:
+            self._check_order(cursor, known, _present(values))
+        greatest, window = cursor.greatest([*known, cursor.greatest_of_records(looked_at)]), self._slice.window
+        if passes and window is not None and not cursor.state_order.reaches(window.until, greatest):
             within = [value for value in _present(values) if cursor.side(window, value) is not Side.AFTER]
-            greatest = cursor.greatest([*known, *within])
+            greatest = cursor.greatest([*known, cursor.greatest_of_records(within)])
         self._edge = None if greatest is None else Edge(greatest)
 
-    def _check_order(self, cursor: Cursor, values: Sequence[object]) -> None:
+    def _check_order(self, cursor: Cursor, known: Sequence[object], values: Sequence[object]) -> None:
         """Raise FatalError for a value that is less than one before it: a cut read would resume behind it."""
-        readable = [value for value in values if cursor.greatest([value]) is not None]
-        for before, value in pairwise(readable):
-            if value != before and cursor.greatest([before, value]) == before:
+        rank, rank_of_known = cursor.order.rank, cursor.state_order.rank
+        ranked = [*((value, rank_of_known(value)) for value in known), *((value, rank(value)) for value in values)]
+        readable = [(value, at) for value, at in ranked if at is not None]
+        for (before, least), (value, at) in pairwise(readable):
+            if at < least:  # type: ignore[operator] # one type in an order
                 raise FatalError(
                     f"found {cursor.field} {value!r} after {before!r}, but the cursor is declared `ordered`; "
                     "ask the source for ascending order, or declare the cursor without it",
@@ -320,15 +322,17 @@ class _Finisher:
                 )
 
     def _reached(self, cursor: Cursor) -> Position | None:
-        """Where an ordered window resumes: at the value reached, once that is beyond the window's start.
+        """Where an ordered window resumes: at the value reached as windows have it, once that is beyond its start.
 
-        A page full of the start's own value, however written, is no progress: to resume there would read it again, for
+        A page full of values that are written as the start is no progress: to resume there would read it again, for
         ever.
         """
-        window, rank = self._slice.window, cursor.order.rank
-        if self._edge is None or (window is not None and rank(self._edge.value) == rank(window.start)):
+        if self._edge is None:
             return None
-        return Checkpoint({cursor.field: self._edge.value})
+        value, window = cursor.window_value(self._edge.value), self._slice.window
+        if window is not None and (value == window.start or cursor.state_order.reaches(window.start, value)):
+            return None
+        return Checkpoint({cursor.field: value})
 
 
 def _of_stream(name: str, doubt: Callable[[], str]) -> str:

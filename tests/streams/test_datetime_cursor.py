@@ -7,7 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdk import BadState, ConfigError, DatetimeCursor, Json, Window
+from cdk import BadState, ConfigError, DatetimeCursor, Json, MomentOrder, Window
+from cdk.base.times.clock import parse_timestamp, write_timestamp
+from cdk.streams.cursor import Side
 
 DAY, HOUR, SECOND = timedelta(days=1), timedelta(hours=1), timedelta(seconds=1)
 NOW = datetime(2024, 1, 10, tzinfo=UTC)
@@ -201,6 +203,32 @@ def test_what_lies_within_the_lookback_comes_again() -> None:
     assert [CURSOR.repeats(f"2024-01-{day:02}T00:00:00Z", reached) for day in (3, 4, 5)] == [False, True, True]
     assert CURSOR.repeats(reached, "0001-01-01T00:00:00Z")
     assert not CURSOR.repeats("soon", reached)
+
+
+@given(
+    st.datetimes(datetime(1980, 1, 2), datetime(2099, 12, 30)).map(lambda m: m.replace(tzinfo=UTC)),  # noqa: DTZ001
+    st.sampled_from(
+        [("%s", "%Y%m%d"), ("%Y%m%d", "%s"), ("%ms", "%Y%m%d%H%M%S"), ("%Y%m%d%H%M%S", "%ms"), ("%d%m%Y", "%Y%m%d")]
+    ),
+)
+def test_states_and_windows_are_read_by_their_format_and_records_by_theirs(
+    moment: datetime, patterns: tuple[str, str]
+) -> None:
+    of_records, of_states = patterns
+    cursor = DatetimeCursor("at", start="1970-01-01T00:00:00Z", formats=[of_records], state_format=of_states)
+    record = str(write_timestamp(moment, of_records))
+    known = parse_timestamp(record, [of_records])
+    assert known is not None
+    state = cursor.greatest_of_records([record])
+
+    (window,) = cursor.windows(state, known + 9 * DAY)
+
+    assert state == window.start == cursor.greatest([state]) == cursor.write(known)
+    assert cursor.order.rank(record) == MomentOrder().rank(known.isoformat())
+    assert cursor.side(window, record) is cursor.side(Window(state), record) is Side.INSIDE
+    assert not cursor.precedes(window, record)
+    assert cursor.repeats(record, state)
+    assert cursor.state_order.reaches(window.until, (known + 8 * DAY).isoformat())
 
 
 def test_durations_may_be_written_as_iso_8601() -> None:

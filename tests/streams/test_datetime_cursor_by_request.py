@@ -172,7 +172,7 @@ def test_windows_finer_than_the_format_are_told_apart() -> None:
     ],
 )
 def test_the_greatest_value_is_the_latest_moment(options: dict[str, Any], values: list[Json], greatest: Json) -> None:
-    assert greatest == cursor(**options).greatest(values)
+    assert greatest == cursor(**options).greatest_of_records(values)
 
 
 FIRST, LAST = (

@@ -162,6 +162,17 @@ def test_an_ordered_cursor_does_not_go_on_at_the_start_of_its_window_however_wri
     assert positions == [None, Checkpoint({"seq": 6}), Done()]
 
 
+def test_an_ordered_cursor_goes_on_where_windows_are_written_and_not_at_the_start_of_its_own() -> None:
+    cursor = DatetimeCursor("at", start="2024-01-01", formats=["%Y-%m-%d"], ordered=True)
+    times = ["01T02:00:00Z", "01T23:00:00+09:00", "01T18:30:00-05:00", "02T09:00:00+09:00", "04T01:00:00+02:00"]
+    stream = Scripted(lambda _: (Page([{"at": f"2024-01-{time}"}], None) for time in times), cursor)
+    (window,) = cursor.windows(None, datetime(2024, 1, 9, tzinfo=UTC))
+
+    *positions, _ = [page.position for page in read_slice(stream, Slice(window=window))]
+
+    assert positions == [None, None, None, Checkpoint({"at": "2024-01-02"}), Checkpoint({"at": "2024-01-03"})]
+
+
 def test_a_source_that_breaks_the_order_it_declares_is_refused() -> None:
     stream = Scripted(lambda _: iter([Page([{"seq": 5}], None), Page([{"seq": 4}], None)]), Events.cursor)
 

@@ -16,7 +16,14 @@ from tests.worlds.server import DIALECTS, PARTS, Server
 URL = "https://things.test"
 HALVES = 2
 GROUP = 2
-UNITS = {"iso": "PT1S", "seconds": "PT1S", "minutes": "PT1M", "days": "P1D"}
+UNITS = {
+    "iso": "PT1S",
+    "seconds": "PT1S",
+    "minutes": "PT1M",
+    "days": "P1D",
+    "days as seconds": "P1D",
+    "milliseconds": "PT1S",
+}
 """What the API's filter tells apart, by the dialect in which times are written."""
 _PARENT_TIMES = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -282,7 +289,8 @@ def _children(*, follows: bool, asks: bool) -> dict[str, Any]:
 
 
 def _cursor(api: Api, plan: Plan) -> dict[str, Any]:
-    pattern = DIALECTS[plan.dialect].formats[0]
+    dialect = DIALECTS[plan.dialect]
+    pattern = dialect.states or dialect.formats[0]
 
     def written(time: datetime) -> str:
         return f"{time.timestamp():.0f}" if pattern == "%s" else f"{time:{pattern}}"
@@ -304,6 +312,8 @@ def _cursor(api: Api, plan: Plan) -> dict[str, Any]:
         "is_client_side_incremental": plan.filter in {"client", "feed"},
         "is_data_feed": plan.filter == "feed",
     }
+    if dialect.states is not None:
+        cursor["cursor_datetime_formats"] = list(dialect.formats)
     if plan.filter in {"both", "low"}:
         cursor["start_time_option"] = _option("low")
     if plan.filter == "both":

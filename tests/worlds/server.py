@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import count
 from math import floor, inf
+from typing import Any
 from weakref import WeakValueDictionary
 from zlib import crc32
 
-from cdk import CountCursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
+from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Record, Slice
 from cdk.base.errors import TransientError
 from cdk.base.records.raw_json_lines import JsonLines
 from cdk.rest import Headers, HttpErrorHandler, HttpStream, PageNumber, Request, Response, RetryPolicy
@@ -39,7 +40,8 @@ MISSING = _Missing()
 class Dialect:
     """How a source writes times. unit: the smallest difference that it writes. read: what a bound of a window means.
 
-    begin: before the first record; soon after it texts of times no longer sort as the times do.
+    begin: before the first record; soon after it texts of times no longer sort as the times do. states: how windows and
+    states are written, where otherwise than records.
     """
 
     formats: Sequence[str]
@@ -47,6 +49,7 @@ class Dialect:
     unit: timedelta
     forms: Sequence[Callable[[datetime], Json]]
     read: Callable[[Json], datetime]
+    states: str | None = None
 
 
 def _iso(time: datetime) -> str:
@@ -68,7 +71,7 @@ DIALECTS: Mapping[str, Dialect] = {
             lambda time: time.astimezone(timezone(timedelta(hours=9))).isoformat(),
             lambda time: time.astimezone(timezone(timedelta(hours=-7))).isoformat(),
         ),
-        datetime.fromisoformat,
+        _reads("%Y-%m-%dT%H:%M:%SZ"),
     ),
     "seconds": Dialect(
         ("%s",),
@@ -90,6 +93,22 @@ DIALECTS: Mapping[str, Dialect] = {
         timedelta(minutes=1),
         (lambda time: f"{time:%d.%m.%Y %H:%M}", _iso),
         _reads("%d.%m.%Y %H:%M"),
+    ),
+    "days as seconds": Dialect(
+        ("%s",),
+        datetime(2001, 9, 8, tzinfo=UTC),
+        timedelta(days=1),
+        (lambda time: int(time.timestamp()), lambda time: f"{time.timestamp():.0f}"),
+        _reads("%Y%m%d"),
+        states="%Y%m%d",
+    ),
+    "milliseconds": Dialect(
+        ("%ms",),
+        datetime.fromtimestamp(10**9 - 9 * 3600, UTC),
+        timedelta(seconds=1),
+        (lambda time: int(time.timestamp()) * 1000, lambda time: f"{time.timestamp():.0f}000"),
+        _reads("%Y%m%d%H%M%S"),
+        states="%Y%m%d%H%M%S",
     ),
 }
 
@@ -275,7 +294,7 @@ class Divided(_Read):
 class Counted(_Read):
     """Incremental by number, in pages of one open window."""
 
-    cursor = CountCursor("v")
+    cursor: Cursor = CountCursor("v")
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
@@ -286,7 +305,7 @@ class Counted(_Read):
 class Ordered(Counted):
     """Incremental by number; a cut read resumes at the number reached."""
 
-    cursor = CountCursor("v", ordered=True)
+    cursor: Cursor = CountCursor("v", ordered=True)
 
     def chosen(self, slice: Slice) -> Sequence[Record]:
         return sorted(super().chosen(slice), key=lambda record: self.server.version(record["n"]))
@@ -300,10 +319,15 @@ class Ordered(Counted):
                 return
 
 
+def _cursor(server: Server, **options: Any) -> DatetimeCursor:
+    dialect = DIALECTS[server.dialect]
+    formats, states = dialect.formats, dialect.states
+    return DatetimeCursor("at", start=dialect.begin, formats=formats, state_format=states, **options)
+
+
 def _days(server: Server, lookback: timedelta = timedelta()) -> DatetimeCursor:
     """The cursor of windows of a day whose edges touch."""
-    dialect = DIALECTS[server.dialect]
-    return DatetimeCursor("at", start=dialect.begin, step=timedelta(days=1), formats=dialect.formats, lookback=lookback)
+    return _cursor(server, step=timedelta(days=1), lookback=lookback)
 
 
 def _between(server: Server, records: Sequence[Record], low: Json, high: Json) -> Sequence[Record]:
@@ -322,6 +346,20 @@ class Dated(_Read):
     def chosen(self, slice: Slice) -> Sequence[Record]:
         assert slice.window is not None
         return _between(self.server, super().chosen(slice), slice.window.start, slice.window.end)
+
+
+class OrderedDates(Ordered):
+    """Incremental by time; an interrupted read resumes at the time reached, as the server reads it."""
+
+    def __init__(self, server: Server, schema: Mapping[str, Json]) -> None:
+        super().__init__(server, schema)
+        self.cursor = _cursor(server, ordered=True)
+
+    def chosen(self, slice: Slice) -> Sequence[Record]:
+        assert slice.window is not None
+        low, server = DIALECTS[self.server.dialect].read(slice.window.start), self.server
+        records = [r for r in server.present if r["n"] in server.undated or server.times[r["n"]] >= low]
+        return sorted(records, key=lambda record: server.times[record["n"]])
 
 
 class Late(Dated):
@@ -398,5 +436,5 @@ class NumberedDays(Numbered):
 
 
 WHOLE: Sequence[type[_Read]] = (Whole, Unresumable, Divided)
-INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, Dated, DatedParts, Late, Unfiltered)
+INCREMENTAL: Sequence[type[_Read]] = (Counted, Ordered, OrderedDates, Dated, DatedParts, Late, Unfiltered)
 NUMBERED: Sequence[type[Numbered]] = (Numbered, NumberedDays)

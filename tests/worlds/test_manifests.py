@@ -464,6 +464,20 @@ def groups_that_get_another_member(world: Manifests) -> None:
     world.sync(4)
 
 
+def days_of_states_that_may_be_seconds_of_records(world: Manifests) -> None:
+    begin(world, Plan(dialect="days as seconds", filter="client"), [put_of(0), put_of(1, 24)], [0, 1])
+    world.sync(4)
+    world.put([put_of(0, 24)])
+    world.sync(4)
+
+
+def times_of_states_that_may_be_milliseconds_of_records(world: Manifests) -> None:
+    begin(world, Plan(dialect="milliseconds"), [put_of(0), put_of(1, 1)], [0, 1])
+    world.sync(4)
+    world.put([put_of(0, 1)])
+    world.sync(4)
+
+
 def groups_of_days_that_get_another_member(world: Manifests) -> None:
     puts = [put_of(1), put_of(1, 24), put_of(2, 24)]
     begin(world, Plan(dialect="days", router="parent_group", step="P1D"), puts, [1, 2])
@@ -558,6 +572,8 @@ def groups_of_days_that_are_rewound(world: Manifests) -> None:
         a_feed_of_counted_pages_that_shift_while_a_read_is_interrupted,
         pages_that_are_asked_for_in_another_order_while_a_read_is_interrupted,
         windows_whose_pages_are_asked_for_in_another_order_while_one_is_interrupted,
+        days_of_states_that_may_be_seconds_of_records,
+        times_of_states_that_may_be_milliseconds_of_records,
         groups_that_get_another_member,
         groups_of_days_that_get_another_member,
         groups_of_records_without_a_time_that_get_another_member,

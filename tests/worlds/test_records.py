@@ -40,6 +40,7 @@ from tests.worlds.server import (
     Late,
     NumberedDays,
     Ordered,
+    OrderedDates,
     Server,
     Unfiltered,
 )
@@ -346,11 +347,13 @@ class Run:
                 self._stands_for = {n: newest[key] for n, key in keys.items() if key in undated}
                 self.expected = Counter(newest.values())
 
-    def _order(self, record: Record) -> tuple[float, int, int]:
+    def _order(self, record: Record) -> tuple[float, float, int]:
         """What tells which of two records is newer: the value of the cursor, and then who comes later."""
         n, stream, value = record["n"], STREAMS[self.world.stream], -1.0
         if stream.__name__ in INCREASING and n not in self.server.undated:
             value = self.server.version(n) if stream in (Counted, Ordered) else self.server.times[n].timestamp()
+        if stream is OrderedDates:
+            return value, self.server.times[n].timestamp(), n
         return value, self.server.version(n) if stream is Ordered else 0, n
 
     def check(self) -> None:
@@ -529,6 +532,18 @@ KNOWN: Mapping[str, World] = {
     ),
     "one version in two spellings": World(
         "Ordered", {"write_mode": "append"}, [Turn([Put(1, 1, 1), Put(2, 0, 0)], (1, 1))], interval=0
+    ),
+    "ordered times in other zones than the source reads": World(
+        "OrderedDates", {"write_mode": "append"}, [Turn([Put(n, form=2 + n % 2) for n in range(4)], (1, 1))], interval=0
+    ),
+    "ordered times that windows cannot write, on many pages": World(
+        "OrderedDates",
+        {"write_mode": "append"},
+        [Turn([Put(n, 0.25 / 3600, 1) for n in range(9)], (1, 1), fails=6)],
+        interval=0,
+    ),
+    "days of windows that may be seconds of records": World(
+        "Dated", {"write_mode": "append"}, [Turn([Put(1, 24), Put(2, 24)])] * 2, dialect="days as seconds"
     ),
 }
 """Worlds in which something was lost, or never ended, once."""

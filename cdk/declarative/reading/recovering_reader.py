@@ -137,7 +137,7 @@ class _Attempt:
         cursor = incremental.cursor
         values = [value for record in records if (value := record.get(cursor.field)) is not None]
         if values := [value for value in values if cursor.side(window, value) is not Side.AFTER]:
-            self.greatest = cursor.greatest(values if self.greatest is None else [self.greatest, *values])
+            self.greatest = cursor.greatest([self.greatest, cursor.greatest_of_records(values)])
 
     def _position(self, following: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
         return {**following, _REMAINING: [_written(window) for window in self.remaining]}

@@ -91,7 +91,7 @@ class DelegatingStream(DeclaredStream):
             # Of partitions it is the greatest value of all that counts.
             known = blob.get("state", blob)
             value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
-            oldest, order = earlier(self.now(), self._retention), self.later.cursor.order
+            oldest, order = earlier(self.now(), self._retention), self.later.cursor.state_order
             if value is None or (order.kind is datetime and not order.reaches(value, oldest.isoformat())):
                 logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
                 return self.full

@@ -19,6 +19,7 @@ from cdk.state.position import Checkpoint, Done, Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.stream_state import StreamState
+from cdk.state.window import Window
 from cdk.state.wire import decode, decoded, encode
 from cdk.streams.checkpoint.repeated_records import merged, moved
 from cdk.streams.cursor import Cursor
@@ -320,8 +321,11 @@ def _rewound_position(cursor: Cursor, position: Position, target: object) -> Pos
 def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object) -> Edge | None:
     """What edges remember of records that are not read again from `target` on, for a cursor that stands at `at`."""
 
+    def stays(value: object) -> bool:
+        return cursor.order.rank(value) is None or cursor.precedes(Window(target), value)
+
     def before(edge: Edge) -> Edge:
-        keys = {digest: value for digest, value in edge.keys.items() if not cursor.order.reaches(value, target)}
+        keys = {digest: value for digest, value in edge.keys.items() if stays(value)}
         return moved(cursor, replace(edge, keys=keys, held={}), at)
 
     return merged(cursor, (before(edge) for edge in edges if edge is not None))

@@ -126,7 +126,7 @@ class FilterPushdown:
 
 def is_later(cursor: Cursor, value: FieldValue, other: datetime) -> bool:
     """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
-    text, reaches = other.isoformat(), cursor.order.reaches
+    text, reaches = other.isoformat(), cursor.state_order.reaches
     return reaches(value, text) and not reaches(text, value)
 
 

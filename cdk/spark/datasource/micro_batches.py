@@ -197,14 +197,14 @@ def _value(cursor: Cursor, position: Position) -> FieldValue:
 
 def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:
     """`upper` as the cursor of a manifest spells it; None before its start. Its own end may move with the clock."""
-    until = cursor.back(upper.isoformat(), timedelta())
+    until = cursor.window_value(upper.isoformat())
     reached = _end(cursor, upper, until)
     if reached is None:
         return None
     own = _end(cursor, upper)
-    if cursor.back(reached, timedelta()) != until:
+    if cursor.window_value(reached) != until:
         reason = "its windows are cut where days, weeks or months begin; read it with spark.read"
-    elif own is None or cursor.greatest([own, until]) != cursor.back(own, timedelta()):
+    elif own is None or cursor.greatest([own, until]) != cursor.window_value(own):
         reason = f"its cursor ends at {own!r}; say a larger lag if that moves on, else read it with spark.read"
     else:
         return until

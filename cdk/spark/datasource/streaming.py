@@ -37,10 +37,14 @@ from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decode, encode
 from cdk.streams.checkpoint.parent_state import without_states
+from cdk.streams.cursor import Side
 from cdk.streams.read_slice import ReadPage
 from cdk.streams.stream import Stream
 
 Offset = dict[str, str]
+
+_BEYOND = (Side.EDGE, Side.AFTER)
+"""Where records lie that the next batch brings."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -100,8 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cursor, window = self._reading.stream.cursor, slice.window
         if cursor is None or not cursor.by_request or window is None or window.last:
             return page
-        reaches, field = cursor.order.reaches, cursor.field
-        records = [record for record in page.records if not reaches(record.get(field), window.until)]
+        records = [record for record in page.records if cursor.side(window, record.get(cursor.field)) not in _BEYOND]
         return replace(page, records=records)
 
 

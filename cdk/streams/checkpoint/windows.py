@@ -139,7 +139,8 @@ class SliceCheckpointReader(PartitionReader):
         if self._cursor.ordered and position != Start() and window is not None and edge is not None:
             # A cursor that looks back meets records of earlier runs also behind the value reached.
             known = merged(self._cursor, (slice.edge and moved(self._cursor, slice.edge, edge.value), edge))
-            return replace(slice, window=replace(window, start=edge.value), start=Start(), edge=known, met=None)
+            window = replace(window, start=self._cursor.window_value(edge.value))
+            return replace(slice, window=window, start=Start(), edge=known, met=None)
         return replace(slice, start=position, met=edge)
 
     def _slice_of(self, opened: OpenedWindow) -> Slice:

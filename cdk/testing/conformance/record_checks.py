@@ -158,7 +158,7 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
             expected="a value in every record",
             advice="choose a field that all records have, or ask the API for it",
         )
-    reaches = (stream.cursor.order if stream.cursor is not None else NaturalOrder()).reaches
+    reaches = (NaturalOrder() if stream.cursor is None else stream.cursor.state_order).reaches
     reached: dict[Partition, FieldValue] = {}
     for message in subject.states_of(name):
         for partition, position in ConnectorStateManager([message]).restore(stream).positions.items():
@@ -171,7 +171,10 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
                     advice="keep the highest value, and read windows oldest first",
                 )
             reached[partition] = before if value is None else value
-    highest = reduce(lambda greatest, value: value if reaches(value, greatest) else greatest, values)
+    if stream.cursor is None:
+        highest = reduce(lambda greatest, value: value if reaches(value, greatest) else greatest, values)
+    else:
+        highest = stream.cursor.greatest_of_records(values)
     stands = [value for value in reached.values() if value is not None]
     if not any(reaches(value, highest) for value in stands):
         raise Nonconforming(

@@ -165,16 +165,18 @@ def test_the_ends_of_the_calendar_are_moments_too(wanted: datetime) -> None:
     assert planned(STREAMS[2], [GreaterThan(("at",), wanted)]) == planned(STREAMS[2], [])
 
 
-@pytest.mark.parametrize("pattern", ["%s", "%ms", "%d.%m.%Y %H:%M"])
-def test_moments_that_a_cursor_spells_in_its_own_way_are_compared_as_moments(pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "states"), [("%s", None), ("%ms", None), ("%d.%m.%Y %H:%M", None), ("%s", "%Y%m%d")]
+)
+def test_moments_that_a_cursor_spells_in_its_own_way_are_compared_as_moments(pattern: str, states: str | None) -> None:
     class Spelled(Log):
         pass
 
-    stream = Spelled(DatetimeCursor("at", start=DAY0, step=DAY, formats=(pattern,)))
+    stream = Spelled(DatetimeCursor("at", start=DAY0, step=DAY, formats=(pattern,), state_format=states))
     stream.pattern = pattern
     starts = [s.window.start for s in planned(stream, [EqualTo(("at",), DAY0 + 12.5 * DAY)]) if s.window]
 
-    assert starts == [write_timestamp(DAY0 + 12 * DAY, pattern)]
+    assert starts == [write_timestamp(DAY0 + 12 * DAY, states or pattern)]
 
 
 def test_a_column_of_text_narrows_nothing() -> None:

@@ -1,6 +1,6 @@
 """The reader of windows: how it plans them, closes them and resumes what was cut."""
 
-from datetime import timedelta
+from datetime import timedelta, timezone
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +86,30 @@ def test_a_window_in_order_goes_on_at_the_value_reached_and_remembers_what_lies_
     assert (rest.window.start, rest.start) == (day(4), Start())
     assert rest.edge is not None
     assert rest.edge.keys == {"old": day(6), "older": day(4), "new": day(4)}
+
+
+@given(
+    st.timedeltas(timedelta(), timedelta(days=8)),
+    st.sampled_from(["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S.%_msZ", "%s", "%ms", "%s_as_float"]),
+    st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours))),
+)
+def test_a_window_in_order_goes_on_where_windows_are_written_and_no_later_than_the_value_reached(
+    after: timedelta, pattern: str, zone: timezone
+) -> None:
+    cursor = DatetimeCursor("at", start=NOW - timedelta(days=9), formats=[pattern], ordered=True)
+    at = NOW - timedelta(days=9) + after
+    value = at.astimezone(zone).isoformat()
+    reader = windows(cursor=cursor)
+    (slice,) = slices(reader)
+    reader.observe(slice, Checkpoint({"at": value}), Edge(value, {"known": value}))
+
+    (rest,) = slices(windows(stored(reader.position), cursor))
+
+    assert rest.window is not None
+    assert rest.edge is not None
+    assert rest.window.start == cursor.write(at)
+    assert cursor.owns(rest.window, value)
+    assert rest.edge.keys == {"known": value}
 
 
 def test_a_finished_cursor_keeps_the_greatest_value_and_other_keys_alone() -> None:

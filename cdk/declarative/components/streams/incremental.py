@@ -70,7 +70,11 @@ class DatetimeBasedCursor(AnyIncrementalSync):
     end_datetime: str | MinMaxDatetime | None = Field(None, description="Where reads end; the present by default.")
     step: str | None = Field(None, description="Length of a window, ISO 8601; one window for all by default.")
     cursor_granularity: str | None = Field(None, description="The smallest difference the API knows, ISO 8601.")
-    cursor_datetime_formats: list[str] = Field([], description="How records write the date; tried in order.")
+    cursor_datetime_formats: list[str] = Field(
+        [],
+        description="How records write the date, tried in order. States and windows are read by `datetime_format` "
+        "first.",
+    )
     lookback_window: str | None = Field(None, description="How far before its state a read starts again, ISO 8601.")
     start_time_option: RequestOption | None = Field(None, description="Where a window's start goes.")
     end_time_option: RequestOption | None = Field(None, description="Where a window's end goes.")
