@@ -835,6 +835,22 @@ BUGS = [
     Bug(
         "closing leaves no threads", "engine/thread_pool", "any(thread.is_alive() for thread in self._threads)", "False"
     ),
+    Bug(
+        "a state goes on in no table that was replaced",
+        "lake/delta/stream_table",
+        """        if saved is not None:
+            check_same_table""",
+        """        if False:
+            check_same_table""",
+        "tests/lake/delta/test_restore_detection.py",
+    ),
+    Bug(
+        "a run goes on in no table that was replaced under it",
+        "lake/delta/stream_table",
+        "        if self.saved is not None:\n            check_same_table",
+        "        if False:\n            check_same_table",
+        "tests/lake/delta/test_restore_detection.py",
+    ),
     Bug("a restored table has the state of its rows", "lake/delta/restore_detection", "at = int(to)", "pass"),
     Bug("joining files brings no new rows", "lake/delta/compaction", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "lake/delta/compaction", "max_commit_retries=0", "max_commit_retries=9"),
