@@ -224,9 +224,14 @@ class StreamTable(PinnedTable):
 
     @property
     def records(self) -> int:
-        """Records of the complete generation, and no more than the table has rows: others may have removed some."""
+        """Records of the generation, and no more than the table has rows: others may have removed some.
+
+        Those that wait to become visible count all the same.
+        """
         saved, rows = self.saved, self.row_count()
-        return 0 if saved is None else saved.records if rows is None else min(saved.records, rows)
+        if saved is None or rows is None or saved.pending:
+            return 0 if saved is None else saved.records
+        return min(saved.records, rows)
 
     @property
     def restored(self) -> bool:
