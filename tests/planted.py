@@ -854,6 +854,49 @@ BUGS = [
     Bug(
         "closing leaves no threads", "engine/thread_pool", "any(thread.is_alive() for thread in self._threads)", "False"
     ),
+    Bug(
+        "a state goes on in no table that was replaced",
+        "lake/delta/stream_table",
+        """        if saved is not None:
+            check_same_table""",
+        """        if False:
+            check_same_table""",
+        "tests/lake/delta/test_restore_detection.py",
+    ),
+    Bug(
+        "a run goes on in no table that was replaced under it",
+        "lake/delta/stream_table",
+        "        if self.saved is not None:\n            check_same_table",
+        "        if False:\n            check_same_table",
+        "tests/lake/delta/test_restore_detection.py",
+    ),
+    Bug(
+        "a column that only a file has is ignored where the file is written again",
+        "lake/parquet/rewrite",
+        "file.partition, self.schema, self.schema.names)",
+        "file.partition, self.schema)",
+        "tests/lake/parquet/test_merge.py",
+    ),
+    Bug(
+        "rows that are written again are no rows that were added",
+        "lake/admin/commit_log",
+        "if RECEIPT in commit.info:",
+        "if False:",
+        "tests/cli/state/test_command.py",
+    ),
+    Bug(
+        "a run has read what no commit covers",
+        "cli/sync/past_runs",
+        'reported["records"]["read"] if reported else 0',
+        "0",
+        "tests/cli/lake/test_runs.py",
+    ),
+    Bug(
+        "a sync without a commit counts no rows that are gone",
+        "sync/loop/stream_sync",
+        "done.done and not outcome.unchanged else",
+        "not outcome.unchanged else",
+    ),
     Bug("a restored table has the state of its rows", "lake/delta/restore_detection", "at = int(to)", "pass"),
     Bug("joining files brings no new rows", "lake/delta/compaction", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "lake/delta/compaction", "max_commit_retries=0", "max_commit_retries=9"),

@@ -32,6 +32,7 @@ from cdk.lake.admin.edits import import_state, rewound
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin, EditResult
 from cdk.lake.delta.state_blobs import number
+from cdk.lake.parquet.table_files import unnamable_files
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.sync_runner import SyncRunner
@@ -342,9 +343,12 @@ class Times(RuleBasedStateMachine):
 
     # Restored to where only the other pipeline had filled the table, this one has no state that it could miss.
     @precondition(lambda self: self._exists() and self._marker(FIRST) is not None and self._rows() and self._has_begun)
-    @rule(what=st.sampled_from(["states", "marker", "both"]))
+    @rule(what=st.sampled_from(["states", "marker", "both", "table"]))
     def sync_without(self, what: str) -> None:
         """What says how far was read is gone; somebody brings it back when the sync was refused."""
+        if what == "table":
+            self._sync_after_a_replacement()
+            return
         # Where another pipeline has a state, or nothing comes twice, the first one may begin without one.
         if any(self._marker(name) is not None for name in (SECOND, THIRD)) or (
             what == "both" and not self._appends_again
@@ -356,6 +360,17 @@ class Times(RuleBasedStateMachine):
             if what != "states":
                 gone.enter_context(self._without_marker())
             self._refused(FIRST, "")
+
+    def _sync_after_a_replacement(self) -> None:
+        """Another program puts a new table in the place of this one; somebody restores it afterwards."""
+        table = DeltaTable(str(self.table))
+        # delta-rs restores files without their vectors, and removes none whose names it spells otherwise.
+        if self.vectors is not None or unnamable_files(table):
+            return
+        by = table.metadata().partition_columns
+        DeltaTable.create(str(self.table), table.schema(), mode="overwrite", partition_by=by)
+        self._refused(FIRST, "belongs to another table")
+        DeltaTable(str(self.table)).restore(table.version())
 
     @property
     def _appends_again(self) -> bool:

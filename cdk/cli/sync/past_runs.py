@@ -1,7 +1,7 @@
 """The runs of a pipeline and how each ended: by the commits of its tables, and by the reports beside them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -94,7 +94,9 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
     reported = {each["name"]: each for each in report["streams"]} if report else {}
     names = sorted({*run.streams, *reported})
     streams = [_stream(name, run.streams.get(name) or _reported(reported[name]), reported.get(name)) for name in names]
-    sums = run if run.commits else _together([each.sums for each in streams])
+    together = _together([each.sums for each in streams])
+    # What no commit covers, such as records that the table has already, only the report counts.
+    sums = replace(run, receipt=replace(run.receipt, read=together.receipt.read)) if run.commits else together
     times = [at for at in (run.started, run.ended) if at is not None]
     if report:
         times += [_moment(report, name) for name in ("started_at", "ended_at")]
@@ -114,7 +116,13 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
 
 def _stream(name: str, sums: CommitSums, reported: Report | None) -> PastRun:
     status = reported["status"] if reported else _by_commits(sums)
-    return PastRun(name, status, _line(reported), sums.started, sums.ended, reported=False, sums=sums)
+    return PastRun(name, status, _line(reported), sums.started, sums.ended, reported=False, sums=_read(sums, reported))
+
+
+def _read(sums: CommitSums, reported: Report | None) -> CommitSums:
+    """The commits of a stream with all the records that it read, also those that no commit covers."""
+    read = max(sums.receipt.read, reported["records"]["read"] if reported else 0)
+    return replace(sums, receipt=replace(sums.receipt, read=read))
 
 
 def _reported(reported: Report) -> CommitSums:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cdk.lake.delta.receipt import RECEIPT
+from cdk.base.errors import BadState
+from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.delta.table_state import BEGUN_ANEW, COMPLETE, NOTE, SYNC
-from cdk.lake.parquet.table_files import commit_at, row_count_of, total_rows
+from cdk.lake.parquet.table_files import LoggedCommit, commit_at, row_count_of, total_rows
 from cdk.lake.storage.folder import Folder
 
 
@@ -22,7 +23,7 @@ class Commit:
     state: int | None = None
     """The version of the state that it moved to, if it moved the state."""
     rows: int | None = 0
-    """Rows of the files that it added; None where one of them has no count."""
+    """Rows that it added, by its receipt or its files; None: unknown, as where files took the place of others."""
     replaced: bool = False
     """Whether it removed files."""
     note: str = ""
@@ -48,7 +49,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             datetime.fromtimestamp(timestamp / 1000, UTC) if isinstance(timestamp, int) else None,
             commit.operation,
             state=commit.markers.get(app),
-            rows=total_rows([row_count_of(add) for add in commit.add.values()]),
+            rows=_added(commit),
             replaced=bool(commit.remove),
             note=note,
             # A state that a person has changed still names the sync that saved it.
@@ -56,3 +57,18 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
             complete={"true": True, "false": False}.get(str(commit.info.get(COMPLETE))),
             receipt=str(commit.info.get(RECEIPT, "")),
         )
+
+
+def _added(commit: LoggedCommit) -> int | None:
+    """The rows that a commit added; None: unknown."""
+    if RECEIPT in commit.info:
+        try:
+            return Receipt.from_text(str(commit.info[RECEIPT]), "").added
+        except BadState:
+            return None
+    if not commit.changes_rows:
+        return 0
+    # Another program's UPDATE writes rows again that were there; a write that replaces all has new ones alone.
+    if commit.add and commit.remove and commit.operation != "WRITE":
+        return None
+    return total_rows([row_count_of(add) for add in commit.add.values()])

@@ -211,6 +211,11 @@ class PinnedTable:
         return int(self._handle.version())
 
     @property
+    def table_id(self) -> str:
+        """The id in the table's metadata, as the handle sees it; CREATE OR REPLACE TABLE gives it another one."""
+        return str(self._handle.metadata().id)
+
+    @property
     def is_newest(self) -> bool:
         """Whether no writer has committed since the version that the handle is pinned to."""
         with self.root.explaining(self.stream):

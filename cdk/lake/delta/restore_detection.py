@@ -3,6 +3,7 @@
 RESTORE brings the rows of an older version back and leaves the marker where it was. The log is read backwards, over
 each RESTORE to the version it went to, until a commit is met that moved the marker. Where the log was cleaned up before
 that, it proves nothing; then the table's rows have to. Commits that only move rows are watched, too: some double them.
+CREATE OR REPLACE TABLE leaves the marker, too, and no rows: the table has another id then, and a state knows its own.
 """
 
 from collections.abc import Collection, Sequence
@@ -87,6 +88,24 @@ def check_not_restored(
             path=str(root),
             stream=stream,
         )
+
+
+def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState) -> None:
+    """Raise StateError: the table is not that of the state, but one that was created in its place.
+
+    table_id: of the table. A state of an earlier build has none, and is taken for one of this table.
+    """
+    if saved.table_id in ("", table_id):
+        return
+    raise StateError(
+        f"the state belongs to another table: found the id {table_id} in the table's log, expected {saved.table_id}. "
+        "Another program has replaced the table (CREATE OR REPLACE TABLE), and no sync that goes on from the state "
+        "would bring back the rows that were there. Have all read again with `spark-cdk state reset`, restore the "
+        "table to the version before, DeltaTable(path).restore(VERSION), or take the state that fits the table's rows "
+        "with `spark-cdk state rollback`, the newest one too",
+        path=str(root),
+        stream=stream,
+    )
 
 
 def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Schema) -> None:

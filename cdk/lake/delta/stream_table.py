@@ -7,7 +7,8 @@ version the state was loaded at. A run whose handle is stale is refused by the l
 
 Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
 compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: the log then says which
-state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences.
+state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences. So does CREATE OR REPLACE
+TABLE, which gives the table another id: a state knows the id of its table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -33,6 +34,7 @@ from cdk.lake.delta.restore_detection import (
     check_moves,
     check_not_restored,
     check_rows,
+    check_same_table,
     state_of_rows,
 )
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
@@ -101,15 +103,17 @@ class StreamTable(PinnedTable):
             return
         rows_state = state_of_rows(self.root, self.stream, self._app, version=self.version, marker=self.state_version)
         self.rows_state_version, certain, self._moves = rows_state
-        saved = None if self.rows_state_version is None else self.load(self.rows_state_version)
-        if saved is not None and not certain:
-            newest, others = number(self.state_version), self.other_pipelines
-            check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
-        self.saved = self.newest = saved
+        saved = self.newest = None if self.rows_state_version is None else self.load(self.rows_state_version)
         if self.restored:
             self.newest = None
             with suppress(StateError):
                 self.newest = self.load(self.state_version)
+        if saved is not None:
+            check_same_table(self.root, self.stream, self.table_id, saved)
+        if saved is not None and not certain:
+            newest, others = number(self.state_version), self.other_pipelines
+            check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
+        self.saved = saved
 
     def _check_new(self) -> None:
         """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
@@ -220,9 +224,14 @@ class StreamTable(PinnedTable):
 
     @property
     def records(self) -> int:
-        """Records of the complete generation, and no more than the table has rows: others may have removed some."""
+        """Records of the generation, and no more than the table has rows: others may have removed some.
+
+        Those that wait to become visible count all the same.
+        """
         saved, rows = self.saved, self.row_count()
-        return 0 if saved is None else saved.records if rows is None else min(saved.records, rows)
+        if saved is None or rows is None or saved.pending:
+            return 0 if saved is None else saved.records
+        return min(saved.records, rows)
 
     @property
     def restored(self) -> bool:
@@ -255,7 +264,7 @@ class StreamTable(PinnedTable):
         Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
         of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
         TableChanged: another writer has committed; the table has been opened anew, and `files` tells what is there now.
-        StateError: the table was restored to rows of an older state.
+        StateError: the table was restored to rows of an older state, or replaced.
         """
         alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
@@ -302,7 +311,10 @@ class StreamTable(PinnedTable):
         repeat_if_changed(self, partial(self.commit, saved, note=note, receipt=receipt))
 
     def _check_not_restored(self) -> None:
-        """Raise StateError: the table was restored since this run looked at it, to the rows of an older state."""
+        """Raise StateError: the table was restored since this run looked at it, to the rows of an older state.
+
+        Or it was replaced.
+        """
         version = self.version
         if self.state_version is not None:
             check_not_restored(
@@ -314,6 +326,8 @@ class StreamTable(PinnedTable):
                 marker=self.state_version,
                 rows_state=self.rows_state_version,
             )
+        if self.saved is not None:
+            check_same_table(self.root, self.stream, self.table_id, self.saved)
         self._looked_at = version
 
     def _completed(
@@ -329,7 +343,9 @@ class StreamTable(PinnedTable):
         """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
         named = None if logged is None else tuple(logged)
         history = tuple(self.states)[: _RETAINED_STATES - 1]  # and this one
-        saved = replace(saved, history=history, logged=named, logged_at=self.logged_at, rows=rows)
+        saved = replace(
+            saved, history=history, logged=named, logged_at=self.logged_at, rows=rows, table_id=self.table_id
+        )
         leaving = {file.path for file in remove}
         return saved.with_newest(files, self.saved, lambda path: not overwrite and path not in leaving)
 

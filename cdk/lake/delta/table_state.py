@@ -81,6 +81,8 @@ class TableState:
     """The columns by which rows were merged, one for each key; none: they were not, or it is unknown."""
     rows: int | None = field(default=None, compare=False)
     """Rows of the table after this commit, by its log; None: the log does not count them."""
+    table_id: str = field(default="", compare=False)
+    """The id of the table, in the metadata of its log; empty: unknown. `StreamTable.commit` knows it."""
     newest: tuple[str, ...] = field(default=(), compare=False)
     """Some files of the newest commit that brought any, unless a later one removed them."""
     newest_at: int = field(default=0, compare=False)

@@ -228,7 +228,7 @@ def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
     replaced, lost = superseded(existing, winners, len(merge.identity.keys))
     if not len(replaced):
         return _Compared(file, 0, lost)
-    rows = rows_of(root, file.path, file.partition, merge.table.schema)
+    rows = merge.table.uncast_rows(file)
     files = merge.table.write(_selected(rows, lambda numbers: pc.invert(pc.is_in(numbers, value_set=replaced))))
     crash_point("merge_compared")
     return _Compared(file, len(replaced), lost, files)

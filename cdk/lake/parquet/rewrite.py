@@ -40,6 +40,13 @@ class TableLayout:
         for batch in rows_of(self.root, file.path, file.partition, self.schema, names):
             yield cast_batch(batch, schema)
 
+    def uncast_rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a file as they were written, with those columns of the table that it has.
+
+        A file of another writer may have more; readers of Delta ignore these.
+        """
+        return rows_of(self.root, file.path, file.partition, self.schema, self.schema.names)
+
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
         """Write rows, cast to the table's columns, into new files; nobody sees these before a commit names them.
 
@@ -99,12 +106,8 @@ def _filled(files: Sequence[TableFile]) -> Iterator[list[TableFile]]:
 
 
 def _unfit(layout: TableLayout, file: TableFile) -> frozenset[str]:
-    return frozenset().union(*(unfit(batch, layout.schema) for batch in _uncast(layout, file)))
+    return frozenset().union(*(unfit(batch, layout.schema) for batch in layout.uncast_rows(file)))
 
 
 def _joined(layout: TableLayout, group: Sequence[TableFile]) -> list[DataFile]:
-    return layout.write(batch for file in group for batch in _uncast(layout, file))
-
-
-def _uncast(layout: TableLayout, file: TableFile) -> Iterator[pa.RecordBatch]:
-    return rows_of(layout.root, file.path, file.partition, layout.schema)
+    return layout.write(batch for file in group for batch in layout.uncast_rows(file))

@@ -356,7 +356,7 @@ class StreamSync:
         self.report = self._committed = replace(
             report,
             written=before.written + done.receipt.landed,
-            total=self.table.records if outcome.unchanged else done.saved.records,
+            total=done.saved.records if done.done and not outcome.unchanged else self.table.records,
             generation=done.saved.generation,
             files=report.files + len(done.files),
             bytes=report.bytes + sum(file.size for file in done.files),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdk.lake.delta.receipt import Receipt, RecordCounts, row_count
+from cdk.lake.delta.receipt import Receipt, RecordCounts
 from cdk.lake.parquet.writer import DataFile
 from cdk.state.slice import Slice
 from cdk.sync.tasks.messages import SliceResult
@@ -48,9 +48,9 @@ class CommitCount:
     version: int
     """The version of the table that it made."""
     rows: int
-    """Rows that it made visible."""
+    """Rows that it added; those that were written again with them do not count."""
     files: int
-    """Files of these rows."""
+    """Files that it added."""
     bytes: int
     """Size of these files."""
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class CommitCounts:
     def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt, seconds: float = 0.0) -> "CommitCounts":
         """These and a commit that added `files`."""
         size = sum(file.size for file in files)
-        commit = CommitCount(version, row_count(files), len(files), size, seconds, receipt)
+        commit = CommitCount(version, receipt.added, len(files), size, seconds, receipt)
         return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt, self.seconds + seconds)
 
 

@@ -104,6 +104,25 @@ def test_runs_that_committed_nothing_are_listed_by_their_reports(cli: CommandLin
     assert SECRET not in "".join(path.read_text() for path in history(folder).iterdir())
 
 
+@pytest.mark.parametrize("commits", [0, 1])
+def test_records_that_no_commit_covers_were_read_as_the_report_says(
+    cli: CommandLine, folder: Path, commits: int
+) -> None:
+    if not commits:
+        assert cli("sync", "pipeline.yaml", "--stream", "visits").code == 0
+    run = listed(cli)[0]
+    assert run["commits"] == commits
+    path = next(history(folder).glob(f"*-{run['sync_id']}.json"))
+    report = json.loads(path.read_text())
+    for stream in report["streams"]:
+        stream["records"] |= {"read": 7, "skipped": 7 - stream["records"]["written"]}
+    path.write_text(json.dumps(report))
+
+    read_again = listed(cli)[0]
+
+    assert (read_again["read"], [each["read"] for each in read_again["streams"]]) == (7, [7])
+
+
 def test_an_attempt_that_committed_nothing_is_listed_beside_the_one_that_went_on_with_it(
     cli: CommandLine, folder: Path
 ) -> None:

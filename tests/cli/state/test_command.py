@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdk.base.values import Json
+from cdk.lake.delta.receipt import Receipt
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import WriteModeName
@@ -174,6 +175,19 @@ def test_log_says_what_moved(state: CommandLine, orders: Filled) -> None:
     (found,) = answer(state("log", "--limit", "1", "--json"))["streams"]
     assert [(one["version"], one["number"]) for one in found["commits"]] == [(4, 4)]
     assert orders.version == 4
+
+
+def test_log_counts_rows_that_were_added_and_none_that_were_written_again(state: CommandLine, orders: Filled) -> None:
+    table = orders.open()
+    (first, *_), merged = table.files(), TableWriter(orders.root, ID)
+    merged.write([pa.RecordBatch.from_pylist([{"id": 0}, {"id": 9}], ID)])
+    table.commit(INCREMENTAL, merged.close(), remove=[first], receipt=Receipt(read=1, staged=1, added=1))
+    state("rollback", "3", "--tables", "--stream", "orders")
+
+    restored, added, *_ = answer(state("log", "--json"))["streams"][0]["commits"]
+
+    assert (restored["operation"], restored["rows"]) == ("RESTORE", None)
+    assert (added["number"], added["rows"]) == (4, 1)
 
 
 def test_diff_compares_two_states_of_a_stream(state: CommandLine, orders: Filled) -> None:

@@ -469,7 +469,7 @@ def test_a_change_that_changes_nothing_commits_nothing(tmp_path: Path) -> None:
 
 
 def created_again(lake: Lake) -> None:
-    """The rows in a table whose log begins anew, as a clone or CREATE OR REPLACE leaves it."""
+    """The rows in a table whose log begins anew, as a clone leaves it, or who removes a table and creates it."""
     root = lake.folder / lake.stream.name
     rows = DeltaTable(str(root)).to_pyarrow_table()
     shutil.rmtree(root / "_delta_log")

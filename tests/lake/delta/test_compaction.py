@@ -76,6 +76,18 @@ def test_many_small_files_become_one_with_the_same_rows_and_state(
     assert days(tmp_path) == {BUSY: MANY, QUIET: 2}
 
 
+def test_a_column_that_only_a_file_has_is_left_out_of_the_file_that_takes_its_rows(tmp_path: Path) -> None:
+    table = filled(tmp_path, MANY)
+    path = tmp_path / table.files()[0].path
+    pq.write_table(pq.read_table(path).add_column(0, "junk", pa.array(["x"])), path)
+
+    assert table.compact() == MANY + 1
+
+    (file,) = table.files()
+    assert pq.read_schema(tmp_path / file.path).names == SCHEMA.names
+    assert days(tmp_path) == {BUSY: MANY, QUIET: 1}
+
+
 @pytest.mark.parametrize("by", [(), ("day",)], ids=["plain", "parted"])
 def test_few_small_files_stay(tmp_path: Path, by: tuple[str, ...]) -> None:
     table = filled(tmp_path, MANY - 2, *by)

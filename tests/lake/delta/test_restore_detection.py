@@ -15,7 +15,7 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.delta.pinned_table import repeat_if_changed
 from cdk.lake.storage.folder import LocalFolder
-from tests.spark.users_table import ids, opened, saved, state, wrote
+from tests.spark.users_table import ID, blobs, ids, opened, saved, state, wrote
 
 
 def test_a_restored_table_has_the_state_of_its_rows(root: Path) -> None:
@@ -105,6 +105,91 @@ def test_a_run_that_began_before_a_restore_is_fenced_by_the_run_after_it(root: P
         table.commit(saved(4), wrote(root, 4))
 
     assert (ids(root), state(root)) == ([1, 3], 3)
+
+
+def replaced(root: Path) -> str:
+    """Another program puts an empty table in the place of this one; its id."""
+    DeltaTable.create(str(root), ID, mode="overwrite")
+    return str(DeltaTable(str(root)).metadata().id)
+
+
+def test_the_state_of_a_table_that_was_replaced_is_refused_until_a_person_decides(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 1}), wrote(root, 0, 1))
+    one, admin = StreamLocation("users", LocalFolder(root)), Admin(LocalFolder(root.parent), "shop")
+    version, expected = table.version, table.table_id
+    found = replaced(root)
+    neighbour_appends(root)
+
+    with pytest.raises(StateError, match=f"found the id {found} .* expected {expected}.*spark-cdk state reset"):
+        opened(root)
+    assert ids(root) == [100]
+
+    DeltaTable(str(root)).restore(version)
+    assert (state(root), ids(root)) == ({"page": 1}, [0, 1])
+
+    replaced(root)
+    admin.rollback(one, 1)
+    assert (state(root), ids(root)) == ({"page": 1}, [])
+
+    found = replaced(root)
+    admin.reset(one)
+    opened(root).commit(saved({"page": 2}), wrote(root, 0, 1, 2))
+    assert (state(root), ids(root), opened(root).table_id) == ({"page": 2}, [0, 1, 2], found)
+
+    DeltaTable(str(root)).restore(version)
+    assert (state(root), ids(root)) == ({"page": 1}, [0, 1])
+
+
+def test_a_replaced_table_is_refused_though_the_log_was_cleaned_up_since(root: Path) -> None:
+    opened(root).commit(saved(1), wrote(root, 0))
+    replaced(root)
+    neighbour_sets_a_property(root)
+    clean_log(root, DeltaTable(str(root)).version() - 1)
+
+    with pytest.raises(StateError, match="belongs to another table"):
+        opened(root)
+
+
+def test_a_run_whose_table_somebody_replaces_commits_nothing_more(root: Path) -> None:
+    table = opened(root)
+    table.commit(saved({"page": 0}), wrote(root, 0))
+    replaced(root)
+
+    for _ in range(2):
+        with pytest.raises(StateError, match="belongs to another table"):
+            repeat_if_changed(table, lambda: table.commit(saved({"page": 1}), wrote(root, 1)))
+
+    assert ids(root) == []
+
+
+def test_a_table_is_the_same_whatever_others_make_of_its_columns_and_rows(root: Path) -> None:
+    opened(root).commit(saved(1), wrote(root, 0))
+    write_deltalake(str(root), pa.table({"id": [1], "a": ["x"]}), mode="append", schema_mode="merge")
+    assert state(root) == 1
+    write_deltalake(str(root), pa.table({"id": [2], "b": ["x"]}), mode="overwrite", schema_mode="overwrite")
+    assert state(root) == 1
+    neighbour_sets_a_property(root)
+    DeltaTable(str(root)).alter.add_constraint({"positive": "id >= 0"})
+    table = opened(root)
+    table.commit(saved(2), wrote(root, 3), overwrite=True, schema=pa.schema([*ID, ("c", pa.string())]))
+
+    assert (state(root), ids(root)) == (2, [3])
+
+
+def test_a_state_of_an_earlier_build_belongs_to_the_table_that_it_lies_beside(root: Path) -> None:
+    opened(root).commit(saved(1), wrote(root, 0))
+    for blob in blobs(root):
+        content = orjson.loads(blob.read_bytes())
+        del content["table_id"], content["digest"]
+        blob.write_bytes(orjson.dumps(content))
+    replaced(root)
+
+    assert state(root) == 1
+    opened(root).commit(saved(2))
+    replaced(root)
+    with pytest.raises(StateError, match="belongs to another table"):
+        opened(root)
 
 
 @pytest.mark.parametrize(("parameters", "why"), [({}, "restore it to a version"), ({"version": "0"}, "no longer has")])

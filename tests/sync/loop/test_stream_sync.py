@@ -169,6 +169,16 @@ def test_a_further_incremental_sync_adds_what_is_new(tmp_path: Path) -> None:
     assert set(rows(tmp_path).values()) == {1}
 
 
+def test_a_sync_without_a_commit_counts_no_rows_that_another_program_has_deleted(tmp_path: Path) -> None:
+    stream = MoreEvents()
+    finish(opened(tmp_path, stream))
+    DeltaTable(str(tmp_path)).delete("id < 5")
+
+    report = finish(opened(tmp_path, stream, sync="s2"))
+
+    assert (report.commits, report.skipped, report.total) == (0, 2, 15)
+
+
 def exporting(api: MockApi) -> Stream:
     """A stream that is read in full, in four pages, until that is finished, and by its changes from then on."""
     stream = delegating(api, pages=PAGES)

@@ -35,3 +35,9 @@ def test_the_newest_commits_are_listed() -> None:
     many = LISTED + 3
     assert (counts.listed[0].seconds, counts.seconds) == (0.5, 0.5 * many)
     assert counts.receipt == Receipt(read=4 * many, skipped=many, staged=3 * many, added=3 * many)
+
+
+def test_rows_that_a_merge_writes_again_are_not_added() -> None:
+    counts = CommitCounts().plus(1, [DataFile("a", 10, rows=120, modified=0)], Receipt(read=1, staged=1, added=1))
+
+    assert (counts.listed[0].rows, counts.listed[0].files) == (1, 1)
