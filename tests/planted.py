@@ -1137,13 +1137,6 @@ BUGS = [
         "tests/worlds/test_moving_pages.py",
     ),
     Bug(
-        "a resumed read knows how many records there were when it was begun",
-        "streams/read_slice",
-        "Listing(stream.fingerprint, total, end)",
-        "Listing(stream.fingerprint, 0, end)",
-        "tests/worlds/test_moving_pages.py",
-    ),
-    Bug(
         "what a read may have missed is not removed",
         "sync/loop/stream_commit",
         "if self._moved:",
@@ -1636,6 +1629,20 @@ BUGS = [
         'Reset("RESET") if',
         'Reset("SPLIT_USING_CURSOR") if',
         "tests/declarative/components/streams/test_recoveries.py",
+    ),
+    Bug(
+        "a stop_condition may compare a page with page_size",
+        "declarative/components/requests/pagination",
+        r"(?:[<>]=?+|[!=]=)(?!\s*(?:page_size|0)\b)",
+        r"(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)",
+        "tests/declarative/components/streams/test_recoveries.py",
+    ),
+    Bug(
+        "a resumed read knows how many records came since the first page",
+        "declarative/reading/recovering_reader",
+        'read.get("records", 0)',
+        "0",
+        "tests/worlds/test_refused_pages.py",
     ),
     Bug(
         "a feed ends at the state",

@@ -3,6 +3,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError, ManifestError, TransientError
 from cdk.declarative.model.context import Runtime
@@ -162,6 +164,49 @@ def test_a_page_that_came_may_make_the_next_large_again() -> None:
 
     assert ids(made) == [*range(9)]
     assert [asked["limit"] for asked in queries(api)] == ["8", "8"]
+
+
+PAGINATIONS: Mapping[str, Mapping[str, Any]] = {
+    "offset": {"type": "OffsetIncrement"},
+    "cursor": {
+        "type": "CursorPagination",
+        "cursor_value": "{{ last_record.id + 1 }}",
+        "stop_condition": "{{ last_page_size < page_size }}",
+    },
+}
+
+
+@given(
+    count=st.integers(1, 30),
+    size=st.integers(2, 16),
+    most=st.dictionaries(st.integers(0, 29), st.integers(1, 4), max_size=3),
+    pages=st.sampled_from(sorted(PAGINATIONS)),
+    reduction=st.fixed_dictionaries({"reduction_factor": st.sampled_from([1.5, 2, 3])}),
+)
+@settings(deadline=None, max_examples=60)
+def test_pages_that_shrink_and_grow_bring_each_record_once(
+    count: int, size: int, most: dict[int, int], pages: str, reduction: dict[str, Any]
+) -> None:
+    """most: how large a page may be that holds a record, by the number of that."""
+
+    def answer(request: Request) -> Response:
+        begin, asked = int(request.params.get("page", 0)), int(request.params["limit"])
+        data = [{"id": n} for n in range(count)[begin : begin + asked]]
+        status = 400 if any(asked > most.get(record["id"], asked) for record in data) else 200
+        return Response(status, Headers({}), orjson.dumps({"data": data}), request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+
+    made = run(
+        api,
+        requester=on_400("REDUCE_PAGE_SIZE"),
+        paginator=paginator({**PAGINATIONS[pages], "page_size": size}, size=True),
+        page_size_reduction={"type": "PageSizeReduction", "max_attempts": 8, **reduction},
+        runtime=Runtime(sleep=lambda _: None),
+    )
+
+    assert ids(made) == [*range(count)]
 
 
 @pytest.mark.parametrize(
