@@ -1631,6 +1631,13 @@ BUGS = [
         "tests/declarative/components/streams/test_recoveries.py",
     ),
     Bug(
+        "a page is compared with the size that it was requested with",
+        "declarative/reading/page_reader",
+        "pages.next(result, size)",
+        "pages.next(result, self._sizes.size)",
+        "tests/declarative/components/streams/test_recoveries.py",
+    ),
+    Bug(
         "a stop_condition may compare a page with page_size",
         "declarative/components/requests/pagination",
         r"(?:[<>]=?+|[!=]=)(?!\s*(?:page_size|0)\b)",

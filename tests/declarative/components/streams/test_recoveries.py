@@ -3,7 +3,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError, ManifestError, TransientError
@@ -181,8 +181,14 @@ PAGINATIONS: Mapping[str, Mapping[str, Any]] = {
     size=st.integers(2, 16),
     most=st.dictionaries(st.integers(0, 29), st.integers(1, 4), max_size=3),
     pages=st.sampled_from(sorted(PAGINATIONS)),
-    reduction=st.fixed_dictionaries({"reduction_factor": st.sampled_from([1.5, 2, 3])}),
+    reduction=st.fixed_dictionaries(
+        {
+            "reduction_factor": st.sampled_from([1.5, 2, 3]),
+            "reset_policy": st.sampled_from(["NEVER", "AFTER_SUCCESSFUL_PAGE"]),
+        }
+    ),
 )
+@example(20, 4, {7: 2}, "offset", {"reset_policy": "AFTER_SUCCESSFUL_PAGE"})
 @settings(deadline=None, max_examples=60)
 def test_pages_that_shrink_and_grow_bring_each_record_once(
     count: int, size: int, most: dict[int, int], pages: str, reduction: dict[str, Any]
