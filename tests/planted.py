@@ -1137,6 +1137,13 @@ BUGS = [
         "tests/worlds/test_moving_pages.py",
     ),
     Bug(
+        "a resumed read knows how many records there were when it was begun",
+        "streams/read_slice",
+        "Listing(stream.fingerprint, total, end)",
+        "Listing(stream.fingerprint, 0, end)",
+        "tests/worlds/test_moving_pages.py",
+    ),
+    Bug(
         "what a read may have missed is not removed",
         "sync/loop/stream_commit",
         "if self._moved:",
@@ -1650,6 +1657,20 @@ BUGS = [
         'read.get("records", 0)',
         "0",
         "tests/worlds/test_refused_pages.py",
+    ),
+    Bug(
+        "a resumed read knows the greatest value that came since the first page",
+        "declarative/reading/recovering_reader",
+        'read.get("greatest")',
+        "None",
+        "tests/worlds/test_refused_pages.py",
+    ),
+    Bug(
+        "a limit of records is not passed where nobody knows how many came",
+        "declarative/reading/recovering_reader",
+        "        if not self.known:\n            raise",
+        "        if False:\n            raise",
+        "tests/declarative/components/streams/test_recoveries.py",
     ),
     Bug(
         "a feed ends at the state",

@@ -70,6 +70,39 @@ def test_a_slice_with_too_many_records_does_not_go_on_from_a_date_in_the_future(
     assert set(ids(made)) == set(range(9))
 
 
+@pytest.mark.parametrize(("limits", "status"), [({}, 400), ({"limits": {"number_of_records": 4}}, 200)])
+def test_a_page_token_that_says_nothing_of_what_came_before_it_loses_nothing(
+    limits: dict[str, Any], status: int
+) -> None:
+    """status: of an answer behind four records, in which there are none."""
+    is_up, days = False, [*DAYS, "2024-01-15"]
+
+    def answer(request: Request) -> Response:
+        asked, first = request.params, int(request.params.get("page", 0))
+        if first >= 4 and not is_up:
+            raise FatalError("the server is down")
+        rows = [{"id": n, "on": day} for n, day in enumerate(days) if asked["since"] <= day <= asked["until"]]
+        data = rows[first : first + 2] if first < 4 else []
+        body = orjson.dumps({"data": data})
+        return Response(200 if first < 4 else status, Headers({}), body, request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+    parts: dict[str, Any] = {
+        "stream": {"incremental_sync": {**SPLITTING, "step": "P10D"}},
+        "requester": on_400("RESET_PAGINATION"),
+        "paginator": PAGES,
+    }
+    reset = {"type": "PaginationReset", "action": "SPLIT_USING_CURSOR", **limits}
+    first = run(api, **parts)
+    is_up = True
+
+    second = run(api, state=first.state_messages, **parts, pagination_reset=reset)
+
+    assert isinstance(first.error, FatalError)
+    assert {record["id"] for record in first.records} | set(ids(second)) == set(range(10))
+
+
 def test_a_slice_that_does_not_get_smaller_is_an_error() -> None:
     reset = {"type": "PaginationReset", "action": "SPLIT_USING_CURSOR", "limits": {"number_of_records": 2}}
 
