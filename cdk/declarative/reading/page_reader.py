@@ -266,11 +266,13 @@ class _SliceReading:
                 first = not (self._any_records or query.resumed)
                 self._reader.check_answer(response, resumed=query.resumed, first=first)
         self._any_records = self._any_records or page.raw > 0
+        # A full page has as many records as it was requested with; the next one may be requested with more.
+        size = self._sizes.size
         self._sizes.succeeded()
         records = page.records
         try:
             result = self._reader.result(page, query)
-            following = self._reader.pages.next(result, self._sizes.size) if page.response.ok else None
+            following = self._reader.pages.next(result, size) if page.response.ok else None
             self._look_behind(result, following)
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
@@ -288,7 +290,7 @@ class _SliceReading:
         source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
         if following is None:
             # Where there was a page before, it has named this one.
-            doubt = partial(self._doubt, result) if saved is None else None
+            doubt = partial(self._doubt, result, size) if saved is None else None
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
         safe = saved_token(page.response.request, following)
@@ -312,11 +314,14 @@ class _SliceReading:
         if reader.pages.behind(last) is not None and reader.properties is None:
             look_behind(reader, last.response, last.raw, fetch)
 
-    def _doubt(self, last: PageResult) -> str:
-        """Why the only page of the slice may not be the last; empty for nothing, and where it has no records."""
+    def _doubt(self, last: PageResult, size: int | None) -> str:
+        """Why the only page of the slice may not be the last; empty for nothing, and where it has no records.
+
+        size: of the page, as it was requested.
+        """
         if not last.raw:
             return ""
-        why = self._reader.pages.doubt(last, self._sizes.size) or unread_total(last.response, last.raw)
+        why = self._reader.pages.doubt(last, size) or unread_total(last.response, last.raw)
         return why and doubtful(last.response, why)
 
     def _query(self, saved: Token | None) -> _PageQuery:

@@ -1,15 +1,16 @@
 """Recoveries: a slice whose pages an API refuses is read again from its first page, or in smaller windows.
 
-What a window is cut into becomes part of the positions in it, so a read that is cut in between goes on there.
+What a window is cut into, and what the pages before have brought, becomes part of the positions in it: a read that is
+interrupted resumes as if it had not been.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cdk.base.errors import FatalError, TransientError
+from cdk.base.errors import FatalError, StaleToken, TransientError
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue, Record
+from cdk.base.values import FieldValue, JsonValue, Record, as_object
 from cdk.declarative.model.plug_points import Incremental, Router, SliceReader
 from cdk.rest.errors.outcome import ResetPagination, SplitWindow
 from cdk.state.position import Checkpoint, Start
@@ -20,6 +21,9 @@ from cdk.streams.page import Item, Page
 
 _REMAINING = "windows"
 """The key of a position that says what is left of a slice: the window that is read now, and those behind it."""
+
+_READ = "read"
+"""The key of a position that says what came since the first page: the number of `records`, and the `greatest` value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +57,35 @@ class RecoveringReader:
         """Read a slice, and again from its first page or in smaller windows where the API refuses its pages.
 
         Raises FatalError: beginning anew would bring the same. Raises TransientError: a window cannot be cut more.
+        Raises StaleToken: the slice is to begin anew, for the API refuses the page of a saved token.
         """
-        remaining, resets = _remaining(slice), 0
+        remaining, anew = _remaining(slice), False
         while remaining:
-            uncut = remaining == [slice.window]
-            attempt = _Attempt(slice if uncut else replace(slice, window=remaining[0]), remaining, uncut=uncut)
+            attempt = _Attempt(slice, remaining, self._incremental, self._reset.limit)
             try:
-                yield from attempt.read(self.inner, self._incremental, self._reset.limit)
+                yield from attempt.read(self.inner)
             except SplitWindow as refused:
                 remaining = self._cut(refused, attempt)
             except ResetPagination as refused:
-                resets += 1
-                remaining = self._anew(refused, attempt, resets)
+                if self._incremental is not None:
+                    remaining = _further(refused, attempt)
+                elif attempt.token and attempt.token is attempt.slice.start.cursor:
+                    # Who is told so reads the slice to its end in one go: resumed again, it might begin anew for ever.
+                    text = f"the page token saved by an earlier read cannot be resumed: {refused.message}"
+                    raise StaleToken(text) from refused
+                elif anew:
+                    text = f"{refused.message}; the pages began anew once, and it came to the same"
+                    raise FatalError(text) from refused
+                else:
+                    anew = True
+                    logger.info("%s; reading again from the first page", refused.message)
+                    _warn(attempt)
             else:
                 remaining = remaining[1:]
             if remaining:
                 slice = replace(slice, start=Start())
                 if remaining != [slice.window]:
-                    yield Checkpoint({_REMAINING: [_written(window) for window in remaining]})
+                    yield Checkpoint({_REMAINING: _written(remaining)})
 
     def _cut(self, refused: SplitWindow, attempt: "_Attempt") -> list[Window | None]:
         window = attempt.slice.window
@@ -86,61 +101,99 @@ class RecoveringReader:
         _warn(attempt)
         return [*halves, *attempt.remaining[1:]]
 
-    def _anew(self, refused: ResetPagination, attempt: "_Attempt", resets: int) -> list[Window | None]:
-        window = attempt.slice.window
-        if self._reset.action == "RESET":
-            if resets > 1:
-                raise FatalError(f"{refused.message}; the pages began anew once, and it came to the same") from refused
+
+def _further(refused: ResetPagination, attempt: "_Attempt") -> list[Window | None]:
+    """The windows that remain, the first of them from the greatest value on that was read.
+
+    Raises FatalError: that is where it begins already.
+    """
+    window, reached = attempt.slice.window, attempt.greatest
+    if window is None or reached is None or reached == window.start:
+        if not attempt.known:
             logger.info("%s; reading again from the first page", refused.message)
             _warn(attempt)
             return attempt.remaining
-        reached = attempt.greatest
-        if window is None or reached is None or reached == window.start:
-            raise FatalError(
-                f"{refused.message}; no record is newer than the start of {_shown(window)}, so it cannot be read "
-                "from further on: choose a smaller `step`, or a higher limit"
-            ) from refused
-        logger.info("%s; reading on from %s", refused.message, reached)
-        _warn(attempt)
-        return [replace(window, start=reached), *attempt.remaining[1:]]
+        raise FatalError(
+            f"{refused.message}; no record is newer than the start of {_shown(window)}, so it cannot be read "
+            "from further on: choose a smaller `step`, or a higher limit"
+        ) from refused
+    logger.info("%s; reading on from %s", refused.message, reached)
+    _warn(attempt)
+    return [replace(window, start=reached), *attempt.remaining[1:]]
 
 
 class _Attempt:
-    """One try at a window. left: that window and those behind it. handed: records that went on."""
+    """One try at a window, from its first page or the one that a saved token asks for.
 
-    def __init__(self, slice: Slice, remaining: list[Window | None], *, uncut: bool) -> None:
-        self.slice, self.remaining, self._uncut = slice, remaining, uncut
-        self.handed = 0
-        self.greatest: object = None
+    remaining: that window and those behind it. incremental: None where nobody needs to know the greatest value.
+    limit: of records.
+    """
 
-    def read(self, inner: SliceReader, incremental: Incremental | None, limit: int | None) -> Iterator[Item]:
+    def __init__(
+        self, slice: Slice, remaining: list[Window | None], incremental: Incremental | None, limit: int | None
+    ) -> None:
+        self.remaining, self._uncut = remaining, remaining == [slice.window]
+        self._incremental, self._limit = incremental, limit
+        start, saved, own = slice.start, slice.start.cursor or {}, {_REMAINING, _READ}
+        self.token: Mapping[str, JsonValue] = {name: value for name, value in saved.items() if name not in own}
+        """Of the next page; empty for the first."""
+        start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
+        self.slice = replace(slice, window=remaining[0], start=start)
+        read = as_object(saved.get(_READ))
+        count = read.get("records")
+        self.known = type(count) is int or not self.token
+        """Whether it is known what came since the first page. Tokens of earlier versions do not say it."""
+        self.handed = count if type(count) is int else 0
+        """Records that were handed on."""
+        self.greatest: FieldValue = read.get("greatest")
+        """Their greatest cursor value."""
+
+    def read(self, inner: SliceReader) -> Iterator[Item]:
         """The items of the window. Raises ResetPagination: there are as many records as the limit says."""
+        self._check_limit()
         for item in inner.read(self.slice):
             match item:
                 case Page(records=records, next=following):
-                    self._see(records, incremental)
-                    if limit is not None and self.handed >= limit:
-                        yield Page(records, None)
-                        raise ResetPagination(f"{self.handed} records were read, and the limit is {limit}")
-                    yield item if self._uncut or following is None else Page(records, self._position(following))
+                    self._see(records)
+                    if following is None:
+                        yield item
+                    else:
+                        self.token = following
+                        yield item._replace(next=self._position())
+                    self._check_limit()
                 case Checkpoint():
                     yield item
                 case _:
-                    self._see([item], incremental)
+                    self._see([item])
                     yield item
 
-    def _see(self, records: Sequence[Record], incremental: Incremental | None) -> None:
+    def _position(self) -> Mapping[str, JsonValue]:
+        position = dict(self.token)
+        if not self._uncut:
+            position[_REMAINING] = _written(self.remaining)
+        if self.known and (self._incremental is not None or self._limit is not None):
+            position[_READ] = {"records": self.handed, "greatest": self.greatest}
+        return position
+
+    def _check_limit(self) -> None:
+        if self._limit is None:
+            return
+        if not self.known:
+            raise ResetPagination(
+                "the page token saved by an earlier read does not say how many records came before it"
+            )
+        if self.handed >= self._limit:
+            raise ResetPagination(f"{self.handed} records were read, and the limit is {self._limit}")
+
+    def _see(self, records: Sequence[Record]) -> None:
         self.handed += len(records)
         window = self.slice.window
-        if incremental is None or window is None:
+        if self._incremental is None or window is None:
             return
-        cursor = incremental.cursor
+        cursor = self._incremental.cursor
         values = [value for record in records if (value := record.get(cursor.field)) is not None]
         if values := [value for value in values if cursor.side(window, value) is not Side.AFTER]:
             self.greatest = cursor.greatest([self.greatest, cursor.greatest_of_records(values)])
-
-    def _position(self, following: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        return {**following, _REMAINING: [_written(window) for window in self.remaining]}
 
 
 def _remaining(slice: Slice) -> list[Window | None]:
@@ -152,8 +205,8 @@ def _remaining(slice: Slice) -> list[Window | None]:
     return [*windows[:-1], replace(windows[-1], last=slice.window.last)]
 
 
-def _written(window: Window | None) -> JsonValue:
-    return None if window is None else [window.start, window.end, window.until]
+def _written(windows: Sequence[Window | None]) -> JsonValue:
+    return [None if window is None else [window.start, window.end, window.until] for window in windows]
 
 
 def _shown(window: Window | None) -> str:
@@ -161,10 +214,6 @@ def _shown(window: Window | None) -> str:
 
 
 def _warn(attempt: _Attempt) -> None:
-    if attempt.handed:
-        logger.warning(
-            "%s: of the %d records that were read of %s some come again",
-            attempt.slice,
-            attempt.handed,
-            _shown(attempt.slice.window),
-        )
+    if attempt.handed or attempt.token:
+        shown = _shown(attempt.slice.window)
+        logger.warning("%s: of the records that were read of %s some come again", attempt.slice, shown)

@@ -20,7 +20,7 @@ from cdk.rest.pagination.page_signs import full_page, links, unfollowed_next
 from cdk.rest.tracing import explain_next
 
 _COMPARED = re.compile(
-    r"last_page_size\s*(?:[<>]=?|[!=]=)\s*(?!page_size\b|0\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
+    r"last_page_size\s*(?:[<>]=?+|[!=]=)(?!\s*(?:page_size|0)\b)|(?<!\w)[1-9]\d*\s*(?:[<>]=?|[!=]=)\s*last_page_size"
 )
 
 

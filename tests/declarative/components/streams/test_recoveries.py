@@ -3,6 +3,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError, ManifestError, TransientError
 from cdk.declarative.model.context import Runtime
@@ -66,6 +68,39 @@ def test_a_slice_with_too_many_records_does_not_go_on_from_a_date_in_the_future(
     made = run(api, stream={"incremental_sync": CURSOR}, paginator=PAGES, pagination_reset=reset)
 
     assert set(ids(made)) == set(range(9))
+
+
+@pytest.mark.parametrize(("limits", "status"), [({}, 400), ({"limits": {"number_of_records": 4}}, 200)])
+def test_a_page_token_that_says_nothing_of_what_came_before_it_loses_nothing(
+    limits: dict[str, Any], status: int
+) -> None:
+    """status: of an answer behind four records, in which there are none."""
+    is_up, days = False, [*DAYS, "2024-01-15"]
+
+    def answer(request: Request) -> Response:
+        asked, first = request.params, int(request.params.get("page", 0))
+        if first >= 4 and not is_up:
+            raise FatalError("the server is down")
+        rows = [{"id": n, "on": day} for n, day in enumerate(days) if asked["since"] <= day <= asked["until"]]
+        data = rows[first : first + 2] if first < 4 else []
+        body = orjson.dumps({"data": data})
+        return Response(200 if first < 4 else status, Headers({}), body, request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+    parts: dict[str, Any] = {
+        "stream": {"incremental_sync": {**SPLITTING, "step": "P10D"}},
+        "requester": on_400("RESET_PAGINATION"),
+        "paginator": PAGES,
+    }
+    reset = {"type": "PaginationReset", "action": "SPLIT_USING_CURSOR", **limits}
+    first = run(api, **parts)
+    is_up = True
+
+    second = run(api, state=first.state_messages, **parts, pagination_reset=reset)
+
+    assert isinstance(first.error, FatalError)
+    assert {record["id"] for record in first.records} | set(ids(second)) == set(range(10))
 
 
 def test_a_slice_that_does_not_get_smaller_is_an_error() -> None:
@@ -162,6 +197,55 @@ def test_a_page_that_came_may_make_the_next_large_again() -> None:
 
     assert ids(made) == [*range(9)]
     assert [asked["limit"] for asked in queries(api)] == ["8", "8"]
+
+
+PAGINATIONS: Mapping[str, Mapping[str, Any]] = {
+    "offset": {"type": "OffsetIncrement"},
+    "cursor": {
+        "type": "CursorPagination",
+        "cursor_value": "{{ last_record.id + 1 }}",
+        "stop_condition": "{{ last_page_size < page_size }}",
+    },
+}
+
+
+@given(
+    count=st.integers(1, 30),
+    size=st.integers(2, 16),
+    most=st.dictionaries(st.integers(0, 29), st.integers(1, 4), max_size=3),
+    pages=st.sampled_from(sorted(PAGINATIONS)),
+    reduction=st.fixed_dictionaries(
+        {
+            "reduction_factor": st.sampled_from([1.5, 2, 3]),
+            "reset_policy": st.sampled_from(["NEVER", "AFTER_SUCCESSFUL_PAGE"]),
+        }
+    ),
+)
+@example(20, 4, {7: 2}, "offset", {"reset_policy": "AFTER_SUCCESSFUL_PAGE"})
+@settings(deadline=None, max_examples=60)
+def test_pages_that_shrink_and_grow_bring_each_record_once(
+    count: int, size: int, most: dict[int, int], pages: str, reduction: dict[str, Any]
+) -> None:
+    """most: how large a page may be that holds a record, by the number of that."""
+
+    def answer(request: Request) -> Response:
+        begin, asked = int(request.params.get("page", 0)), int(request.params["limit"])
+        data = [{"id": n} for n in range(count)[begin : begin + asked]]
+        status = 400 if any(asked > most.get(record["id"], asked) for record in data) else 200
+        return Response(status, Headers({}), orjson.dumps({"data": data}), request.url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answer)
+
+    made = run(
+        api,
+        requester=on_400("REDUCE_PAGE_SIZE"),
+        paginator=paginator({**PAGINATIONS[pages], "page_size": size}, size=True),
+        page_size_reduction={"type": "PageSizeReduction", "max_attempts": 8, **reduction},
+        runtime=Runtime(sleep=lambda _: None),
+    )
+
+    assert ids(made) == [*range(count)]
 
 
 @pytest.mark.parametrize(
