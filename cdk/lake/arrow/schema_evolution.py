@@ -72,6 +72,10 @@ class SchemaChange:
     """The undeclared fields whose columns may become wider."""
 
 
+_OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "discard keeps it"}
+"""What may help where a policy refuses a table."""
+
+
 def plan(
     table: pa.Schema | None,
     declared: Mapping[str, ColumnType],
@@ -95,10 +99,11 @@ def plan(
         return SchemaChange(dict(declared), start, tuple(start), (), _room(start, policy))
     problems = list(_problems(table, declared, policy))
     if problems:
+        others = [text for other, text in _OTHER_POLICIES.items() if not any(_problems(table, declared, other))]
+        help_ = f"change the schema back, or choose another schema policy ({', '.join(others)})"
         raise ConfigError(
             f"the table and the stream's schema differ: {'; '.join(problems)}. "
-            "Sync into another path, change the schema back, or choose another schema policy "
-            "(evolve changes the table, discard keeps it)",
+            f"Sync into another path, {help_ if others else 'or change the schema back'}",
             path=path,
             stream=stream,
         )
