@@ -897,6 +897,12 @@ BUGS = [
         "done.done and not outcome.unchanged else",
         "not outcome.unchanged else",
     ),
+    Bug(
+        "a column that undeclared fields cannot fill is warned of",
+        "sync/loop/table_writer",
+        "if planned.unwritable:",
+        "if False:",
+    ),
     Bug("a restored table has the state of its rows", "lake/delta/restore_detection", "at = int(to)", "pass"),
     Bug("joining files brings no new rows", "lake/delta/compaction", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "lake/delta/compaction", "max_commit_retries=0", "max_commit_retries=9"),

@@ -70,6 +70,12 @@ class SchemaChange:
     """How many undeclared fields may get columns."""
     follows: frozenset[str] = frozenset()
     """The undeclared fields whose columns may become wider."""
+    unwritable: tuple[pa.Field, ...] = ()
+    """Columns that the kit cannot write and the schema does not declare, for which undeclared fields get none."""
+
+
+_OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "discard keeps it"}
+"""What may help where a policy refuses a table."""
 
 
 def plan(
@@ -95,10 +101,11 @@ def plan(
         return SchemaChange(dict(declared), start, tuple(start), (), _room(start, policy))
     problems = list(_problems(table, declared, policy))
     if problems:
+        others = [text for other, text in _OTHER_POLICIES.items() if not any(_problems(table, declared, other))]
+        help_ = f"change the schema back, or choose another schema policy ({', '.join(others)})"
         raise ConfigError(
             f"the table and the stream's schema differ: {'; '.join(problems)}. "
-            "Sync into another path, change the schema back, or choose another schema policy "
-            "(evolve changes the table, discard keeps it)",
+            f"Sync into another path, {help_ if others else 'or change the schema back'}",
             path=path,
             stream=stream,
         )
@@ -152,17 +159,14 @@ def _evolved(
         if name in declared:
             writes[name] = _as_declared(new, kind)
     taken = {column_name(name) for name in writes}
-    rest = {
-        field_of(field): field.type
-        for field in fields.values()
-        if field.name not in taken and field.name not in OWN_COLUMNS
-    }
-    followed = {name: kind for name, kind in rest.items() if writable(kind)}
+    rest = [field for field in fields.values() if field.name not in taken and field.name not in OWN_COLUMNS]
+    followed = {field_of(field): field.type for field in rest if writable(field.type)}
+    unwritable = tuple(field for field in rest if not writable(field.type))
     schema = pa.schema(list(fields.values()))
     # A field of the name of a column that the kit cannot write must not get another.
-    room = _room(schema, Policy.EVOLVE) if len(followed) == len(rest) else 0
+    room = 0 if unwritable else _room(schema, Policy.EVOLVE)
     follows = frozenset(name for name, kind in followed.items() if kind in INFERRED)
-    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows)
+    return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows, unwritable)
 
 
 def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:

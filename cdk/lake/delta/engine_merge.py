@@ -156,9 +156,22 @@ def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
 
 
 def _check_stored(rows: pa.Table, batch: pa.RecordBatch, merge: TableMerge) -> None:
-    """Raise FatalError: a row has a key that its column could not hold, and holds since: delta-rs meets null there."""
+    """Raise FatalError: a row has a key that its column does not hold: delta-rs meets null there.
+
+    An empty string that no partition holds, or what the column has become wide enough for since.
+    """
     for i, name in enumerate(merge.identity.keys):
-        if _sum(pc.and_(pc.is_null(batch[name]), pc.is_valid(rows[f"_k{i}"].combine_chunks()))):
+        keys = rows[f"_k{i}"].combine_chunks()
+        keys = keys.filter(pc.and_(pc.is_null(batch[name]), pc.is_valid(keys)))
+        if name in merge.table.partition_by and "" in keys.to_pylist():
+            raise FatalError(
+                f"found rows with an empty string in {name!r}, a column of the primary key by which the table is "
+                "partitioned: no partition holds one, so it is null there, and the table has features with which such "
+                "rows cannot be matched, expected other strings. Have the source send none, sync into another path "
+                f"without {name} in partition_by, or drop the features",
+                path=str(merge.table.root),
+            )
+        if len(keys):
             raise FatalError(
                 f"rows have null in {name!r}, a column of the primary key, whose values it has become wide enough for "
                 "since, and the table has features with which they cannot be met by these. Delete the rows with null "

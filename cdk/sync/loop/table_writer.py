@@ -72,7 +72,7 @@ class TableWriting:
         stream, name = stream_plan.stream, stream_plan.stream.name
         self._declared = declared_columns(stream_plan)
         self._met: dict[str, pa.DataType] = {}
-        self._warn_of_most = FirstWarning()
+        self._warn_of_most, self._warn_of_unwritable = FirstWarning(), FirstWarning()
         warn_of_slips(name, stream.json_schema())
         warn_of_fields_without_column(name, stream.json_schema(), self._declared)
         self.table = existing_table(stream_plan, self._declared, tables) or tables.create(
@@ -302,6 +302,14 @@ class TableWriting:
                 f"{self._plan.stream.name}: the table has {len(planned.schema):,} columns, and undeclared fields get "
                 f"columns up to {MOST_COLUMNS:,}: values of further ones are kept in {ADDITIONAL}. Declare those that "
                 "are to have columns; names that hold ids belong into values"
+            )
+        if planned.unwritable:
+            names = ", ".join(f"{field.name!r} is {field.type}" for field in planned.unwritable)
+            self._warn_of_unwritable(
+                f"{self._plan.stream.name}: found columns of another program that the kit does not write ({names}), "
+                "expected types of its own, or fields that the schema declares: undeclared fields get no columns, and "
+                f"values of these names, too, are kept in {ADDITIONAL}. Declare the fields, and their columns become "
+                "wide enough, or sync into another path"
             )
         return planned
 

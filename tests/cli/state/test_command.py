@@ -813,6 +813,16 @@ def test_verify_tells_of_rows_that_were_deleted_and_of_a_restore(state: CommandL
     assert (deleted.code, restored.code) == (0, 0)
 
 
+def test_verify_says_that_a_table_was_replaced(state: CommandLine, orders: Filled) -> None:
+    DeltaTable.create(str(orders.root), ID, mode="overwrite")
+
+    ran = state("verify")
+
+    assert ran.code == 1
+    assert "orders: broken: " in "\n".join(ran.lines)
+    assert "the state belongs to another table: found the id " in "\n".join(ran.lines)
+
+
 def test_verify_adds_the_receipts_up_and_finds_rows_that_are_lost(state: CommandLine, orders: Filled) -> None:
     file = next(orders.root.glob("part-*.parquet"))
     pq.write_table(pq.read_table(file).slice(1), file)

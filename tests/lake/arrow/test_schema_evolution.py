@@ -231,9 +231,28 @@ def test_freeze_names_every_difference_and_what_to_do() -> None:
         "column 'at' is date32[day] in the table, and timestamp[us, tz=UTC] in the schema; "
         "column 'name' is spelled 'Name' in the table, which cannot hold both; "
         "column 'new' is missing in the table, and struct<a: int64> in the schema. "
-        "Sync into another path, change the schema back, or choose another schema policy "
-        "(evolve changes the table, discard keeps it)"
+        "Sync into another path, change the schema back, or choose another schema policy (discard keeps it)"
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "policy", "helps"),
+    [
+        (("id", DOUBLE), FREEZE, "or choose another schema policy (evolve changes the table, discard keeps it)"),
+        (("ID", INT), FREEZE, "or choose another schema policy (discard keeps it)"),
+        (("ID", INT), Policy.EVOLVE, "or choose another schema policy (discard keeps it)"),
+        (("id", pa.binary()), Policy.EVOLVE, "or choose another schema policy (discard keeps it)"),
+        ((META, TEXT), Policy.EVOLVE, "Sync into another path, or change the schema back"),
+        ((META, TEXT), Policy.DISCARD, "Sync into another path, or change the schema back"),
+    ],
+)
+def test_no_policy_is_advised_that_would_refuse_the_table_as_well(
+    column: tuple[str, pa.DataType], policy: Policy, helps: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan(pa.schema([column]), {"id": TEXT}, policy)
+
+    assert refused.value.message.endswith(helps)
 
 
 def test_freeze_takes_a_table_that_holds_all_that_is_declared() -> None:

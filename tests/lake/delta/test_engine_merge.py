@@ -25,6 +25,7 @@ from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import AppendDedup, Committed, Opening
 from cdk.lake.parquet.dedup import CursorColumn, Identity
+from cdk.lake.parquet.partitioning import without_empty
 from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import LocalFolder
 from cdk.streams.order import CountOrder
@@ -48,13 +49,15 @@ pages = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size
 
 
 class Lake:
-    """A table that is merged into. feature: one that has it merged by delta-rs, or none."""
+    """A table that is merged into. feature: one that has it merged by delta-rs, or none. by: what partitions it."""
 
-    def __init__(self, folder: Path, identity: Identity, feature: str = "", *, history: bool = False) -> None:
+    def __init__(
+        self, folder: Path, identity: Identity, feature: str = "", *, history: bool = False, by: Sequence[str] = ()
+    ) -> None:
         self.root = folder / (feature or "plain")
         self.rows = RecordBatchBuilder(COLUMNS, generation=1)
         schema = self.rows.schema
-        StreamTable(self.root, "shop", "users", schema)
+        StreamTable(self.root, "shop", "users", schema, partition_by=by)
         if feature:
             given_ = FEATURES[feature]
             give(self.root, replace(given_, properties={**given_.properties, **_small(feature)}))
@@ -70,7 +73,7 @@ class Lake:
     def take(self, batches: Sequence[pa.RecordBatch]) -> Committed:
         files: list[DataFile] = []
         for batch in batches:
-            writer = TableWriter(self.mode.staging, batch.schema)
+            writer = TableWriter(self.mode.staging, batch.schema, (), self.table.partition_by)
             writer.write([batch])
             files += writer.close()
         rows = CommitRows(files, RecordCounts(read=sum(file.rows for file in files)))
@@ -198,5 +201,16 @@ def test_a_row_whose_key_its_column_holds_only_since_is_refused_before_anything_
 
     with pytest.raises(FatalError, match="rows have null in 'id', a column of the primary key"):
         lake.take([lake.rows.batch([row(7, 2)])])
+
+    assert DeltaTable(str(lake.root)).version() == version
+
+
+def test_an_empty_string_that_no_partition_holds_is_named_as_what_cannot_be_matched(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, Identity(("Name-of", "id")), "a change feed", by=("Name-of",))
+    lake.take([without_empty(lake.rows.batch([row(1, 1), row(2, 1, "")]), lake.table.partition_by)])
+    version = DeltaTable(str(lake.root)).version()
+
+    with pytest.raises(FatalError, match=r"an empty string in 'Name-of', a column .* without Name-of in partition_by"):
+        lake.take([lake.rows.batch([row(1, 2)])])
 
     assert DeltaTable(str(lake.root)).version() == version

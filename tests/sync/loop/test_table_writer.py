@@ -15,7 +15,7 @@ from deltalake.schema import PrimitiveType
 from cdk import CountCursor, Cursor, DatetimeCursor, Item, Json, Page, PagedStream, Partition, Slice, Stream
 from cdk.base.errors import TransientError
 from cdk.base.task_map import run_inline
-from cdk.lake.arrow.columns import OWN_COLUMNS
+from cdk.lake.arrow.columns import ADDITIONAL, OWN_COLUMNS
 from cdk.lake.arrow.schema_evolution import MOST_COLUMNS
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.reports.stream_report import StreamReport
@@ -160,6 +160,28 @@ def test_a_table_that_has_as_many_columns_as_undeclared_fields_get_says_so(
     ok(tmp_path, Things([of(1, odd=1)]))
     (text,) = [line for line in caplog.messages if "undeclared fields get columns up to 1,000" in line]
     assert text.startswith("things: the table has 1,000 columns")
+
+
+def test_columns_of_another_program_that_undeclared_fields_cannot_fill_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ok(tmp_path, Things([of(1)]))
+    columns = [Field("price", PrimitiveType("decimal(5,2)")), Field("few", PrimitiveType("short"))]
+    DeltaTable(str(tmp_path / "things")).alter.add_columns(columns)
+    records = [of(2, price=1.25, few=3, odd=1), of(3, few=40_000)]
+
+    report = ok(tmp_path, Things(records))
+    (text,) = [line for line in caplog.messages if "columns of another program" in line]
+    assert "('price' is decimal128(5, 2)), expected" in text
+    found = DeltaTable(str(tmp_path / "things")).to_pyarrow_table().sort_by("n").to_pylist()
+    assert [(row["price"], row["few"]) for row in found] == [(None, None), (None, 3), (None, None)]
+    assert found[1][ADDITIONAL] == '{"price":1.25,"odd":1}'
+    assert report.rejected == 1
+
+    caplog.clear()
+    ok(tmp_path, Things([of(4, price=1.25, few=40_000)], price=NUMBER, few=INT))
+    assert "columns of another program" not in caplog.text
+    assert (rows(tmp_path)[3]["price"], rows(tmp_path)[3]["few"]) == ("1.25", 40_000)
 
 
 def test_whole_numbers_that_a_double_would_round_make_the_column_of_an_undeclared_field_text(tmp_path: Path) -> None:
