@@ -33,6 +33,7 @@ from cdk.rest import (
     Authenticator,
     Budget,
     CursorToken,
+    Decoder,
     Headers,
     HttpErrorHandler,
     HttpStream,
@@ -46,6 +47,7 @@ from cdk.rest import (
     SinglePage,
 )
 from cdk.rest.errors.outcome import Outcome
+from cdk.rest.records.decoders import CsvRows
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -501,6 +503,21 @@ def test_an_error_handler_may_ignore_an_outage() -> None:
         error_handler = HttpErrorHandler(rules=[lambda _: Outcome(Action.IGNORE)])
 
     assert answering({"data": [], "error": "quota exceeded"}, Lenient) == []
+
+
+class Table(Users):
+    records_path: Sequence[str] = ()
+    decoder: Decoder = CsvRows()
+
+
+class LenientTable(Table):
+    error_handler = HttpErrorHandler(rules=[lambda _: Outcome(Action.IGNORE)])
+
+
+def test_an_outage_in_the_place_of_a_table_is_an_error_unless_it_is_ignored() -> None:
+    with pytest.raises(TransientError, match="answered 200: quota exceeded; found an error, expected CSV"):
+        answering({"error": "quota exceeded"}, Table)
+    assert answering({"error": "quota exceeded"}, LenientTable) == []
 
 
 def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:

@@ -17,7 +17,7 @@ from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.error_handler import ignores
-from cdk.rest.errors.failed_body import has_graphql_errors, says_failed, says_outage
+from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, has_graphql_errors, says_failed, says_outage
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
@@ -149,7 +149,7 @@ class PageReader:
             page.records = page.tail = lines
             return
         first = True
-        for listed in self.extractor.pages(page.response):
+        for listed in self._extracted(page.response):
             if not first:
                 yield page.records
             first = False
@@ -158,6 +158,14 @@ class PageReader:
             page.records = records
             page.selected += len(records)
             page.tail = records or page.tail
+
+    def _extracted(self, response: Response) -> Iterator[list[JsonObject]]:
+        """The records as the extractor gives them; none of a body in another format that the error handler ignores."""
+        try:
+            yield from self.extractor.pages(response)
+        except (OtherFormat, ErrorInstead):
+            if not ignores(self.requester.client.error_handler, response):
+                raise
 
     def result(self, page: _FetchedPage, query: _PageQuery) -> PageResult:
         """`page` as those see it who find the next one."""
