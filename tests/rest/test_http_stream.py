@@ -47,7 +47,7 @@ from cdk.rest import (
     SinglePage,
 )
 from cdk.rest.errors.outcome import Outcome
-from cdk.rest.records.decoders import CsvRows
+from cdk.rest.records.decoders import CsvRows, JsonDocument, Jsonl
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -319,6 +319,22 @@ def test_an_ignored_answer_is_an_empty_last_page() -> None:
     api.get("/v1/users").returns(status=403)
 
     assert users(api, Lenient).read_page(Slice(), None) == Page((), None)
+
+
+@pytest.mark.parametrize("decoder", [JsonDocument(), Jsonl(), CsvRows()])
+def test_a_304_is_an_empty_page_only_where_a_condition_was_sent(decoder: Decoder) -> None:
+    class Conditional(Users):
+        def headers(self, slice: Slice) -> Mapping[str, str]:  # noqa: ARG002
+            return {"If-None-Match": '"a"'}
+
+    api = MockApi()
+    api.get("/v1/users").returns(status=304, body=b"")
+    asked, unasked = users(api, Conditional), users(api)
+    asked.decoder = unasked.decoder = decoder
+
+    assert asked.read_page(Slice(), None) == Page((), None)
+    with pytest.raises(FatalError, match="answered 304 Not Modified; it was sent no validators"):
+        unasked.read_page(Slice(), None)
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308])

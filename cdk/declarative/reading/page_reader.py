@@ -35,7 +35,7 @@ from cdk.streams.paged import PageParts, read_pages
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
-_NO_CONTENT = 204
+_NO_BODY = frozenset((204, 304))
 
 
 @dataclass(slots=True)
@@ -261,7 +261,7 @@ class _SliceReading:
             page = self._merged(self._reader.properties, query)
         else:
             response = self._answer(query)
-            if response is None or not response.ok or response.status == _NO_CONTENT:
+            if response is None or not response.ok or response.status in _NO_BODY:
                 if (trace := TRACE.get()) is not None:
                     status = "no request" if response is None else f"a response with status {response.status}"
                     trace.note(self._reader.extractor.path, 0, 0, None, f"{status} ends the slice")

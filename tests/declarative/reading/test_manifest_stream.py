@@ -222,6 +222,21 @@ def test_an_outage_in_the_place_of_a_table_leaves_its_window_open_unless_it_is_i
     assert ids(run(api, stream={"incremental_sync": WINDOWS}, requester=handler, **table)) == ["7"]
 
 
+@pytest.mark.parametrize("decoder", ["JsonDecoder", "JsonlDecoder", "CsvDecoder"])
+@pytest.mark.parametrize("handler", [{}, {"response_filters": [{"http_codes": [304], "action": "IGNORE"}]}])
+def test_a_304_that_nobody_asked_for_leaves_its_window_open_unless_it_is_ignored(
+    decoder: str, handler: dict[str, Any]
+) -> None:
+    api = MockApi()
+    api.get("/items").returns(status=304, body=b"")
+    requester = {"error_handler": {"type": "DefaultErrorHandler", **handler}}
+
+    made = run(api, stream={"incremental_sync": WINDOWS}, decoder={"type": decoder}, requester=requester)
+
+    assert made.statuses[-1] == ("COMPLETE" if handler else "INCOMPLETE")
+    assert (made.error is None) is bool(handler)
+
+
 @pytest.mark.parametrize(
     "body", [{"data": None, "errors": [{"message": "rate limited"}]}, {"errors": [{"message": ""}]}]
 )
