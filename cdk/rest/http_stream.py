@@ -48,7 +48,8 @@ class HttpStream(PagedStream):
     trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
         those of `url_base` and of URLs and hosts in the config.
     use_cache: keep responses, until the run ends, for other streams that ask the same: for parents of several children.
-    transport: sends the requests; shared by all streams by default. Set another before the first read.
+    transport: sends the requests; shared by all streams by default. Set another before the first read, such as a
+        `CachedTransport` with a folder, which asks for nothing twice while a connector is written.
     sleep: waits between attempts.
     """
 

@@ -2,6 +2,7 @@ import itertools
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -27,11 +28,13 @@ from cdk import (
     parent_partitions,
 )
 from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.run import one_run
 from cdk.rest import (
     Action,
     ApiKey,
     Authenticator,
     Budget,
+    CachedTransport,
     CursorToken,
     Decoder,
     Headers,
@@ -434,6 +437,18 @@ def test_a_parent_is_fetched_once_for_several_children() -> None:
     page = first.read_page(Slice(partition=partitions[0]), None)
     assert (page.records, page.next) == ([], None)
     assert api.requests[-1].url == "https://api.test/v1/users/10/posts"
+
+
+def test_a_stream_may_keep_its_responses_from_run_to_run(tmp_path: Path) -> None:
+    api = three_pages()
+
+    for _ in range(2):
+        with one_run():
+            stream = users(api)
+            stream.transport = CachedTransport(api, folder=tmp_path)
+            assert ids(read_slice(stream, Slice())) == [10, 11, 20, 21, 30]
+
+    assert len(api.requests) == 3
 
 
 def test_a_stream_travels_to_other_processes() -> None:
