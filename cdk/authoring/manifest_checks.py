@@ -3,7 +3,6 @@
 Brings the manifest language, and Jinja, with it.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from cdk.base.values import JsonSchema, JsonValue, Keys, as_list, as_object, bra
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.template import has_expression
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import fields_of, open_to_more
 
-_EXPRESSION = re.compile(r"\{[{%#]")
 # fmt: off
 _PLAIN = frozenset({
     "$parameters", "advanced_auth", "connection_specification", "definitions", "description",
@@ -105,7 +104,7 @@ def _router_fields(router: JsonValue) -> set[str] | None:
             return None
     known = [fields for fields in each if fields is not None]
     names = set[str]().union(*known)
-    return None if len(known) < len(each) or any(_EXPRESSION.search(name) for name in names) else names
+    return None if len(known) < len(each) or any(map(has_expression, names)) else names
 
 
 def _texts(
@@ -116,7 +115,7 @@ def _texts(
     None: a template may get others.
     """
     match value:
-        case str() if _EXPRESSION.search(value):
+        case str() if has_expression(value):
             yield keys, value, parameters
         case Mapping():
             kind = value.get("type")
@@ -187,7 +186,7 @@ def _branches(schema: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 def _missing_streams(value: Mapping[str, JsonValue]) -> Iterator[tuple[Keys, str, bool]]:
     """Names in the check that no stream has, where all names are known before there is a config."""
     names, chosen = list(_names(value.get("streams"))), as_object(value.get("check")).get("stream_names")
-    if value.get("dynamic_streams") or not isinstance(chosen, list) or any(_EXPRESSION.search(name) for name in names):
+    if value.get("dynamic_streams") or not isinstance(chosen, list) or any(map(has_expression, names)):
         return
     for number, name in enumerate(chosen):
         if isinstance(name, str) and name not in names:

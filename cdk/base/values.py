@@ -7,6 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 import orjson
@@ -168,6 +169,25 @@ def as_list(value: JsonValue) -> Sequence[JsonValue]:
 def as_string(value: JsonValue) -> str:
     """A value that is to be a string; an empty one where it is something else."""
     return value if isinstance(value, str) else ""
+
+
+def referenced(document: JsonValue, reference: JsonValue) -> JsonValue:
+    """What a `$ref` such as `#/definitions/x` leads to in its own document: a JSON Pointer as a fragment (RFC 6901).
+
+    None where it leads nowhere, or to another document.
+    """
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    value = document
+    for step in unquote(reference).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and name in value:
+            value = value[name]
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return value
 
 
 def branches_of(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:

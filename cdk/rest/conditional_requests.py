@@ -15,6 +15,7 @@ from cdk.base.errors import FatalError
 from cdk.base.logs import logger
 from cdk.base.run import setting
 from cdk.base.values import JsonValue, canonical
+from cdk.rest.errors.status_errors import error_for
 from cdk.rest.http.conditional_transport import Asker, asker
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.transport import Transport
@@ -28,8 +29,6 @@ PASSING = frozenset(
     {"accept-encoding", "connection", "traceparent", "tracestate", "user-agent", "x-correlation-id", "x-request-id"}
 )
 """Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
-
-_CONDITIONS = {"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"}
 
 
 class NotModified(FatalError):
@@ -65,10 +64,7 @@ class ConditionalTransport:
         etag, moment = response.headers.get("etag") or None, response.headers.get("last-modified") or None
         if response.status == HTTPStatus.NOT_MODIFIED:
             if not headers:
-                raise FatalError(
-                    f"{request} answered 304 Not Modified, and was sent no validators; "
-                    "something between here and the source gives responses of its own"
-                )
+                raise error_for(response)
             self._probe.unchanged(mark, etag, moment)
             raise NotModified(f"{request} answered 304 Not Modified")
         if response.status == HTTPStatus.OK:
@@ -175,7 +171,7 @@ class ConditionalStream(HttpStream):
 
 def _conditional(request: Request) -> bool:
     """Whether a condition may be added to a request: a GET that has none of its own."""
-    return request.method == "GET" and not any(name.lower() in _CONDITIONS for name in request.headers)
+    return request.method == "GET" and not request.is_conditional
 
 
 def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:

@@ -15,7 +15,7 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler, ignores
-from cdk.rest.errors.failed_body import says_failed, says_outage
+from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, says_failed, says_outage
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
@@ -48,7 +48,8 @@ class HttpStream(PagedStream):
     trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
         those of `url_base` and of URLs and hosts in the config.
     use_cache: keep responses, until the run ends, for other streams that ask the same: for parents of several children.
-    transport: sends the requests; shared by all streams by default. Set another before the first read.
+    transport: sends the requests; shared by all streams by default. Set another before the first read, such as a
+        `CachedTransport` with a folder, which asks for nothing twice while a connector is written.
     sleep: waits between attempts.
     """
 
@@ -104,7 +105,12 @@ class HttpStream(PagedStream):
         where = as_path(self.records_path, "records_path")
         if self._untouched and (lines := response.cut_out(where, slice.record_type)):
             return lines
-        body = self.decoder.decode(response)
+        try:
+            body = self.decoder.decode(response)
+        except (OtherFormat, ErrorInstead):
+            if ignores(self.error_handler, response):
+                return []
+            raise
         value = path(*where)(body)
         if value is None and not is_there(body, where):
             # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.

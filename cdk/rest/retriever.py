@@ -32,7 +32,7 @@ from cdk.streams.paged import listed, read_pages
 
 _TOKEN_REFUSED = {400, 404, 410, 422}
 """Statuses that APIs answer a page token with that has expired; others say nothing about the token."""
-_NO_CONTENT = 204
+_NO_BODY = frozenset((204, 304))
 
 
 class Retriever(Protocol):
@@ -66,7 +66,7 @@ class PageRetriever:
     def page(self, slice: Slice, token: Token | None) -> Page:
         """The page of `token`, the first when it is None.
 
-        A response that is no success, and that the error handler ignores, is an empty last page; so is a 204.
+        A response that is no success, and that the error handler ignores, is an empty last page; so is a 204 or 304.
 
         Raises StaleToken: `token` was saved by an earlier read, and the source refuses it now, or it leads where this
         request may not go (ForeignHost), or the paginator cannot read it (BadState). Raises what the client and the
@@ -87,7 +87,7 @@ class PageRetriever:
         if saved and response.status in _TOKEN_REFUSED:
             why = f"{response.request} answered {response.status} {error_text(response)}".rstrip()
             raise StaleToken(f"the page token saved by an earlier read is refused: {why}")
-        if not response.ok or response.status == _NO_CONTENT:
+        if not response.ok or response.status in _NO_BODY:
             if (trace := TRACE.get()) is not None:
                 trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
             return Page((), None)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from cdk.base.values import JsonValue
@@ -37,4 +38,8 @@ def save_config(path: Path, config: Mapping[str, JsonValue]) -> str | None:
         beside.replace(path)
     except OSError as error:
         return f"it cannot be saved ({error})"
+    finally:
+        # It has tokens in clear.
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
     return None

@@ -21,6 +21,7 @@ _PATIENCE = 120.0
 """Seconds after which a client gives a silent server up, as `RequestsTransport` does."""
 
 _OK, _REDIRECT = 200, 300
+_LABEL = {"Content-Type": "application/json"}
 
 
 _ANSWERING = Lock()
@@ -68,12 +69,13 @@ class Route:
         body: bytes | None = None,
         after: float = 0,
     ) -> Self:
-        """Add a response: `json`, or `body` as it is.
+        """Add a response: `json`, which is labelled so by its Content-Type, or `body` as it is.
 
         after: seconds until it comes; the client gives up after two minutes, with a Timeout.
         Raises TypeError: `body` is no bytes, or `json` cannot be JSON.
         """
         self._content(json, body)
+        fields = {**(_LABEL if body is None else {}), **(headers or {})}
 
         def respond(request: Request) -> Response:
             if after:
@@ -81,7 +83,7 @@ class Route:
             if after > _PATIENCE:
                 raise Timeout(f"{request}: no response in time (nothing came for {_PATIENCE:.0f} s)")
             # Made now: a test may have changed the value since.
-            return _response(request, status, headers, self._content(json, body))
+            return _response(request, status, fields, self._content(json, body))
 
         return self.answers(respond)
 
@@ -96,7 +98,7 @@ class Route:
             error = Timeout(f"{request}: the connection failed (the body ends after {at} of {len(content)} bytes)")
             if not request.stream:
                 raise error
-            answer = _response(request, _OK, None, b"")
+            answer = _response(request, _OK, _LABEL, b"")
             return StreamedResponse(_OK, answer.headers, _lost(content[:at], error), answer.url, request)
 
         return self.answers(respond)
@@ -136,7 +138,7 @@ class Route:
             number = int(sent.get(page, first)) - first
             part = list(chosen[number * size : (number + 1) * size])
             flag = {more: (number + 1) * size < len(chosen)} if more else {}
-            return _response(request, _OK, None, orjson.dumps({at: part, **flag} if at else part))
+            return _response(request, _OK, _LABEL, orjson.dumps({at: part, **flag} if at else part))
 
         return self.answers(respond)
 
@@ -204,9 +206,8 @@ class Route:
         return f"{self._method} {self._path}{' with ' if conditions else ''}{' and '.join(conditions)}"
 
 
-def _response(request: Request, status: int, headers: Mapping[str, str] | None, body: bytes) -> Response:
-    fields = {"Content-Type": "application/json", **(headers or {})}
-    return Response(status, Headers(fields), body, request.full_url, request)
+def _response(request: Request, status: int, headers: Mapping[str, str], body: bytes) -> Response:
+    return Response(status, Headers(headers), body, request.full_url, request)
 
 
 def _kind(value: object) -> str:

@@ -4,13 +4,14 @@ import json
 import random
 from codecs import BOM_UTF8
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdk.base.errors import FatalError
-from cdk.base.values import Json, canonical, dotted, from_json, to_json
+from cdk.base.values import Json, canonical, dotted, from_json, referenced, to_json
 
 OBJECTS = st.dictionaries(st.text(max_size=3), st.integers(-9, 9) | st.dictionaries(st.text(max_size=2), st.booleans()))
 WHOLE = st.integers() | st.integers(-(10**40), 10**40) | st.sampled_from([2**63, 2**64 - 1, 2**64, -(2**63) - 1])
@@ -128,3 +129,18 @@ def test_a_path_is_written_as_people_write_it() -> None:
     assert dotted(["streams", 2, "name"]) == "streams[2].name"
     assert dotted([2, "name"]) == "[2].name"
     assert dotted([]) == ""
+
+
+@given(st.lists(st.text() | st.integers(0, 3), max_size=4), VALUES)
+def test_a_reference_leads_to_every_value_of_its_document(keys: list[str | int], value: Json) -> None:
+    document = value
+    for key in reversed(keys):
+        document = {key: document} if isinstance(key, str) else [*[None] * key, document]
+    steps = [quote(str(key).replace("~", "~0").replace("/", "~1"), errors="surrogatepass") for key in keys]
+
+    assert referenced(document, "".join(f"/{step}" for step in steps).join(("#", ""))) == value
+
+
+@pytest.mark.parametrize("reference", ["", "a", "/a", "b.json#/a", "#/a/", "#/b", "#/c/1", "#/c/-1", "#/a/x", None, 1])
+def test_a_reference_that_leads_nowhere_is_none(reference: Json) -> None:
+    assert referenced({"a": 1, "c": [2]}, reference) is None

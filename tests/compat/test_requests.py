@@ -57,6 +57,34 @@ class BasicExchange(DeclarativeOauth2Authenticator):
     assert "secret-1" not in items.requests[0].hide("secret-1")
 
 
+def test_an_authenticator_builds_the_headers_of_its_exchange(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.sources.declarative.auth import DeclarativeOauth2Authenticator
+
+@dataclass
+class Tagged(DeclarativeOauth2Authenticator):
+    def build_refresh_request_headers(self):
+        return {**(super().build_refresh_request_headers() or {}), "X-Tag": "mine"}
+"""
+    api = MockApi()
+    token = api.post("/token").returns(json={"access_token": "secret-1", "expires_in": 3600})
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    signs = {
+        "type": "CustomAuthenticator",
+        "class_name": "source_x.components.Tagged",
+        "token_refresh_endpoint": "https://api.example.com/token",
+        "grant_type": "client_credentials",
+    }
+
+    for more in ({}, {"refresh_request_headers": {"X-Of-Manifest": "yes"}}):
+        run = read(source(tmp_path, code, manifest(requester={"authenticator": {**signs, **more}}), api))
+        assert run.error is None
+
+    assert [request.headers["X-Tag"] for request in token.requests] == ["mine", "mine"]
+    assert [request.headers.get("X-Of-Manifest") for request in token.requests] == [None, "yes"]
+
+
 def test_an_authenticator_is_called_with_the_request(tmp_path: Path) -> None:
     code = """
 from dataclasses import InitVar, dataclass

@@ -160,7 +160,7 @@ def test_a_304_that_nobody_asked_for_is_an_error() -> None:
     api = MockApi()
     api.get("/users").returns(status=304)
 
-    with pytest.raises(FatalError, match="answered 304 Not Modified, and was sent no validators"):
+    with pytest.raises(FatalError, match="answered 304 Not Modified; it was sent no validators"):
         Runs()(Users({}), api)
 
 

@@ -2,6 +2,7 @@ import itertools
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -27,12 +28,15 @@ from cdk import (
     parent_partitions,
 )
 from cdk.base.records.raw_json_lines import JsonLines
+from cdk.base.run import one_run
 from cdk.rest import (
     Action,
     ApiKey,
     Authenticator,
     Budget,
+    CachedTransport,
     CursorToken,
+    Decoder,
     Headers,
     HttpErrorHandler,
     HttpStream,
@@ -46,6 +50,7 @@ from cdk.rest import (
     SinglePage,
 )
 from cdk.rest.errors.outcome import Outcome
+from cdk.rest.records.decoders import CsvRows, JsonDocument, Jsonl
 from cdk.streams.read_slice import read_slice
 from cdk.testing.mock_api import MockApi
 from tests.rest.api import Time
@@ -319,6 +324,22 @@ def test_an_ignored_answer_is_an_empty_last_page() -> None:
     assert users(api, Lenient).read_page(Slice(), None) == Page((), None)
 
 
+@pytest.mark.parametrize("decoder", [JsonDocument(), Jsonl(), CsvRows()])
+def test_a_304_is_an_empty_page_only_where_a_condition_was_sent(decoder: Decoder) -> None:
+    class Conditional(Users):
+        def headers(self, slice: Slice) -> Mapping[str, str]:  # noqa: ARG002
+            return {"If-None-Match": '"a"'}
+
+    api = MockApi()
+    api.get("/v1/users").returns(status=304, body=b"")
+    asked, unasked = users(api, Conditional), users(api)
+    asked.decoder = unasked.decoder = decoder
+
+    assert asked.read_page(Slice(), None) == Page((), None)
+    with pytest.raises(FatalError, match="answered 304 Not Modified; it was sent no validators"):
+        unasked.read_page(Slice(), None)
+
+
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308])
 def test_a_redirect_that_leads_nowhere_is_no_end_of_the_pages(status: int) -> None:
     class Trusting(Users):
@@ -418,6 +439,18 @@ def test_a_parent_is_fetched_once_for_several_children() -> None:
     assert api.requests[-1].url == "https://api.test/v1/users/10/posts"
 
 
+def test_a_stream_may_keep_its_responses_from_run_to_run(tmp_path: Path) -> None:
+    api = three_pages()
+
+    for _ in range(2):
+        with one_run():
+            stream = users(api)
+            stream.transport = CachedTransport(api, folder=tmp_path)
+            assert ids(read_slice(stream, Slice())) == [10, 11, 20, 21, 30]
+
+    assert len(api.requests) == 3
+
+
 def test_a_stream_travels_to_other_processes() -> None:
     class Shipped(Users):
         budget = Budget(100)
@@ -501,6 +534,21 @@ def test_an_error_handler_may_ignore_an_outage() -> None:
         error_handler = HttpErrorHandler(rules=[lambda _: Outcome(Action.IGNORE)])
 
     assert answering({"data": [], "error": "quota exceeded"}, Lenient) == []
+
+
+class Table(Users):
+    records_path: Sequence[str] = ()
+    decoder: Decoder = CsvRows()
+
+
+class LenientTable(Table):
+    error_handler = HttpErrorHandler(rules=[lambda _: Outcome(Action.IGNORE)])
+
+
+def test_an_outage_in_the_place_of_a_table_is_an_error_unless_it_is_ignored() -> None:
+    with pytest.raises(TransientError, match="answered 200: quota exceeded; found an error, expected CSV"):
+        answering({"error": "quota exceeded"}, Table)
+    assert answering({"error": "quota exceeded"}, LenientTable) == []
 
 
 def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> None:

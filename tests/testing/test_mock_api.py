@@ -47,6 +47,13 @@ def test_lists_and_booleans_are_matched_as_they_are_sent() -> None:
     assert api.send(Request("GET", "https://api.test/users?id=1&deep=true&id=2")).ok
 
 
+def test_values_are_labelled_json_and_bytes_are_not() -> None:
+    api = MockApi()
+    api.get("/users").returns(json=[]).returns(body=b"id,name\n")
+
+    assert [api.send(USERS).headers.get("Content-Type") for _ in range(2)] == ["application/json", None]
+
+
 def test_a_function_or_an_error_may_answer() -> None:
     def echo(request: Request) -> Response:
         return Response(200, api.send(USERS).headers, request.body or b"", request.url, request)

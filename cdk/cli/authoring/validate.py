@@ -102,7 +102,7 @@ def check_files(
 
 
 def _kind(file: Path) -> str:
-    """What a file is; what cannot be read is problems_of out when it is checked."""
+    """What a file is; by its ending where it cannot be read: the check then says why."""
     try:
         return kind_of_file(file)
     except ConfigError:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cdk.base.values import JsonValue
 from cdk.cli.sync.json_log import JsonLog
-from cdk.cli.sync.stream_table import MARKS, Pace, counted, how_far, is_interrupted, screen, span
+from cdk.cli.sync.stream_table import MARKS, Pace, counted, doing_text, how_far, screen, span
 from cdk.lake.delta.write_modes import traits_of
 from cdk.rest.http.activity import Doing
 from cdk.rest.http.metrics import HttpMetrics
@@ -130,7 +130,7 @@ class Display:
         head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
         self._spinner.update(text=head)
         # A line for the head, and one below for the cursor.
-        doing = {name: is_interrupted(activity, time.time()) for name, activity in self.doing().items()}
+        doing = {name: doing_text(activity, time.time()) for name, activity in self.doing().items()}
         table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
         return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
 

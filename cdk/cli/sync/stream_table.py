@@ -65,7 +65,7 @@ def how_far(report: StreamReport, remaining: float | None = None) -> str:
     return share if remaining is None or report.status is not Status.READING else f"{share}, {span(remaining)} left"
 
 
-def is_interrupted(doing: Doing | None, now: float) -> str:
+def doing_text(doing: Doing | None, now: float) -> str:
     """What is done for a stream since its last result; empty where nothing is. now: in seconds since 1970."""
     if doing is None:
         return ""

@@ -160,13 +160,18 @@ def broken(error: ExpressionError) -> Template:
     return Template(error.expression, error.path, _NOTHING, varies=True, _run=fail, _column=one_by_one(fail))
 
 
+def has_expression(text: str) -> bool:
+    """Whether there is something in a text to evaluate, or a comment."""
+    return _EXPRESSION.search(text) is not None
+
+
 @lru_cache(maxsize=8192)
 def compile_template(text: str, where: str = "", parameters: frozenset[str] | None = None) -> Template:
     """Compile a text. `where` names its place in the manifest, for errors; parameters: the names that there are.
 
     Raises ExpressionError: its syntax is wrong, it names a filter that does not exist, or the removed `stream_state`.
     """
-    if _EXPRESSION.search(text) is None:
+    if not has_expression(text):
         # Jinja drops one line end at the end of a template, also where there is nothing to fill in.
         plain = text.removesuffix("\n")
         return _template(text, where, _constant(lambda _: plain))
@@ -292,4 +297,4 @@ def _nested(source: JsonValue, where: str, parameters: frozenset[str] | None) ->
 
 
 def _key(key: str, where: str) -> Template | _Plain:
-    return compile_template(key, where) if _EXPRESSION.search(key) else _Plain(key)
+    return compile_template(key, where) if has_expression(key) else _Plain(key)

@@ -17,7 +17,7 @@ from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.error_handler import ignores
-from cdk.rest.errors.failed_body import has_graphql_errors, says_failed, says_outage
+from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, has_graphql_errors, says_failed, says_outage
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
@@ -35,7 +35,7 @@ from cdk.streams.paged import PageParts, read_pages
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
-_NO_CONTENT = 204
+_NO_BODY = frozenset((204, 304))
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class PageReader:
             page.records = page.tail = lines
             return
         first = True
-        for listed in self.extractor.pages(page.response):
+        for listed in self._extracted(page.response):
             if not first:
                 yield page.records
             first = False
@@ -158,6 +158,14 @@ class PageReader:
             page.records = records
             page.selected += len(records)
             page.tail = records or page.tail
+
+    def _extracted(self, response: Response) -> Iterator[list[JsonObject]]:
+        """The records as the extractor gives them; none of a body in another format that the error handler ignores."""
+        try:
+            yield from self.extractor.pages(response)
+        except (OtherFormat, ErrorInstead):
+            if not ignores(self.requester.client.error_handler, response):
+                raise
 
     def result(self, page: _FetchedPage, query: _PageQuery) -> PageResult:
         """`page` as those see it who find the next one."""
@@ -253,7 +261,7 @@ class _SliceReading:
             page = self._merged(self._reader.properties, query)
         else:
             response = self._answer(query)
-            if response is None or not response.ok or response.status == _NO_CONTENT:
+            if response is None or not response.ok or response.status in _NO_BODY:
                 if (trace := TRACE.get()) is not None:
                     status = "no request" if response is None else f"a response with status {response.status}"
                     trace.note(self._reader.extractor.path, 0, 0, None, f"{status} ends the slice")

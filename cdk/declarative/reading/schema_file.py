@@ -9,8 +9,7 @@ from pathlib import Path
 
 from cdk.base.documents import parse_json, read_bytes
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.values import JsonSchema, JsonValue, json_kind
-from cdk.declarative.reading.type_normalizer import resolve
+from cdk.base.values import JsonSchema, JsonValue, json_kind, referenced
 
 _REF = "$ref"
 
@@ -62,8 +61,8 @@ class _References:
                 return written
             raise ManifestError(f"the reference {link!r} leads back to where it stands", path=str(self._file))
         root = _loaded(file)
-        target = resolve(root, pointer)
-        if not target and pointer.strip("/"):
+        target = referenced(root, f"#{pointer}")
+        if not isinstance(target, Mapping):
             raise ManifestError(f"the reference {link!r} leads nowhere", path=str(self._file))
         inside = _References(file, None if file == self._file and self._outermost else self._home, (*self._trail, step))
         # What a file defines for its own references is not wanted where it is put.

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue
+from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_object, referenced
 
 Cast: TypeAlias = Callable[[JsonValue], JsonValue]
 _Convert: TypeAlias = Callable[..., JsonValue]
@@ -178,7 +178,7 @@ class _Compiler:
         def follow(value: JsonValue) -> JsonValue:
             look = self._known.get((pointer, path))
             if look is None:
-                schema = resolve(self._root, pointer)
+                schema = as_object(referenced(self._root, pointer))
                 kinds = _kinds(schema)
                 inside, _ = self._inside(schema, path)
                 look = inside or _same if kinds is None else self._cast(None, kinds, inside, path, nullable=False)
@@ -228,16 +228,6 @@ def _all_casts(convert: _Convert, kinds: list[str]) -> _Casts:
         return changed if fitting.issuperset(map(type, changed)) else None
 
     return cast_all
-
-
-def resolve(root: JsonSchema, pointer: str) -> JsonSchema:
-    """The part of a schema that a local `$ref` (`#/definitions/x`) names; an empty one where there is none."""
-    value: JsonValue = root
-    for part in pointer.removeprefix("#").split("/"):
-        if part:
-            name = part.replace("~1", "/").replace("~0", "~")
-            value = value.get(name) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
 
 
 def _same(value: JsonValue) -> JsonValue:

@@ -9,11 +9,10 @@ from functools import reduce
 from reprlib import repr as shortened
 from types import NoneType
 from typing import TypeAlias
-from urllib.parse import unquote
 
 from cdk.base.logs import logger
 from cdk.base.suggestions import did_you_mean
-from cdk.base.values import JsonValue, Keys, dotted
+from cdk.base.values import JsonValue, Keys, dotted, referenced
 
 Plain: TypeAlias = Mapping[str, JsonValue]
 """A schema without `$ref`, `allOf`, `const` and `enum` at its top; what lies below is as it was written."""
@@ -50,7 +49,7 @@ def plain(declared: JsonValue, root: JsonValue, hops: int = 0) -> Plain | None:
         return None
     resolved: Plain | None = _named(declared)
     if "$ref" in declared:
-        resolved = both(resolved, plain(_resolved_pointer(declared["$ref"], root), root, hops + 1))
+        resolved = both(resolved, plain(referenced(root, declared["$ref"]), root, hops + 1))
     if "allOf" in declared:
         parts = declared["allOf"]
         if not isinstance(parts, list):
@@ -114,7 +113,7 @@ def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Ite
     for name in kind if isinstance(kind, list) else [kind]:
         if name not in _TYPES:
             yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), _TYPES)}"
-    if "$ref" in part and str(part["$ref"]).startswith("#") and _resolved_pointer(part["$ref"], root) is None:
+    if "$ref" in part and str(part["$ref"]).startswith("#") and referenced(root, part["$ref"]) is None:
         yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
 
 
@@ -158,19 +157,3 @@ def _parts(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
         name: {"allOf": [first[name], second[name]]} for name in first if name in second and first[name] != second[name]
     }
     return {**first, **second, **shared}
-
-
-def _resolved_pointer(reference: JsonValue, root: JsonValue) -> JsonValue:
-    """What a JSON Pointer leads to (RFC 6901), None when it leads nowhere or to another document."""
-    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return None
-    target = root
-    for step in unquote(reference).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(target, Mapping) and name in target:
-            target = target[name]
-        elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
-            target = target[int(name)]
-        else:
-            return None
-    return target

@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from cdk.base.errors import DecodeError, TransientError
 from cdk.base.values import JsonValue
+from cdk.rest.errors.api_message import find_message
+from cdk.rest.http.messages import Response
 
 _ERRORS = {"error", "errors", "failure", "failures", "err", "error_message", "errormessage"}
 """Fields that are about nothing else than what went wrong."""
@@ -43,6 +46,38 @@ _DENIED = re.compile(
 )
 _WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HTTP_ERRORS = range(400, 600)
+_SHOWN, _LONGEST = 80, 300
+"""Characters of a body, and of the API's own words, in a message."""
+_IGNORE = "if the API has no records then, ignore the response by a rule of the error handler"
+
+
+class OtherFormat(DecodeError):
+    """The body is in another format than the decoder's, as the page of an outage or of a login is."""
+
+
+class ErrorInstead(TransientError):
+    """The body is an error of the API, in another format than the decoder's."""
+
+
+def other_format(response: Response, expected: str, text: str, body: JsonValue) -> OtherFormat | ErrorInstead:
+    """The error for a body in another format.
+
+    expected: the format of the records. text: how the body begins. body: what it is as JSON, None if it is none.
+    """
+    request = response.request
+    if says_failed(body):
+        message = " ".join(request.hide(find_message(body) or text).split())[:_LONGEST]
+        return ErrorInstead(
+            f"{request} answered {response.status}: {message}; found an error, expected {expected}. "
+            f"Try again later; {_IGNORE}"
+        )
+    kind = response.headers.get("content-type", "no content type")
+    # Hidden before it is cut: half a secret would not be found.
+    return OtherFormat(
+        f"{request} answered {response.status} with a body that is not {expected} ({kind}, it begins "
+        f"{request.hide(text)[:_SHOWN]!r}), as the page of an outage is. Try again later, or check the path and the "
+        f"decoder; {_IGNORE}"
+    )
 
 
 def says_failed(body: JsonValue) -> bool:

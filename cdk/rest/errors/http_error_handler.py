@@ -8,7 +8,7 @@ from cdk.base.errors import CdkError, TransientError
 from cdk.rest.errors.error_handler import IGNORE, SUCCESS, Action, ErrorHandler, Verdict, fail
 from cdk.rest.errors.outcome import Outcome, final_error
 from cdk.rest.errors.retry_policy import RetryPolicy
-from cdk.rest.errors.status_errors import STATUSES
+from cdk.rest.errors.status_errors import NOT_MODIFIED, STATUSES
 from cdk.rest.http.messages import Response
 
 Rule: TypeAlias = Callable[[Response], Outcome | None]
@@ -44,8 +44,9 @@ class OutcomeHandler(ErrorHandler, Protocol):
 class HttpErrorHandler:
     """Asks its rules in order; where none knows, the status decides.
 
-    Responses below 300, and 304, are successes; redirects that name no URL, 400, 401, 403, 404, 405, 410 and 422 fail
-    at once; 429 waits; everything else, and every TransientError of the transport, is tried again.
+    Responses below 300, and 304 to a conditional request, are successes; other 304s, redirects that name no URL, 400,
+    401, 403, 404, 405, 410 and 422 fail at once; 429 waits; everything else, and every TransientError of the transport,
+    is tried again.
 
     actions: what to do with other statuses, or differently: `{404: Action.IGNORE}`. rules: asked before.
     retry_policy: how often, and when, a request is tried again. Picklable when its rules and waits are.
@@ -62,6 +63,7 @@ class HttpErrorHandler:
     ) -> None:
         usual = {status: meaning.action for status, meaning in STATUSES.items()}
         self._statuses = {status: Outcome(action) for status, action in {**usual, **(actions or {})}.items()}
+        self._not_modified = Outcome((actions or {}).get(NOT_MODIFIED, Action.SUCCESS))
         self._rules = tuple(rules)
         self.retry_policy = retry_policy or RetryPolicy()
 
@@ -71,6 +73,8 @@ class HttpErrorHandler:
                 for rule in self._rules:
                     if (meaning := rule(outcome)) is not None:
                         return meaning
+                if status == NOT_MODIFIED and outcome.request.is_conditional:
+                    return self._not_modified
                 return self._statuses.get(status) or (_SUCCESS if outcome.ok else _RETRY)
             case TransientError():
                 return _RETRY

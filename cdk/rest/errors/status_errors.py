@@ -39,12 +39,16 @@ class StatusMeaning(NamedTuple):
     advice: str
 
 
-_NOT_MODIFIED = 304
+NOT_MODIFIED = 304
 # The transport follows what names a URL; what is left has no records, whatever its body says.
 _NO_REDIRECT = StatusMeaning(Action.FAIL, FatalError, "the redirect leads nowhere: check the URL")
 
+_UNASKED = "it was sent no validators: something between here and the source gives responses of its own"
+
 STATUSES: Mapping[int, StatusMeaning] = {
-    **{status: _NO_REDIRECT for status in range(300, 400) if status != _NOT_MODIFIED},
+    **dict.fromkeys(range(300, 400), _NO_REDIRECT),
+    # An answer to conditional requests alone.
+    NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _UNASKED),
     400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
     401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were refused: renew them in the config"),
     403: StatusMeaning(Action.FAIL, Forbidden, "grant the credentials this permission, or leave the stream out"),

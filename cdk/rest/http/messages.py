@@ -56,6 +56,7 @@ class Headers(Mapping[str, str]):
         return f"Headers({shown})"
 
 
+_CONDITIONS = frozenset({"if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "range"})
 _NO_NUMBER = re.compile(rb"\b(?:NaN|Infinity)\b")
 _ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDocument(lenient=True)` takes them for null"
 
@@ -171,6 +172,11 @@ class Request:
             return True
         query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
         return any(value and self.hides(name) for name, value in query)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether a header makes it depend on a condition, or asks for a part."""
+        return any(name.lower() in _CONDITIONS for name in self.headers)
 
     def secrets(self) -> Iterator[tuple[str, JsonValue]]:
         """The parameters and headers that hold a secret."""

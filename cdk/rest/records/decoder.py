@@ -57,7 +57,7 @@ class JsonDocument:
         return elements(self.decode(response))
 
 
-def lenient_json(text: bytes) -> JsonValue:
+def lenient_json(text: bytes | str) -> JsonValue:
     """JSON in which NaN and Infinity stand for null. Raises ValueError and RecursionError."""
     value: JsonValue = json.loads(
         text, parse_constant=lambda _: None, parse_float=written_number, parse_int=written_integer

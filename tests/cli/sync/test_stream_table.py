@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cdk.cli.sync.stream_table import Pace, counted, how_far, is_interrupted, screen, span
+from cdk.cli.sync.stream_table import Pace, counted, doing_text, how_far, screen, span
 from cdk.rest.http.activity import Doing
 from cdk.sync.reports.stream_report import Status, StreamReport
 
@@ -124,9 +124,9 @@ def test_streams_that_failed_are_red() -> None:
 def test_what_is_done_between_commits_is_said() -> None:
     now = 1_700_000_000.0
 
-    assert is_interrupted(None, now) == ""
-    assert is_interrupted(Doing(), now) == ""
-    assert is_interrupted(Doing(1), now) == "1 page more"
-    assert is_interrupted(Doing(12, now + 8, "refused"), now) == "12 pages more, retrying in 8 s: refused"
-    assert is_interrupted(Doing(0, now + 0.2, "busy"), now) == "retrying in 1 s: busy"
-    assert is_interrupted(Doing(3, now - 1, "busy"), now) == "3 pages more"
+    assert doing_text(None, now) == ""
+    assert doing_text(Doing(), now) == ""
+    assert doing_text(Doing(1), now) == "1 page more"
+    assert doing_text(Doing(12, now + 8, "refused"), now) == "12 pages more, retrying in 8 s: refused"
+    assert doing_text(Doing(0, now + 0.2, "busy"), now) == "retrying in 1 s: busy"
+    assert doing_text(Doing(3, now - 1, "busy"), now) == "3 pages more"

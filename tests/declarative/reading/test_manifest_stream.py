@@ -199,6 +199,44 @@ def test_an_outage_in_the_place_of_the_first_page_is_none_unless_it_is_ignored(b
     assert ids(run(answering(lambda _: body), paginator=NUMBERED, requester=handler)) == []
 
 
+@pytest.mark.parametrize("body", [b"<html>Down</html>", b'{"error": "quota exceeded"}', b"Down for maintenance"])
+def test_an_outage_in_the_place_of_a_table_leaves_its_window_open_unless_it_is_ignored(body: bytes) -> None:
+    def answers(request: Request) -> Response:
+        first = request.params["since"] == "2024-01-01"
+        kind, content = ("text/csv", b"id,on\n7,2024-01-03\n") if first else ("text/html", body)
+        return Response(200, Headers({"Content-Type": kind}), content, request.full_url, request)
+
+    api = MockApi()
+    api.get("/items").answers(answers)
+    ignored = [
+        {"type": "HttpResponseFilter", "predicate": "{{ 'html' in headers['content-type'] }}", "action": "IGNORE"}
+    ]
+    handler = {"error_handler": {"type": "DefaultErrorHandler", "response_filters": ignored}}
+    table: dict[str, Any] = {"decoder": {"type": "CsvDecoder"}, "record_selector": {"extractor": {"field_path": []}}}
+
+    made = run(api, stream={"incremental_sync": WINDOWS}, **table)
+
+    assert "answered 200" in str(made.error)
+    assert "CSV" in str(made.error)
+    assert made.statuses[-1] == "INCOMPLETE"
+    assert ids(run(api, stream={"incremental_sync": WINDOWS}, requester=handler, **table)) == ["7"]
+
+
+@pytest.mark.parametrize("decoder", ["JsonDecoder", "JsonlDecoder", "CsvDecoder"])
+@pytest.mark.parametrize("handler", [{}, {"response_filters": [{"http_codes": [304], "action": "IGNORE"}]}])
+def test_a_304_that_nobody_asked_for_leaves_its_window_open_unless_it_is_ignored(
+    decoder: str, handler: dict[str, Any]
+) -> None:
+    api = MockApi()
+    api.get("/items").returns(status=304, body=b"")
+    requester = {"error_handler": {"type": "DefaultErrorHandler", **handler}}
+
+    made = run(api, stream={"incremental_sync": WINDOWS}, decoder={"type": decoder}, requester=requester)
+
+    assert made.statuses[-1] == ("COMPLETE" if handler else "INCOMPLETE")
+    assert (made.error is None) is bool(handler)
+
+
 @pytest.mark.parametrize(
     "body", [{"data": None, "errors": [{"message": "rate limited"}]}, {"errors": [{"message": ""}]}]
 )

@@ -155,6 +155,20 @@ def test_a_reference_is_followed_into_objects_and_casts_no_value_itself(
     assert {"f": expected} == record
 
 
+@pytest.mark.parametrize(
+    ("reference", "more"),
+    [
+        ("#/definitions/a%20b", {"definitions": {"a b": {"properties": {"a": {"type": "string"}}}}}),
+        ("#/definitions/a~1b~0", {"definitions": {"a/b~": {"properties": {"a": {"type": "string"}}}}}),
+        ("#/oneOf/1", {"oneOf": [{}, {"properties": {"a": {"type": "string"}}}]}),
+    ],
+)
+def test_a_reference_is_a_json_pointer(reference: str, more: dict[str, Json]) -> None:
+    record: dict[str, Json] = {"f": {"a": 5}}
+    normalizer({"properties": {"f": {"$ref": reference}}, **more})([record])
+    assert record == {"f": {"a": "5"}}
+
+
 def test_a_schema_that_is_a_reference_is_followed() -> None:
     schema: Json = {
         "$ref": "#/d",

@@ -26,8 +26,8 @@ STEADY = Backoff(jitter=0)
 @pytest.mark.parametrize(
     ("status", "action"),
     [
-        *((status, Action.SUCCESS) for status in (200, 204, 304)),
-        *((status, Action.FAIL) for status in (400, 401, 403, 404, 405, 410, 422)),
+        *((status, Action.SUCCESS) for status in (200, 204)),
+        *((status, Action.FAIL) for status in (304, 400, 401, 403, 404, 405, 410, 422)),
         *((status, Action.RETRY) for status in (408, 409, 418, 500, 502, 503, 504)),
         (429, Action.RATE_LIMITED),
     ],
@@ -36,9 +36,19 @@ def test_a_status_decides_what_to_do(status: int, action: Action) -> None:
     assert HttpErrorHandler().judge(response(status=status), 1).action is action
 
 
+@pytest.mark.parametrize("header", ["If-None-Match", "if-modified-since"])
+def test_a_304_is_a_success_where_a_condition_was_sent(header: str) -> None:
+    answer = response(status=304, request=Request("GET", "https://api.test/users", headers={header: '"a"'}))
+
+    assert HttpErrorHandler().judge(answer, 1).action is Action.SUCCESS
+    assert HttpErrorHandler({304: Action.RETRY}).judge(answer, 1).action is Action.RETRY
+    assert HttpErrorHandler({304: Action.IGNORE}).judge(response(status=304), 1).action is Action.IGNORE
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
+        (304, FatalError),
         (400, BadRequest),
         (401, CredentialsError),
         (403, Forbidden),

@@ -309,7 +309,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._make_handled_request()
 
     def _make_handled_request(self) -> JsonObject:
-        headers = {"Content-Type": "application/x-www-form-urlencoded", **texts(self.get_refresh_request_headers())}
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **texts(self.build_refresh_request_headers())}
         body: JsonObject | str = self.build_refresh_request_body()
         content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))

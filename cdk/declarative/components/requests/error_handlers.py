@@ -76,8 +76,8 @@ class HttpResponseFilter(Component):
 class DefaultErrorHandler(AnyErrorHandler):
     """Asks its filters in order; an answer that none is about means what its status says.
 
-    Answers below 300, and 304, are successes; redirects that name no URL, 400, 401, 403, 404 and 405 fail at once, a
-    rate limit waits, and everything else is tried again.
+    Answers below 300, and 304 to a request with a condition, are successes; other 304s, redirects that name no URL,
+    400, 401, 403, 404 and 405 fail at once, a rate limit waits, and everything else is tried again.
 
     Example:
         type: DefaultErrorHandler

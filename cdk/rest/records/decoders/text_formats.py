@@ -3,12 +3,14 @@
 import codecs
 import csv
 import io
+import json
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import ClassVar
 
 import orjson
@@ -17,6 +19,7 @@ from cdk.base.errors import ConfigError, DecodeError
 from cdk.base.logs import logger
 from cdk.base.records.exact_json import exact_json
 from cdk.base.values import JsonValue
+from cdk.rest.errors.failed_body import other_format
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoder import lenient_json
 
@@ -29,6 +32,12 @@ _NO_JSON = (
     "; expected a JSON value on each line. An error page, or a body that was cut short, looks like this. Where such "
     "lines belong to the source, a lenient decoder skips them: `Jsonl(lenient=True)`, or `lenient: true` in a manifest"
 )
+_BEGINNING = 2**18
+"""Characters that are looked at to tell whether a body is a table."""
+_BLANK = " \t\r\n\0\ufeff"
+_BRACKETED = re.compile(r"\s*<[^<>]*>\s*")
+_LONGEST_LITERAL = len("-Infinity")
+_CSV = "CSV"
 _ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 
 
@@ -200,8 +209,11 @@ def names_and_rows(
 
     Empty rows are left out, missing values are None. response: what errors name.
     Raises DecodeError, as reading the rows does: it is no CSV, ends inside a quoted value, or a row has more values
-    than the first.
+    than the first. Raises OtherFormat and ErrorInstead: it is HTML, XML or JSON, as what an API answers instead.
     """
+    beginning = _beginning(lines)
+    _check_format(response, beginning, delimiter)
+    lines = chain(beginning, lines)
     if csv.field_size_limit() < MAX_LINE:
         # The limit is the interpreter's, and stops at values of 128 KiB, which documents inside a table have.
         csv.field_size_limit(MAX_LINE)
@@ -232,11 +244,61 @@ def names_and_rows(
 
     present = rows()
     names = next(present, [])
+    present = _check_label(response, names, present)
     width = len(names)
     return names, (
         row if len(row) == width else _as_wide(response, row, width, table.line_num)  # type: ignore[misc] # only read
         for row in present
     )
+
+
+def _beginning(lines: Iterator[str]) -> Sequence[str]:
+    """The lines up to the first that is not blank; of what may be JSON, as many as tell whether it is."""
+    read, size, first = [], 0, ""
+    for line in lines:
+        read.append(line)
+        size += len(line)
+        first = first or line.lstrip(_BLANK)[:1]
+        if size > _BEGINNING or (first and first not in "{["):
+            break
+    return read
+
+
+def _check_format(response: Response, beginning: Sequence[str], delimiter: str) -> None:
+    """Raise OtherFormat or ErrorInstead: the body begins as HTML or XML do, or is JSON."""
+    text = "".join(beginning).lstrip(_BLANK)
+    if text.startswith("<"):
+        names = text.splitlines()[0].split(delimiter)
+        # Market data has columns such as `<TICKER>,<DATE>`.
+        if len(names) == 1 or not all(map(_BRACKETED.fullmatch, names)):
+            raise other_format(response, _CSV, text, None)
+    elif text.startswith(("{", "[")):
+        body: JsonValue = None
+        try:
+            body = lenient_json(text[:_BEGINNING])
+        except json.JSONDecodeError as error:
+            cut = sum(map(len, beginning)) > _BEGINNING
+            at_end = error.pos + _LONGEST_LITERAL > _BEGINNING or error.msg.startswith("Unterminated string")
+            if not (cut and at_end):
+                return
+        except (ValueError, RecursionError):
+            # An integer of thousands of digits, or brackets without end: JSON all the same.
+            pass
+        raise other_format(response, _CSV, text, body)
+
+
+def _check_label(response: Response, names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows as they are. Raises OtherFormat: the body is labelled HTML or JSON, and is no table to speak of.
+
+    Many servers label all that they send so: what has several columns and a row is a table for all that.
+    """
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not names or not kind.endswith(("html", "json")):
+        return rows
+    first = next(rows, None)
+    if first is None or len(names) == 1:
+        raise other_format(response, _CSV, ",".join(names), None)
+    return chain((first,), rows)
 
 
 def _as_wide(response: Response, row: list[str], width: int, line: int) -> list[str | None]:

@@ -1,15 +1,23 @@
 import codecs
+import csv
+import gzip
+import io
 import json
 import logging
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cdk import ConfigError, DecodeError
+from cdk import ConfigError, DecodeError, TransientError
+from cdk.base.values import Json
 from cdk.rest import Decoder, Headers, Request, Response
+from cdk.rest.errors.failed_body import OtherFormat
 from cdk.rest.http.streamed_response import StreamedResponse
-from cdk.rest.records.decoders import CsvRows, JsonDocument, JsonItems, Jsonl, TextLines, text_formats
+from cdk.rest.records.csv_file import FileExtractor
+from cdk.rest.records.decoders import CsvRows, GzipFile, JsonDocument, JsonItems, Jsonl, TextLines, text_formats
 from tests.rest.api import response
 
 
@@ -135,6 +143,102 @@ def test_csv_rows_are_texts_under_the_names_of_the_first(
     decoder: Decoder, body: bytes, expected: list[dict[str, str | None]]
 ) -> None:
     assert read(decoder, body) == expected
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+DOCUMENTS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+).filter(lambda value: isinstance(value, list | dict))
+
+
+def labelled(body: bytes, kind: str = "") -> Response:
+    return response(body=body, headers={"Content-Type": kind} if kind else None)
+
+
+def in_lines(body: bytes) -> Response:
+    """A body of which each line is a piece."""
+    pieces = (piece for piece in body.splitlines(keepends=True))
+    return StreamedResponse(200, Headers(), pieces, "u", Request("GET", "https://api.test/x"))
+
+
+@given(DOCUMENTS, st.sampled_from([None, 2]), st.sampled_from(["", "\ufeff", " \r\n\n"]))
+def test_a_json_document_is_no_table(document: Json, indent: int | None, before: str) -> None:
+    body = (before + json.dumps(document, indent=indent)).encode()
+
+    for answer in (labelled(body), in_lines(body), labelled(gzip.compress(body))):
+        with pytest.raises((DecodeError, TransientError), match=r"answered 200.*expected CSV|not CSV"):
+            list(GzipFile(CsvRows()).items(answer))
+
+
+@given(
+    st.lists(st.text('<>{}[]":,;a1 ', min_size=1), min_size=1, max_size=4, unique=True),
+    st.integers(0, 3),
+    st.sampled_from(",;\t|"),
+    st.sampled_from(["", "text/csv", "application/octet-stream"]),
+)
+def test_a_table_whose_names_are_quoted_is_one_whatever_they_are(
+    names: list[str], count: int, delimiter: str, kind: str
+) -> None:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([names, *[names] * count])
+
+    rows = list(CsvRows(delimiter=delimiter).items(labelled(text.getvalue().encode(), kind)))
+
+    assert rows == [{name: name for name in names}] * count
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "begin"),
+    [
+        (b"<html><body>Down for maintenance</body></html>", "text/html", "<html>"),
+        (b"\xef\xbb\xbf \r\n<!DOCTYPE html>\n<p>Sorry, we are down</p>\n", "", "<!DOCTYPE"),
+        (b'<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>', "application/xml", "<?xml"),
+        (b"<h1>Sorry, back soon</h1>\n", "text/csv", "<h1>"),
+        (b'[{"id": 1}, {"id": 2}]', "text/csv", "["),
+        (b'[{"text": "' + b"x" * 2**19 + b'"}]', "text/csv", "["),
+        (b"[" + b'{"id": 12345678, "b": null},\n' * 2**14 + b"{}]", "text/csv", "["),
+        (b"[" * 100_000, "", "[["),
+        (b"null", "application/json", "null"),
+        (b'"rate limited"', "application/json; charset=utf-8", "rate limited"),
+        (b"Service unavailable", "text/html", "Service"),
+        (b"Sorry, we are down", "text/html", "Sorry"),
+        (b"Service unavailable\nTry again later\n", "Text/HTML; charset=utf-8", "Service"),
+    ],
+)  # fmt: skip
+def test_a_body_of_another_format_is_no_table(body: bytes, kind: str, begin: str) -> None:
+    answer = labelled(body, kind)
+
+    for read_all in (CsvRows().items, FileExtractor().pages):
+        with pytest.raises(OtherFormat, match=r"answered 200 with a body that is not CSV .*Try again later") as error:
+            list(read_all(answer))
+        assert (kind or "no content type") in str(error.value)
+        assert f"begins '{begin}" in str(error.value)
+
+
+def test_an_error_in_the_place_of_a_table_says_what_the_api_says() -> None:
+    answer = labelled(b'{"error": {"message": "rate limit exceeded"}}')
+
+    with pytest.raises(TransientError, match="answered 200: rate limit exceeded; found an error, expected CSV"):
+        list(CsvRows().items(answer))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "rows"),
+    [
+        (b"{a},b\n1,2\n", "", [{"{a}": "1", "b": "2"}]),
+        (b"[id],[name]\n1,2\n", "", [{"[id]": "1", "[name]": "2"}]),
+        (b"[1],[2]\n", "", []),
+        (b"<TICKER>,<DATE>\n1,2\n", "", [{"<TICKER>": "1", "<DATE>": "2"}]),
+        (b"[id],b\n" + b"1,\n" * 2**17, "", [{"[id]": "1", "b": ""}] * 2**17),
+        (b"a,b\n1,2\n", "text/html; charset=utf-8", [{"a": "1", "b": "2"}]),
+        (b"a,b\n1,2\n", "application/json", [{"a": "1", "b": "2"}]),
+        (b"", "text/html", []),
+        (b"\r\n\r\n", "application/json", []),
+        (b"a\n", "application/jsonl", []),
+    ],
+)
+def test_a_table_is_one_whatever_its_label_and_its_brackets(body: bytes, kind: str, rows: list[dict[str, str]]) -> None:
+    assert list(CsvRows().items(labelled(body, kind))) == rows
 
 
 def test_a_row_with_more_values_than_names_is_an_error() -> None:
