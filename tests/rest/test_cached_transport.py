@@ -1,15 +1,18 @@
 import gc
 import pickle
 import weakref
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from cdk import NotFound, Timeout
 from cdk.base.run import one_run
-from cdk.rest import CachedTransport, Request, Response
+from cdk.rest import CachedTransport, Request, RequestsTransport, Response
 from cdk.rest.errors.status_errors import error_for
+from cdk.rest.http.transport import simulated_network
 from cdk.testing.mock_api import MockApi
+from tests.local_server import QuietHandler, answering
 
 USERS = Request(
     "GET",
@@ -156,3 +159,22 @@ class _Gone:
         empty = MockApi()
         empty.get("/users").returns(status=404)
         raise error_for(empty.send(request))
+
+
+class Pages(QuietHandler):
+    """Answers with the number of the request."""
+
+    count = 0
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        type(self).count += 1
+        self.answer(200, str(self.count).encode())
+
+
+def test_a_cache_that_stands_for_the_network_sends_over_it() -> None:
+    with answering(ThreadingHTTPServer(("127.0.0.1", 0), Pages)) as server, one_run():
+        request = Request("GET", f"http://127.0.0.1:{server.server_port}/")
+        with simulated_network(CachedTransport(RequestsTransport())):
+            bodies = [RequestsTransport().send(request).body for _ in range(3)]
+
+    assert (bodies, Pages.count) == ([b"1"] * 3, 1)

@@ -3,12 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 from urllib.parse import urljoin
 
 from cdk.base.errors import FatalError
+from cdk.base.run import setting
 from cdk.rest.http.egress import Egress, process_egress
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import may_follow, neutral, origin
@@ -66,8 +69,21 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
 
 def outgoing() -> Callable[[Request], Response]:
     """What answers a request that leaves this process now: what is simulated, or the network; redirects one by one."""
-    network = _PROCESS.network
-    return RequestsTransport().send_once if network is None else network.send
+    return _simulated() or RequestsTransport().send_once
+
+
+_ANSWERS: ContextVar[bool] = ContextVar("answers", default=False)
+"""Whether what stands for the network answers here: what it sends itself, such as a cache, leaves the process."""
+
+
+def _simulated() -> Callable[[Request], Response] | None:
+    network = None if _ANSWERS.get() else _PROCESS.network
+    return None if network is None else partial(_answer, network)
+
+
+def _answer(network: Transport, request: Request) -> Response:
+    with setting(_ANSWERS, True):
+        return network.send(request)
 
 
 class RequestsTransport:
@@ -115,8 +131,7 @@ class RequestsTransport:
         Raises FatalError: the redirects do not end, or would carry a body to another host. Raises ConfigError: the
         request, or a redirect, goes where it may not.
         """
-        network = _PROCESS.network
-        send = self.send_once if network is None else network.send
+        send = _simulated() or self.send_once
         current = request
         for _ in range(_FOLLOWED + 1):
             response = send(current)
