@@ -199,8 +199,8 @@ BUGS = [
     Bug(
         "records are read by their own formats first",
         "streams/datetime_cursor",
-        "return _moment(value, self._formats)",
-        "return self.moment(value)",
+        "            return _parsed(value, self._formats)\n",
+        "            return _parsed(value, self._state_formats)\n",
     ),
     Bug(
         "an ordered window resumes at a value as windows are written",
@@ -3142,7 +3142,7 @@ BUGS = [
     Bug(
         "nothing of a test reaches the network",
         "rest/http/transport",
-        "send = self.send_once if network is None else network.send",
+        "send = _simulated() or self.send_once",
         "send = self.send_once",
         tests="tests/testing/test_simulation.py",
     ),

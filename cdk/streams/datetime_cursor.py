@@ -142,7 +142,9 @@ class DatetimeCursor(Cursor):
         return self.write(self._first())
 
     def moment(self, value: object) -> datetime | None:
-        return _moment(value, self._state_formats)
+        if type(value) is str:
+            return _parsed(value, self._state_formats)
+        return parse_timestamp(json_value(value), self._state_formats)
 
     def write(self, moment: datetime) -> str | float:
         """A moment as windows have it, as precise as the format is."""
@@ -295,7 +297,9 @@ class DatetimeCursor(Cursor):
         return value
 
     def _moment_of_record(self, value: object) -> datetime | None:
-        return _moment(value, self._formats)
+        if type(value) is str:
+            return _parsed(value, self._formats)
+        return parse_timestamp(json_value(value), self._formats)
 
     def _first(self) -> datetime:
         if callable(self._start):
@@ -351,13 +355,6 @@ _UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microsecond
 
 _FEW = 3
 """Values that are parsed as fast as it is looked how they are written."""
-
-
-def _moment(value: object, formats: tuple[str, ...]) -> datetime | None:
-    """The moment that a value names, written in one of `formats` or in ISO 8601; None when it names none."""
-    if type(value) is str:
-        return _parsed(value, formats)
-    return parse_timestamp(json_value(value), formats)
 
 
 def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:

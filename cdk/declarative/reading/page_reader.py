@@ -294,7 +294,8 @@ class _SliceReading:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
         warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
-        by_position = self._reader.pages.counts is not None or counts_positions(query.token or following)
+        token = following if query.token is None else query.token
+        by_position = self._reader.pages.counts is not None or (token is not None and counts_positions(token))
         source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
         if following is None:
             # Where there was a page before, it has named this one.

@@ -134,11 +134,16 @@ class _Attempt:
     ) -> None:
         self.remaining, self._uncut = remaining, remaining == [slice.window]
         self._incremental, self._limit = incremental, limit
-        start, saved, own = slice.start, slice.start.cursor or {}, {_REMAINING, _READ}
-        self.token: Mapping[str, JsonValue] = {name: value for name, value in saved.items() if name not in own}
+        saved: Mapping[str, JsonValue] = slice.start.cursor or {}
+        own = saved.keys() & {_REMAINING, _READ}
+        self.token = {name: value for name, value in saved.items() if name not in own} if own else saved
         """Of the next page; empty for the first."""
-        start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
-        self.slice = replace(slice, window=remaining[0], start=start)
+        self.slice = slice
+        # Most slices are as they were planned.
+        if own or not self._uncut:
+            start = slice.start
+            start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
+            self.slice = replace(slice, window=remaining[0], start=start)
         read = as_object(saved.get(_READ))
         count = read.get("records")
         self.known = type(count) is int or not self.token

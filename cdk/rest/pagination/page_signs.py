@@ -97,9 +97,12 @@ def full_page(response: Response, count: int) -> str:
     """
     if count < 2:  # noqa: PLR2004 - one is no list
         return ""
-    # Found without parsing: this is asked of the only page of each slice.
-    names = [unquote_plus(name) for name in re.findall(rf"[?&]([^=&]+)={count}(?=&|$)", response.url)]
-    names += [name for name, value in body_of(response.request)[1].items() if _whole_number(value) == count]
+    query, names = response.url.partition("?")[2], list[str]()
+    # Most queries do not have the number: this is asked of the only page of each slice.
+    if f"={count}" in query:
+        names = [unquote_plus(name) for name in re.findall(rf"(?:^|&)([^=&]+)={count}(?=&|$)", query)]
+    if response.request.body:
+        names += [name for name, value in body_of(response.request)[1].items() if _whole_number(value) == count]
     name = next((name for name in names if _letters(name) in SIZES), None)
     if name is None or any(total.certain for total in _totals_of(response, _of_body(response))):
         return ""
