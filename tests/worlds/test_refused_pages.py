@@ -83,7 +83,8 @@ def from_greatest_on(api: Api, by: str) -> Expected:
         if len(leg) < (api.bound if by == "limit" else depth(api)):
             return Expected(ids, ends=True)
         if api.days[leg[-1]] == since:
-            return Expected(ids, ends=False)
+            # A page that is not full has no position of its own: only the end of its slice would land it.
+            return Expected(ids - Counter(leg[len(leg) - len(leg) % api.size :]), ends=False)
         since = api.days[leg[-1]]
 
 
@@ -145,6 +146,7 @@ INTERVALS = st.sampled_from([0, 30])
 @given(apis([None]), st.sampled_from(["limit", "answer"]), FAILING, INTERVALS)
 @example(Api(DAYS, 1, 3), "answer", [], 0)
 @example(Api(DAYS, 1, 3), "limit", [3], 30)
+@example(Api([1, 1], 3, 2), "limit", [], 0)
 @settings(max_examples=25, deadline=None)
 def test_refused_pages_are_read_from_the_greatest_value_on_however_a_read_is_interrupted(
     tmp_path_factory: pytest.TempPathFactory, api: Api, by: str, failing: list[int], interval: int
@@ -174,7 +176,10 @@ def test_pages_begin_anew_once_however_a_read_is_interrupted(
 
     if not before or api.refuses == 1:
         assert report.failure is None
-        assert Counter(row["id"] for row in rows(folder / "items")) == before + everything
+        read_ids = Counter(row["id"] for row in rows(folder / "items"))
+        # A sync that is interrupted where it begins anew is resumed at the page that was refused, which is there then.
+        assert everything <= read_ids <= before + everything
+        assert failing or read_ids == before + everything
         return
     assert report.failure is not None
     assert "began anew once" in report.failure.message
