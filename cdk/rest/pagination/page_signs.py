@@ -15,7 +15,7 @@ _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
 
-_SIGNS = re.compile(rb'"next|"has_?(?:[mM]ore"|[nN]ext)|nextLink|otal|[pP]ages|[cC]ount|num')
+_SIGNS = re.compile(rb'"next|"has_?(?:more"|next)|nextlink|total|pages|count|num', re.IGNORECASE)
 _NEXT = {"next", "nextpage", "nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "nexturl", "nextlink"}
 _NEXT |= {"nextpageurl", "nextpagelink", "odatanextlink", "hasmore", "hasnext", "hasnextpage"}
 _NEXT |= {"nextbatch", "nextmarker", "nextoffset", "nextpageoffset"}
@@ -170,22 +170,34 @@ class _Paging(NamedTuple):
     """Where it counts all records, or pages, and what it counts."""
 
 
+_NOTHING = _Paging()
+"""What most bodies say."""
+
+
 def _of_body(response: Response) -> _Paging:
-    if response.is_stream or not response.frame_text[:_SHORT].lstrip().startswith(b"{"):
-        return _Paging()
+    if response.is_stream:
+        return _NOTHING
+    text = response.frame_text
+    if len(text) < _SHORT:
+        return _of_text(text)
     # In most bodies there is no sign: one without is not decoded for it.
-    if not response.is_decoded and _SIGNS.search(response.frame_text) is None:
-        return _Paging()
+    if not text[:_SHORT].lstrip().startswith(b"{") or not (response.is_decoded or _SIGNS.search(text)):
+        return _NOTHING
     try:
-        return _of_text(response.frame_text) if len(response.frame_text) < _SHORT else _of_value(response.frame())
+        return _of_value(response.frame())
     except (DecodeError, ValueError):
-        return _Paging()
+        return _NOTHING
 
 
 @lru_cache(maxsize=64)
 def _of_text(body: bytes) -> _Paging:
-    """Remembered: around their records the bodies of a source are alike. Raises ValueError: it is no JSON."""
-    return _of_value(from_json(body))
+    """Remembered: around their records the bodies of a source are alike."""
+    if not body.lstrip().startswith(b"{") or _SIGNS.search(body) is None:
+        return _NOTHING
+    try:
+        return _of_value(from_json(body))
+    except ValueError:
+        return _NOTHING
 
 
 def _of_value(body: JsonValue) -> _Paging:

@@ -69,7 +69,8 @@ class StreamCommit:
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
         self._begins, self._moved = True, False
-        self._emptied = self._compared_columns()
+        # `begin` knows what was there before.
+        self._emptied = EmptiedColumns(lambda: NO_COLUMNS)
         self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:

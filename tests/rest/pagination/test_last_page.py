@@ -75,6 +75,8 @@ LINK = {"Link": '<https://api.test/a?page=2>; rel="next"'}
         (SinglePage(), {"total_data": 30}, {}, "there is 30 in total_data of the body, and the page has 1 records"),
         (SinglePage(), {"dataCount": 30}, {}, "there is 30 in dataCount of the body"),
         (SinglePage(), {"next_batch": 10}, {}, "there is 10 in next_batch of the body"),
+        (SinglePage(), {"NextToken": "b"}, {}, "there is 'b' in NextToken of the body"),
+        (SinglePage(), {"TotalResults": 30}, {}, "there is 30 in TotalResults of the body"),
         (SinglePage(), {}, {"X-Total-Pages": "2"}, "there is 2 in the header x-total-pages"),
     ],
 )
