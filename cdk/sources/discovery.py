@@ -3,7 +3,7 @@
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from cdk.base.errors import ConfigError
+from cdk.base.logs import logger
 from cdk.base.process.connector_line import connector_line, names_line
 from cdk.base.suggestions import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
@@ -84,11 +85,21 @@ def _source_in(module: ModuleType, name: str) -> Source:
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:
         _check_written(cls, name, alone=len(leaves) == 1)
+    _warn_of_bases(classes, leaves, name)
     if not (streams := [cls for cls in leaves if not inspect.isabstract(cls)]):
         raise ConfigError(f"{name}: found neither a Source nor a Stream in it, expected one")
     source = Source()
     source.stream_classes = streams
     return source
+
+
+def _warn_of_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -> None:
+    """Warn of classes that are left out, for others derive from them, and have the schema of one stream."""
+    for base in classes:
+        if base not in leaves and not inspect.isabstract(base) and isinstance(vars(base).get("schema"), Mapping | type):
+            derived = next(cls.__name__ for cls in leaves if issubclass(cls, base))
+            text = "%s: %s has a schema, and is no stream here, for %s derives from it; if it is one, list both in %s"
+            logger.warning(text, name, base.__name__, derived, "the `stream_classes` of a Source")
 
 
 def _defined(module: ModuleType) -> Iterator[type]:

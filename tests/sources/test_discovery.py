@@ -200,10 +200,19 @@ class Orders(Base):
 """
 
 
-def test_a_class_that_others_derive_from_is_no_stream(tmp_path: Path) -> None:
+def test_a_class_that_others_derive_from_is_no_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "family.py").write_text(FAMILY)
 
     assert [stream.name for stream in find_source(str(tmp_path / "family.py")).streams({})] == ["users", "orders"]
+    assert caplog.messages == []
+
+
+def test_a_stream_that_others_derive_from_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    orders = FAMILY.replace("class Users(Base):\n    pass", "class Users(Base):\n    schema = {'type': 'object'}")
+    (tmp_path / "family.py").write_text(f"{orders}\nclass Staff(Users):\n    pass\n")
+
+    assert [stream.name for stream in find_source(str(tmp_path / "family.py")).streams({})] == ["orders", "staff"]
+    assert "family: Users has a schema, and is no stream here, for Staff derives from it" in caplog.text
 
 
 @pytest.mark.parametrize("more", ["", FAMILY])
