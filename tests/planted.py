@@ -904,6 +904,13 @@ BUGS = [
         "if False:",
     ),
     Bug("a restored table has the state of its rows", "lake/delta/restore_detection", "at = int(to)", "pass"),
+    Bug(
+        "rows that another program has removed are warned of",
+        "sync/loop/table_fit",
+        "rows > saved.rows * _FEW_STAY",
+        "rows >= 0",
+        tests="tests/sync/loop/test_table_loss.py",
+    ),
     Bug("joining files brings no new rows", "lake/delta/compaction", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "lake/delta/compaction", "max_commit_retries=0", "max_commit_retries=9"),
     Bug(

@@ -32,7 +32,7 @@ from cdk.sync.loop.resume import resume_point, warn_of_modes, with_beginning, wi
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
-from cdk.sync.loop.table_fit import check_owner
+from cdk.sync.loop.table_fit import check_owner, warn_of_removed_rows
 from cdk.sync.loop.table_writer import TableWriting
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.stream_plan import StreamPlan
@@ -75,6 +75,8 @@ class StreamSync:
         check_owner(self.table, plan, tables.pipeline)
         warn_of_modes(plan, before)
         saved, resumed = resume_point(plan, before, sync, lambda: self.table.others_generation)
+        if saved.state is not None:
+            warn_of_removed_rows(self.table, plan)
         self._beginning = partial(with_beginning, plan, started=started)
         self.saved = replace(with_start(plan, self._beginning(saved, resumed=resumed)), keys=self._writing.keys)
         if self._writing.refreshes_keys:

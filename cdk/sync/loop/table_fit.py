@@ -38,6 +38,8 @@ from cdk.sync.loop.resume import is_refreshed
 from cdk.sync.settings.stream_plan import StreamPlan
 
 _LISTED = 10
+_FEW_STAY = 0.25
+"""The part of a table's rows that must be gone for that to be no clean-up."""
 
 
 def declared_columns(stream_plan: StreamPlan) -> dict[str, ColumnType]:
@@ -133,6 +135,26 @@ def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -
             f"{stream_plan.name}`, or move the table away"
         )
     return ""
+
+
+def warn_of_removed_rows(table: StreamTable, stream_plan: StreamPlan) -> None:
+    """Warn where another program has removed most rows since the last commit, and the sync goes on behind them.
+
+    Rows that are removed in small numbers, as by a program that deletes old ones each day, are no accident.
+    """
+    saved = table.saved
+    if saved is None or not saved.rows or stream_plan.traits.hidden_until_complete:
+        return
+    rows = table.row_count()
+    if rows is None or rows > saved.rows * _FEW_STAY:
+        return
+    logger.warning(
+        "%s: the table has %s rows, and had %s after this pipeline's last commit: another program has removed them, "
+        "and this sync, which goes on from the state, does not bring them back. To have them again, restore the table "
+        "to the version before, or have all read again with `spark-cdk state reset FILE --stream %s`",
+        stream_plan.stream.name,
+        *(f"{rows:,}", f"{saved.rows:,}", stream_plan.name),
+    )
 
 
 def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
