@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cdk import FatalError, Json, Slice, Source, Stream
+from cdk import FatalError, Json, Partition, Slice, Source, Stream
 from cdk.base.task_map import run_inline
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
@@ -23,15 +23,16 @@ from cdk.sync.tasks.workers import Workers
 from tests.worlds.table import rows
 
 URL = "https://things.test/things"
-SIZE = 3
+SIZE, LIST = 3, 100
 
 
 @dataclass
 class Api:
-    """A list in pages, with the count of all on each.
+    """Lists in pages, with the count of all of a list on each.
 
-    at: what happens before a request, by its number in a sync. served: the ids that were in a response of the read.
-    repeats: behind its last page it gives that one again.
+    ids: those of list 0 are below 100, those of list 1 below 200, and so on. at: what happens before a request, by its
+    number in a sync. served: the ids that were in a response of the read. repeats: behind the last page of a list it
+    gives that one again.
     """
 
     ids: list[int]
@@ -44,14 +45,16 @@ class Api:
         self.requests += 1
         self.at.pop(self.requests, lambda: None)()
         query = dict(part.split("=") for part in request.full_url.partition("?")[2].split("&") if part)
+        part = int(query["part"])
+        ids = [id for id in self.ids if id // LIST == part]
         begin = int(query.get("offset", 0)) or SIZE * (int(query.get("page", 1)) - 1)
-        if self.repeats and begin >= len(self.ids):
-            begin = (len(self.ids) - 1) // SIZE * SIZE
-        page = self.ids[begin : begin + SIZE]
+        if self.repeats and begin >= len(ids):
+            begin = (len(ids) - 1) // SIZE * SIZE
+        page = ids[begin : begin + SIZE]
         self.served.update(page)
         end = begin + SIZE
-        link = f"{URL}?offset={end}" if end < len(self.ids) else None
-        body = {"count": len(self.ids), "next": link, "results": [{"id": id} for id in page]}
+        link = f"{URL}?part={part}&offset={end}" if end < len(ids) else None
+        body = {"count": len(ids), "next": link, "results": [{"id": id} for id in page]}
         return Response(200, Headers({}), json.dumps(body).encode(), request.full_url, request)
 
     def fail(self) -> None:
@@ -77,13 +80,19 @@ class Things(HttpStream):
     records_path = ("results",)
     supports_checkpointing = True
 
-    def __init__(self, api: Api, paginator: Paginator) -> None:
+    def __init__(self, api: Api, paginator: Paginator, parts: int) -> None:
         super().__init__()
-        self.transport, self.paginator = api, paginator
+        self.transport, self.paginator, self._parts = api, paginator, parts
         self.schema = {"properties": {"id": {"type": "integer"}}}
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition.of(part=f"{part}") for part in range(self._parts)]
 
     def path(self, _: Slice) -> str:
         return "things"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:
+        return {"part": slice.partition["part"]}
 
 
 class OneStream(Source):
@@ -94,8 +103,14 @@ class OneStream(Source):
         return [self._stream]
 
 
-def manifest(api: Api, pages: str) -> Source:
+def manifest(api: Api, pages: str, parts: int) -> Source:
     option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": pages}
+    router = {
+        "type": "ListPartitionRouter",
+        "cursor_field": "part",
+        "values": [f"{part}" for part in range(parts)],
+        "request_option": {**option, "field_name": "part"},
+    }
     retriever = {
         "type": "SimpleRetriever",
         "requester": {"type": "HttpRequester", "url": URL},
@@ -108,6 +123,9 @@ def manifest(api: Api, pages: str) -> Source:
             "pagination_strategy": STRATEGIES[pages],
             "page_token_option": {"type": "RequestPath"} if pages == "link" else option,
         },
+        "partition_router": router,
+        # A link has all that its page is asked for with.
+        "ignore_stream_slicer_parameters_on_paginated_requests": pages == "link",
     }
     stream = {
         "type": "DeclarativeStream",
@@ -120,10 +138,16 @@ def manifest(api: Api, pages: str) -> Source:
     return ManifestSource(Manifest({"version": "6.0.0", "check": check, "streams": [stream]}), Runtime(transport=api))
 
 
-SOURCES: Mapping[str, Callable[[Api, str], Source]] = {
+SOURCES: Mapping[str, Callable[[Api, str, int], Source]] = {
     "manifest": manifest,
-    "python": lambda api, pages: OneStream(Things(api, PAGINATORS[pages])),
+    "python": lambda api, pages, parts: OneStream(Things(api, PAGINATORS[pages], parts)),
 }
+LISTS = st.lists(st.integers(1, 14), min_size=1, max_size=3)
+
+
+def ids_of(counts: Sequence[int]) -> list[int]:
+    """The ids of lists of so many records."""
+    return [LIST * part + n for part, count in enumerate(counts) for n in range(count)]
 
 
 @dataclass
@@ -134,7 +158,7 @@ class Read:
     warnings: list[str]
 
 
-def read(api: Api, source: Source, folder: Path, mode: str) -> Read:
+def read(api: Api, source: Source, folder: Path, mode: str, tasks: int = 1) -> Read:
     api.requests, api.served, warnings = 0, set(), list[str]()
     removal = {"remove_stale": {"removal": "hard", "fail_safe_threshold": 100}} if mode == "append_dedup" else {}
     options = StreamOptions.model_validate({"sync_mode": "full_refresh", "write_mode": mode, **removal})
@@ -146,7 +170,7 @@ def read(api: Api, source: Source, folder: Path, mode: str) -> Read:
             streams={"things": options},
             checkpoint_interval=timedelta(),
         )
-        (report,) = SyncRunner(pipeline, source, workers=Workers(run_inline, 1)).run().streams
+        (report,) = SyncRunner(pipeline, source, workers=Workers(run_inline, tasks)).run().streams
         warnings += report.warnings
         if report.status is Status.DONE:
             return Read(report, warnings)
@@ -154,28 +178,30 @@ def read(api: Api, source: Source, folder: Path, mode: str) -> Read:
 
 
 @given(
-    st.integers(4, 14),
+    LISTS,
     st.sampled_from(sorted(PAGINATORS)),
     st.sampled_from(sorted(SOURCES)),
     st.sampled_from(["append_dedup", "overwrite"]),
-    st.integers(2, 5),
-    st.lists(st.integers(0, 13), min_size=1, max_size=4, unique=True),
+    st.integers(2, 9),
+    st.lists(st.integers(0, 41), min_size=1, max_size=6, unique=True),
     st.sampled_from(["during", "before the resume"]),
+    st.integers(1, 2),
 )
 @settings(max_examples=25, deadline=None)
 def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noqa: PLR0917 - all that a world is made of
     tmp_path_factory: pytest.TempPathFactory,
-    count: int,
+    counts: list[int],
     pages: str,
     kind: str,
     mode: str,
     request: int,
     leaving: list[int],
     when: str,
+    tasks: int,
 ) -> None:
-    folder, api = tmp_path_factory.mktemp("lake"), Api(list(range(count)))
-    paged = SOURCES[kind](api, pages)
-    first = read(api, paged, folder, mode)
+    folder, api = tmp_path_factory.mktemp("lake"), Api(ids_of(counts))
+    paged = SOURCES[kind](api, pages, len(counts))
+    first = read(api, paged, folder, mode, tasks)
     assert first.warnings == []
 
     def leave() -> None:
@@ -186,7 +212,7 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
         api.fail()
 
     api.at = {request: leave if when == "during" else leave_and_fail}
-    second = read(api, paged, folder, mode)
+    second = read(api, paged, folder, mode, tasks)
     missed = set(api.ids) - api.served
     assert not missed or any("records left the source" in text for text in second.warnings), (missed, second.warnings)
     there = [row["id"] for row in rows(folder / "things")]
@@ -194,27 +220,27 @@ def test_what_was_missed_since_records_left_is_warned_of_and_not_removed(  # noq
     if mode == "append_dedup":
         assert set(api.ids) <= set(there)
 
-    third = read(api, paged, folder, mode)
+    third = read(api, paged, folder, mode, tasks)
     assert third.warnings == []
     assert sorted(row["id"] for row in rows(folder / "things")) == api.ids
 
 
 @given(
-    st.integers(1, 14),
+    LISTS,
     st.sampled_from(["page", "offset"]),
     st.sampled_from(sorted(SOURCES)),
     st.sampled_from(["append_dedup", "overwrite"]),
-    st.integers(2, 7),
+    st.integers(2, 9),
 )
-@example(count=6, pages="page", kind="python", mode="overwrite", request=3)
+@example(counts=[6], pages="page", kind="python", mode="overwrite", request=3)
 @settings(max_examples=10, deadline=None)
 def test_a_last_page_that_comes_again_behind_the_end_is_read_once(  # noqa: PLR0917 - all that a world is made of
-    tmp_path_factory: pytest.TempPathFactory, count: int, pages: str, kind: str, mode: str, request: int
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], pages: str, kind: str, mode: str, request: int
 ) -> None:
-    folder, api = tmp_path_factory.mktemp("lake"), Api(list(range(count)), repeats=True)
+    folder, api = tmp_path_factory.mktemp("lake"), Api(ids_of(counts), repeats=True)
     api.at = {request: api.fail}
 
-    made = read(api, SOURCES[kind](api, pages), folder, mode)
+    made = read(api, SOURCES[kind](api, pages, len(counts)), folder, mode)
 
     assert [text for text in made.warnings if "moved" in text] == []
     assert sorted(row["id"] for row in rows(folder / "things")) == api.ids
