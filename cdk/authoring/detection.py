@@ -12,8 +12,8 @@ from cdk.authoring.drafts.pagination import PageFacts, PaginatorGuess, by_next_f
 from cdk.authoring.drafts.record_lists import problem_of, record_lists
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import CdkError, ConfigError, DecodeError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, canonical, json_kind
+from cdk.base.wording import did_you_mean
 from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response

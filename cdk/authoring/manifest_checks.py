@@ -10,8 +10,8 @@ from jinja2 import nodes
 from pydantic import BaseModel
 
 from cdk.base.errors import ManifestError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonSchema, JsonValue, Keys, as_list, as_object, branches_of, properties_of
+from cdk.base.wording import did_you_mean
 from cdk.declarative.interpolation.build import build
 from cdk.declarative.interpolation.environment import environment
 from cdk.declarative.interpolation.errors import ExpressionError

@@ -30,7 +30,12 @@ Airbyte's `failure_type` follows from the branch.
 from collections.abc import Mapping
 from typing import ClassVar, Literal, TypeAlias
 
+from cdk.base.wording import cut
+
 FailureType: TypeAlias = Literal["config_error", "transient_error", "system_error"]
+
+_LONGEST = 120
+"""Characters of a value that an error shows."""
 
 
 class CdkError(Exception):
@@ -85,7 +90,7 @@ class BadState(StateError):
     """A state blob has a shape that means nothing here. Built from facts: where, what was found, what is expected."""
 
     def __init__(self, path: str, actual: object, expected: str, *, stream: str = "") -> None:
-        super().__init__(f"found {_short(actual)}, expected {expected}", path=path, stream=stream)
+        super().__init__(f"found {cut(repr(actual), _LONGEST)}, expected {expected}", path=path, stream=stream)
         self.actual = actual
         self.expected = expected
 
@@ -191,8 +196,3 @@ class ReceiptError(BugError):
             stream=stream,
             path=path,
         )
-
-
-def _short(value: object, limit: int = 120) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -4,13 +4,12 @@ Files that people write, state messages, catalogs, options and manifests all use
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Keys, json_kind
+from cdk.base.wording import did_you_mean, listed
 
 TYPE_WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
@@ -91,9 +90,7 @@ def shown(value: object) -> str:
         case str():
             return repr(value) if len(value) < _LONGEST else f"{value[: _LONGEST - 3]!r}..."
         case Mapping():
-            more = f" and {len(value) - _MOST_NAMES} more" if len(value) > _MOST_NAMES else ""
-            names = ", ".join(map(str, islice(value, _MOST_NAMES)))
-            return f"an object with {names}{more}" if value else "an empty object"
+            return f"an object with {listed(value, _MOST_NAMES)}" if value else "an empty object"
         case list():
             return f"a list of {len(value)}" if value else "an empty list"
         case _:

@@ -11,6 +11,7 @@ from cdk.base.documents import parse_json, read_bytes
 from cdk.base.errors import ConfigError
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonValue, Keys, dotted, from_json
+from cdk.base.wording import first_few
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -44,8 +45,7 @@ def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -
         return model.model_validate(value)
     except ValidationError as error:
         problems = [f"{location(file, (*keys, *inner))}: {text}" for inner, text in refusals(error, value)]
-        more = [f"and {len(problems) - _MOST_ERRORS} more"] if len(problems) > _MOST_ERRORS else []
-        raise ConfigError("\n".join(problems[:_MOST_ERRORS] + more)) from error
+        raise ConfigError("\n".join(first_few(problems, _MOST_ERRORS))) from error
 
 
 def location(file: str, keys: Keys) -> str:

@@ -12,7 +12,7 @@ import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.suggestions import did_you_mean
+from cdk.base.wording import did_you_mean
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source

@@ -9,9 +9,9 @@ from cdk.base.errors import CatalogError, CdkError
 from cdk.base.logs import logger
 from cdk.base.process.interruption import Interrupted, Interruption
 from cdk.base.run import one_run
-from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue, Record
+from cdk.base.wording import did_you_mean
 from cdk.engine.checkpoint_throttle import LONGEST, CheckpointThrottle
 from cdk.engine.executors import Executor, serial
 from cdk.engine.read import read

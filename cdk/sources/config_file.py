@@ -3,9 +3,9 @@
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
+from cdk.base.process.durable_files import replace_file
 from cdk.base.values import JsonValue
 
 
@@ -30,16 +30,9 @@ def save_config(path: Path, config: Mapping[str, JsonValue]) -> str | None:
         return why
     beside = path.with_name(f".{path.name}.new")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            beside.chmod(path.stat().st_mode & 0o777)
-            json.dump(config, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        mode = path.stat().st_mode & 0o777
+        replace_file(path, json.dumps(config, indent=2).encode(), draft=beside, mode=mode)
+        path.chmod(mode)  # without what the umask takes
     except OSError as error:
         return f"it cannot be saved ({error})"
-    finally:
-        # It has tokens in clear.
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
     return None

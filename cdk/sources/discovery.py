@@ -15,7 +15,7 @@ from typing import TypeVar
 from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.base.process.connector_line import connector_line, names_line
-from cdk.base.suggestions import did_you_mean, nearest
+from cdk.base.wording import did_you_mean, nearest
 from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
-from cdk.base.suggestions import did_you_mean, nearest
 from cdk.base.validation_messages import shown
 from cdk.base.values import FieldValue, JsonSchema, Keys, dotted
+from cdk.base.wording import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from cdk.base.errors import FatalError
 from cdk.base.logs import FirstWarning
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, JsonValue, Record
+from cdk.base.wording import did_you_mean
 from cdk.state.position import Checkpoint, Resume
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState

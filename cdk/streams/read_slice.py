@@ -11,8 +11,8 @@ from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
 from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
-from cdk.base.suggestions import nearest
 from cdk.base.values import Record
+from cdk.base.wording import nearest
 from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from cdk.base.errors import BadState
 from cdk.base.logs import logger
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import Record
+from cdk.base.wording import did_you_mean
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from cdk.base.errors import ConfigError
 from cdk.base.process.connector_line import defined_at
-from cdk.base.suggestions import nearest
+from cdk.base.wording import nearest
 
 _KIT = f"{__name__.partition('.')[0]}."
 

@@ -13,8 +13,8 @@ from cdk.base.logs import log_records, warnings_in
 from cdk.base.process.concurrency import Learned
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, from_json
+from cdk.base.wording import did_you_mean
 from cdk.engine.checkpoint_throttle import LONGEST
 from cdk.engine.executors import Threads, serial
 from cdk.engine.protocol_read import StreamsFailed, run_read

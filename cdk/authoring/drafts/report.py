@@ -1,8 +1,9 @@
 """What is said of a draft: its streams, all that was guessed, and what was left out, alike things together."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cdk.authoring.drafts.draft import Draft, Guess
+from cdk.base.wording import listed
 
 
 def report(draft: Draft, most: int | None = None) -> Iterator[str]:
@@ -16,13 +17,13 @@ def report(draft: Draft, most: int | None = None) -> Iterator[str]:
     for guess in draft.guesses:
         yield _line(guess)
     for guess, streams in grouped.values():
-        yield f"{_line(guess)} ({_listed(streams, most)})"
+        yield f"{_line(guess)} ({listed(streams, most)})"
     if draft.left_out:
         yield ""
         yield "## What was left out"
         yield ""
         for reason, paths in _by_reason(draft).items():
-            yield f"- {reason}: {_listed(paths, most)}"
+            yield f"- {reason}: {listed(paths, most)}"
 
 
 def _line(guess: Guess) -> str:
@@ -34,9 +35,3 @@ def _by_reason(draft: Draft) -> Mapping[str, Sequence[str]]:
     for each in draft.left_out:
         reasons.setdefault(each.reason, []).append(f"`{each.path}`")
     return reasons
-
-
-def _listed(names: Sequence[str], most: int | None) -> str:
-    shown: Iterable[str] = names if most is None else names[:most]
-    more = 0 if most is None else len(names) - most
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cdk.base.errors import ConfigError
-from cdk.base.suggestions import nearest
+from cdk.base.wording import nearest
 
 POINTS: Final = {
     "task_begins": "slices are handed out, nothing of them is read",

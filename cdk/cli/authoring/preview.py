@@ -15,8 +15,8 @@ from cdk.authoring.exchanges import exchange_json, learn_secrets
 from cdk.authoring.preview import PreviewPage, preview_pages
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
+from cdk.base.wording import did_you_mean
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cdk.base.errors import BadState, ConfigError, StateError
 from cdk.base.logs import logger
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, Keys
+from cdk.base.wording import did_you_mean
 from cdk.cli.input_files import as_model, location, read_documents
 from cdk.protocol import AirbyteStateMessage, AirbyteStreamState, Type
 

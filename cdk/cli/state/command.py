@@ -9,6 +9,7 @@ import click
 import orjson
 
 from cdk.base.values import Json
+from cdk.base.wording import first_few
 from cdk.cli.options import json_option
 from cdk.cli.state.edit import partition_of, partition_option, reset, rewind, rollback, set_
 from cdk.cli.state.exchange import export, fork, import_
@@ -73,10 +74,8 @@ def log(pipeline: PipelineFile, names: tuple[str, ...], *, limit: int, as_json: 
         click.echo(name)
         for entry in entries:
             click.echo(f"  {_entry_line(entry)}")
-            for move in islice(entry.moves, _MOVES):
-                click.echo(f"      {move}")
-            if more := sum(1 for _ in entry.moves):
-                click.echo(f"      and {more:,} more")
+            for line in first_few(entry.moves, _MOVES):
+                click.echo(f"      {line}")
     return 0
 
 
@@ -146,12 +145,8 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
             f"{status.stream}: state {status.number}, {how}{restored}, {saved.sync_mode} {saved.write_mode}, "
             f"generation {saved.generation} with {saved.records:,} rows"
         )
-        positions = values(saved.state)
-        for where, value in islice(positions, _SHOWN):
-            yield f"  {where}: {shown(value)}"
-        if more := sum(1 for _ in positions):
-            yield f"  and {more:,} more"
-        for line in about_source(saved.source):
+        positions = first_few(values(saved.state), _SHOWN, lambda each: f"{each[0]}: {shown(each[1])}")
+        for line in (*positions, *about_source(saved.source)):
             yield f"  {line}"
     if status.retained:
         yield f"  kept: {', '.join(map(str, status.retained))}"

@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets, secret_values
 from cdk.base.values import to_json
+from cdk.base.wording import first_few
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.options import FILE
 from cdk.cli.pipeline_from_file import file_pipeline
@@ -180,12 +181,8 @@ def _print_edit(result: EditResult, *, dry: bool) -> None:
     else:
         how = f"done, version {result.version} of the table"
     click.echo(f"{result.stream}: {change.what}: {how}")
-    for move in change.moves[:_MOVES]:
-        click.echo(f"  {move}")
-    if len(change.moves) > _MOVES:
-        click.echo(f"  and {len(change.moves) - _MOVES:,} more")
-    for sentence in change.means:
-        click.echo(f"  {sentence}")
+    for line in (*first_few(change.moves, _MOVES), *change.means):
+        click.echo(f"  {line}")
 
 
 def print_json(kind: str, pipeline: str, **more: object) -> None:

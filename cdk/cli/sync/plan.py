@@ -10,6 +10,7 @@ from cdk.authoring.problems import locating
 from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import Json, JsonValue, to_json
+from cdk.base.wording import listed
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
@@ -148,9 +149,7 @@ def _start(state: JsonValue) -> str:
 
 
 def _cursors(state: JsonValue) -> str:
-    listed = list(values(state))
-    more = f" and {len(listed) - _CURSORS:,} more" if len(listed) > _CURSORS else ""
-    return ", ".join(f"{where} {shown(value)}" for where, value in listed[:_CURSORS]) + more
+    return listed(values(state), _CURSORS, lambda each: f"{each[0]} {shown(each[1])}")
 
 
 def _expected_json(expected: Expected | None) -> JsonValue:

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from cdk.base.errors import CdkError, ManifestError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonObject, JsonValue, dotted
+from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import CustomObject, running
 from cdk.compat.airbyte.http.adapters import CustomSigner
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth

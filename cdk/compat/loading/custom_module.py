@@ -12,8 +12,8 @@ from types import ModuleType
 
 from cdk.base.errors import ManifestError
 from cdk.base.process.connector_line import connector_line
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import running
 from cdk.compat.loading.import_hook import DOCUMENTED, serving
 from cdk.declarative.model.context import BuildContext

@@ -10,7 +10,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from cdk.base.logs import logger
-from cdk.base.suggestions import nearest
+from cdk.base.wording import nearest
 from cdk.declarative.interpolation.compiler import Unsupported, compile_nodes
 from cdk.declarative.interpolation.environment import budget, environment
 from cdk.declarative.interpolation.errors import ExpressionError

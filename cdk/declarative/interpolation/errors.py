@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from cdk.base.errors import FailureType, FatalError, ManifestError
+from cdk.base.wording import cut
 
 _SHOWN = 200
 
@@ -15,8 +16,7 @@ class ExpressionError(ManifestError):
     """
 
     def __init__(self, where: str, expression: str, why: str, *, incomparable: bool = False) -> None:
-        shown = expression if len(expression) <= _SHOWN else expression[: _SHOWN - 1] + "…"
-        super().__init__(f"expression {shown!r}: {why}", path=where)
+        super().__init__(f"expression {cut(expression, _SHOWN)!r}: {why}", path=where)
         self.expression = expression
         self.why = why
         self.incomparable = incomparable

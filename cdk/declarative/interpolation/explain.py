@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from cdk.base.suggestions import did_you_mean, nearest
+from cdk.base.wording import did_you_mean, nearest
 from cdk.declarative.interpolation.errors import Refused
 from cdk.declarative.interpolation.macros import build_macros
 

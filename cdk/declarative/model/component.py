@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from cdk.base.suggestions import did_you_mean
 from cdk.base.validation_messages import shown
 from cdk.base.values import JsonValue
+from cdk.base.wording import did_you_mean
 
 
 class Registry(Mapping[str, type["Component"]]):

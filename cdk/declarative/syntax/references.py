@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.base.errors import ManifestError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonValue, dotted, json_kind
+from cdk.base.wording import did_you_mean
 from cdk.declarative.syntax.json_edit import Keys, part_at
 
 _REF = "$ref"

@@ -13,9 +13,9 @@ from functools import cache
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from cdk.base.suggestions import nearest
 from cdk.base.validation_messages import expected, shown
 from cdk.base.values import JsonValue, Keys, as_object, dotted
+from cdk.base.wording import listed, nearest
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.field_shapes import (
     AnyOf,
@@ -92,7 +92,7 @@ def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
     return f"; {' and '.join(names)} came from $parameters" if names else ""
 
 
-def listed(error: ValidationError) -> list[ManifestProblem]:
+def problems_of(error: ValidationError) -> list[ManifestProblem]:
     """What is wrong with a value that is not known any more, as far as the error tells."""
     by_keys: dict[Keys, ManifestProblem] = {}
     for detail in error.errors(include_url=False):
@@ -284,8 +284,7 @@ def _expected(members: Mapping[str, type[BaseModel]]) -> str:
         return ", and there is none"
     if len(names) == 1:
         return f", expected {with_article(names[0])}"
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f", expected one of {', '.join(names[:_SHOWN])}{more}"
+    return f", expected one of {listed(names, _SHOWN)}"
 
 
 def _wrong(shape: Shape, value: JsonValue, keys: Keys) -> ManifestProblem:
@@ -361,5 +360,5 @@ def problems(error: Exception, value: JsonValue = None) -> str:
     if not isinstance(error, ValidationError):
         return f"there is no component {error}"
     kind = Component.registry.get(str(value.get("type"))) if isinstance(value, Mapping) else None
-    problem_list = listed(error) if kind is None else explained(value, kind, error)
+    problem_list = problems_of(error) if kind is None else explained(value, kind, error)
     return "\n".join(f"{dotted(p.keys)}: {p.text}" if p.keys else p.text for p in problem_list)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cdk.base.values import JsonValue, Stored, canonical
+from cdk.base.wording import cut
 from cdk.state.stored_positions import PartitionEntries
 
 _LONGEST = 80
@@ -97,5 +98,4 @@ def shown(value: JsonValue) -> str:
     """A value in one line, shortened where it is long."""
     if value is None:
         return "nothing"
-    text = value if isinstance(value, str) else canonical(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return cut(value if isinstance(value, str) else canonical(value), _LONGEST)

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from cdk.base.errors import BadState, StateError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, as_object
+from cdk.base.wording import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.table_state import TableState
 from cdk.state.wire import decode, encode

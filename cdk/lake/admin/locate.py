@@ -10,8 +10,8 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from cdk.base.errors import ConfigError, StateError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.times.clock import Clock, system_clock
+from cdk.base.wording import did_you_mean
 from cdk.lake.delta.row_history import RowHistory
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import is_table, open_newest

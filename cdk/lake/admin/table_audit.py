@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from cdk.base.errors import BadState, ReceiptError
 from cdk.base.values import JsonValue
+from cdk.base.wording import first_few
 from cdk.lake.delta.receipt import RECEIPT, Receipt
 from cdk.lake.delta.table_guard import open_newest
 from cdk.lake.delta.table_state import NOTE
@@ -69,11 +70,8 @@ class Audit:
                 f"{_count(self.start)}"
             )
         if self.other_commits:
-            listed = "; ".join(map(str, self.other_commits[:_LISTED]))
-            more = (
-                f"; and {len(self.other_commits) - _LISTED} more commits" if len(self.other_commits) > _LISTED else ""
-            )
-            yield f"rows came or left by commits without a receipt: {listed}{more}"
+            commits = "; ".join(first_few(self.other_commits, _LISTED))
+            yield f"rows came or left by commits without a receipt: {commits}"
 
     def summary(self) -> str:
         """The sums, in a line."""

@@ -11,8 +11,8 @@ from types import NoneType
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, Keys, dotted, referenced
+from cdk.base.wording import did_you_mean, first_few
 
 Plain: TypeAlias = Mapping[str, JsonValue]
 """A schema without `$ref`, `allOf`, `const` and `enum` at its top; what lies below is as it was written."""
@@ -74,12 +74,10 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
 def warn_of_slips(stream: str, schema: JsonValue) -> None:
     """Log, once for a stream, what of its schema no column can follow: nothing else would say so."""
     if problems := slips(schema):
-        more = f"; and {len(problems) - _MOST} more" if len(problems) > _MOST else ""
         logger.warning(
-            "%s: its schema has slips: %s%s. Until they are mended such fields take any value",
+            "%s: its schema has slips: %s. Until they are mended such fields take any value",
             stream,
-            "; ".join(problems[:_MOST]),
-            more,
+            "; ".join(first_few(problems, _MOST)),
         )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from cdk.base.wording import listed
 from cdk.lake.arrow.columns import DELETED_AT, OWN_COLUMNS, RAW_ID
 from cdk.lake.parquet.table_files import FilledColumns
 from cdk.lake.parquet.writer import DataFile
@@ -55,16 +56,12 @@ class EmptiedColumns:
         if not emptied:
             return ""
         new = [name for name, nulls in self._nulls.items() if not nulls and name not in {*before.some, *OWN_COLUMNS}]
-        hint = f" (new: {_listed(new)})" if new else ""
+        hint = f" (new: {listed(new, _SHOWN, repr)})" if new else ""
         return (
-            f"found no {_listed(emptied)} in any of the {self._rows:,} records of this sync, expected some: all "
-            f"{before.rows:,} rows before have it. Look at a record of the source, which may have renamed it{hint}"
+            f"found no {listed(emptied, _SHOWN, repr)} in any of the {self._rows:,} records of this sync, expected "
+            f"some: all {before.rows:,} rows before have it. Look at a record of the source, which may have renamed "
+            f"it{hint}"
         )
 
     def _empty(self) -> list[str]:
         return [name for name, nulls in self._nulls.items() if nulls == self._rows and name not in OWN_COLUMNS]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more

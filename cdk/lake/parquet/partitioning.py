@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdk.base.errors import BugError, ConfigError
-from cdk.base.suggestions import did_you_mean
+from cdk.base.wording import did_you_mean
 from cdk.lake.arrow.coerce import change
 from cdk.lake.arrow.columns import META, OWN_COLUMNS
 

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from cdk.base.errors import ConfigError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonValue
+from cdk.base.wording import did_you_mean
 
 Kind: TypeAlias = Literal["s3", "gs", "az"]
 Options: TypeAlias = tuple[tuple[str, str], ...]

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from cdk.base.errors import ConfigError, TransientError
+from cdk.base.process.durable_files import replace_file, sync_to_disk
 
 _DISK = fs.LocalFileSystem()
 
@@ -174,6 +175,7 @@ class LocalFolder(Folder):
     def make_durable(self, name: str) -> FileInfo:
         path = self.path / name
         sync_to_disk(path)
+        sync_to_disk(path.parent)
         stat = path.stat()
         return FileInfo(stat.st_size, int(stat.st_mtime * 1000))
 
@@ -186,18 +188,7 @@ class LocalFolder(Folder):
     def write(self, name: str, content: bytes, *, private: bool = False) -> None:
         self.make()
         path = self.path / name
-        draft = path.with_suffix(".tmp")
-        draft.unlink(missing_ok=True)
-        mode = 0o600 if private else 0o666
-        try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                file.write(content)
-            sync_to_disk(draft)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
-        draft.replace(path)
-        sync_to_disk(path)
+        replace_file(path, content, draft=path.with_suffix(".tmp"), mode=0o600 if private else 0o666)
 
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
         sizes: dict[str, int] = {}
@@ -247,13 +238,3 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     base = environ.get("XDG_CACHE_HOME")
     home = environ.get("HOME")
     return (Path(base) if base else (Path(home) if home else Path.home()) / ".cache") / "spark-cdk"
-
-
-def sync_to_disk(path: Path) -> None:
-    """Make a file's content, and its name in the folder, survive a power failure."""
-    for synced in (path, path.parent):
-        handle = os.open(synced, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

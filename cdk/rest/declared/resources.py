@@ -5,8 +5,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
 from cdk.base.errors import ConfigError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue, JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.rest.declared.placeholders import Placeholder, placeholders
 from cdk.rest.errors.error_handler import ErrorHandler
 from cdk.rest.pagination.paginator import Paginator

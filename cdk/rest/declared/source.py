@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from cdk.base.errors import ConfigError
 from cdk.base.secret_names import looks_secret, names_address
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.rest.declared.placeholders import Placeholder, placeholders, settings_of
 from cdk.rest.declared.resources import Family, resource
 from cdk.rest.declared.stream import Api, ResourceStream

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdk.base.errors import FatalError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, Record
+from cdk.base.wording import did_you_mean
 from cdk.rest.declared.placeholders import Placeholder, Values, filled, filled_path, filled_text, with_settings
 from cdk.rest.declared.resources import Config, Family, field_of, resource
 from cdk.rest.http.authenticator import Authenticator

@@ -17,6 +17,7 @@ from cdk.base.errors import (
     Timeout,
     TransientError,
 )
+from cdk.base.wording import cut
 from cdk.rest.errors.api_message import find_message
 from cdk.rest.errors.error_handler import Action
 from cdk.rest.http.messages import Response
@@ -82,7 +83,7 @@ def error_text(response: Response) -> str:
         text = response.text if response.headers.get("content-type", "").startswith("text/plain") else ""
     # Hidden before anything is changed or cut: what is left of a secret would not be found.
     text = " ".join(response.request.hide(text or "").split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return cut(text, _LONGEST)
 
 
 def as_error(outcome: Response | CdkError, of: Callable[[Response], CdkError]) -> CdkError:

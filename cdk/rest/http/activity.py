@@ -4,7 +4,6 @@ It says nothing that counts: what is done is told by results. A task in another 
 but a file; where its folder is seen by both, it notes there what it does, now and then.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
+from cdk.base.process.durable_files import replace_file
 from cdk.base.run import current_run, setting
 from cdk.base.values import Stored, from_json, to_json
 
@@ -82,10 +82,7 @@ class Activity:
         notes = {stream: [doing.pages, doing.until, doing.why] for stream, doing in self._doing.items()}
         # Who looks on misses nothing that counts: where this cannot be written, the reading goes on.
         with suppress(OSError):
-            draft = self._file.with_suffix(".new")
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(to_json(notes))
-            draft.replace(self._file)
+            replace_file(self._file, to_json(notes), mode=0o600, durable=False)
 
 
 class Activities:

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import TypeAlias
 
 from cdk.base.errors import ConfigError, DecodeError
-from cdk.base.suggestions import nearest
 from cdk.base.values import JsonValue, Record, json_kind
+from cdk.base.wording import nearest
 
 Extract: TypeAlias = Callable[[JsonValue], JsonValue]
 """From a decoded body to the value at a path; None where there is none."""

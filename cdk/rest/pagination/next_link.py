@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from cdk.base.errors import BadState, ConfigError, DecodeError
-from cdk.base.suggestions import nearest
 from cdk.base.values import JsonValue, Record
+from cdk.base.wording import nearest
 from cdk.rest.http.json_path import as_path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.pagination.last_page import DoubtsEnd

@@ -12,8 +12,8 @@ from cdk.base.errors import CdkError, ConfigError, FatalError
 from cdk.base.logs import logger
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import FieldValue
+from cdk.base.wording import did_you_mean
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from cdk.base.documents import parse_json, read_document
 from cdk.base.errors import BadState, ConfigError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.times.durations import Duration
 from cdk.base.values import FieldValue, json_kind
+from cdk.base.wording import did_you_mean
 from cdk.spark.cluster.spark_versions import Ability, require
 
 _BOOLEANS = {"true": True, "false": False}

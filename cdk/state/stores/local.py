@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cdk.base.errors import ConfigError, StateConflict, TransientError
+from cdk.base.process.durable_files import sync_to_disk, write_new
 from cdk.state.stores.key import StateKey
 from cdk.state.stores.objects import ObjectStore
 
@@ -36,13 +37,13 @@ class LocalStore(ObjectStore):
     def put(self, path: str, data: bytes) -> None:
         with self._draft(path, data) as (draft, target):
             draft.replace(target)
-            _sync(target.parent)
+            sync_to_disk(target.parent)
 
     def _create(self, path: str, data: bytes) -> bool:
         with self._draft(path, data) as (draft, target):
             created = self._name(draft, target)
             if created:
-                _sync(target.parent)
+                sync_to_disk(target.parent)
         return created
 
     @contextmanager
@@ -53,7 +54,7 @@ class LocalStore(ObjectStore):
         with self._translating(target):
             _make_folder(target.parent)
             try:
-                _write(draft, data)
+                write_new(draft, data, mode=_FILE)
                 yield draft, target
             finally:
                 draft.unlink(missing_ok=True)
@@ -121,14 +122,6 @@ class LocalStore(ObjectStore):
             raise TransientError(f"the state store failed: {error.strerror}", path=str(path)) from error
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Write a new file and sync it."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE), "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-
-
 def _rename_to_free(draft: Path, target: Path) -> bool:
     """Give a draft its name unless that is taken; return whether it was free.
 
@@ -151,16 +144,7 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(mode=_FOLDER, exist_ok=True)
-    _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_to_disk(folder.parent)
 
 
 def _unless_missing(error: OSError) -> None:

@@ -6,8 +6,8 @@ from importlib.metadata import entry_points
 from typing import NamedTuple, TypeAlias, cast
 
 from cdk.base.errors import ConfigError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.state.stores.objects import ObjectStore
 from cdk.state.stores.protocol import LogStore
 

@@ -9,6 +9,7 @@ from deltalake.exceptions import DeltaError
 from cdk.base.errors import ConfigError, StateError
 from cdk.base.logs import logger
 from cdk.base.values import JsonSchema
+from cdk.base.wording import listed
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.arrow.columns import (
     ADDITIONAL,
@@ -185,16 +186,15 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
     fields = without_column(schema, declared)
     if not fields:
         return
-    listed = [
+    named = [
         repr(field) if owner is None else f"{field!r} ({'the kit' if owner in RESERVED else repr(owner)} has it)"
-        for field, owner in list(fields.items())[:_LISTED]
+        for field, owner in fields.items()
     ]
-    more = [f"and {len(fields) - _LISTED} more"] if len(fields) > _LISTED else []
     logger.warning(
         "%s: declared fields that get no column, for tables do not tell its name from another's, or cannot have it: "
         "%s. Their values are kept in %s",
         stream,
-        ", ".join([*listed, *more]),
+        listed(named, _LISTED),
         ADDITIONAL,
     )
 

@@ -1,6 +1,5 @@
 """The report of a run, for programs: `spark-cdk sync --report FILE`. Described in docs/reference/run-report.md."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,9 +9,9 @@ from typing import Any, TypeAlias
 import orjson
 
 from cdk.base.errors import FailureType
+from cdk.base.process.durable_files import replace_file
 from cdk.base.process.interruption import CTRL_C
 from cdk.base.values import JsonValue
-from cdk.lake.storage.folder import sync_to_disk
 from cdk.rest.http.metrics import HttpMetrics
 from cdk.sync.reports.counts import Readers, StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
@@ -88,14 +87,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
 
 def write_report(path: Path, report: JsonValue) -> None:
     """Write a report so that no reader ever sees half of it. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        draft.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-        sync_to_disk(draft)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_to_disk(path)
+    replace_file(path, orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def _status(run: RunFacts, streams: Sequence[StreamReport]) -> str:

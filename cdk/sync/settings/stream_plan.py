@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from cdk.base.errors import ConfigError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonValue, dotted
+from cdk.base.wording import did_you_mean
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.arrow.columns import column_name
 from cdk.lake.arrow.schema_evolution import Policy

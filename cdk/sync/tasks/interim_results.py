@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+
+from cdk.base.process.durable_files import replace_file
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,8 @@ class InterimResults:
     def leave(self, index: int, result: object) -> None:
         """Let the driver find a result, the `index`-th; where that cannot be, it comes with the task's."""
         packed = pickle.dumps(result)
-        path = self._path(index)
-        draft = path.with_suffix(f".{uuid4().hex}")
         with suppress(OSError):
-            draft.write_bytes(self._signature(index, packed) + packed)
-            draft.replace(path)
+            replace_file(self._path(index), self._signature(index, packed) + packed, durable=False)
 
     def find(self, index: int) -> Any | None:  # noqa: ANN401 - what was left
         """The `index`-th result, once it was left."""

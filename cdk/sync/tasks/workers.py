@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cdk.base.logs import logger
 from cdk.base.task_map import TaskMap, run_inline
-from cdk.base.values import FieldValue
+from cdk.base.wording import cut
 from cdk.lake.parquet.writer import DEFAULT_LIMITS, Limits
 from cdk.state.slice import Slice
 from cdk.streams.stream import Stream
@@ -166,9 +166,4 @@ def _stretch(slices: list[Slice]) -> str:
         return ""
     # Windows are handed out oldest first, and those of one task may belong to several partitions.
     start, end = windows[0].start, windows[-1].end
-    return f" {_short(start)}..{'' if end is None else _short(end)}"
-
-
-def _short(value: FieldValue) -> str:
-    text = str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return f" {cut(str(start), _LONGEST)}..{'' if end is None else cut(str(end), _LONGEST)}"

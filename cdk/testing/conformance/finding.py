@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cdk.base.values import JsonValue, to_json
+from cdk.base.wording import listed
 
 _SHOWN = 5
 
@@ -15,7 +16,6 @@ class Nonconforming(AssertionError):
         super().__init__(f"{problem}\n  where:    {where}\n  expected: {expected}\n  do this:  {advice}")
 
 
-def listed(values: Sequence[JsonValue]) -> str:
+def listed_json(values: Sequence[JsonValue]) -> str:
     """Some of the values, as JSON, and how many more there are."""
-    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-    return ", ".join(to_json(value).decode()[:200] for value in values[:_SHOWN]) + more
+    return listed(values, _SHOWN, lambda value: to_json(value).decode()[:200])

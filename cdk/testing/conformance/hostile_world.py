@@ -13,7 +13,7 @@ from cdk.rest.http.transport import Offline
 from cdk.streams.datetime_cursor import DatetimeCursor
 from cdk.streams.source import Source
 from cdk.testing.conformance.faults import Failing
-from cdk.testing.conformance.finding import Nonconforming, listed
+from cdk.testing.conformance.finding import Nonconforming, listed_json
 from cdk.testing.conformance.subject import SuiteSubject
 from cdk.testing.read_result import ReadResult
 from cdk.testing.run import Connector, connector, read
@@ -154,7 +154,7 @@ class HostileWorld(ABC):
         if beyond:
             limit = f"starts at {cursor.start}" if early else f"ends at {cursor.write(end)}"
             raise Nonconforming(
-                f"{len(beyond)} rows of this world lie where the stream never reads: {listed(beyond)}",
+                f"{len(beyond)} rows of this world lie where the stream never reads: {listed_json(beyond)}",
                 where=f"{self.stream}, whose cursor {limit}",
                 expected=f"a cursor that reads the rows of the world, which come from {self.begin} on",
                 advice="set `begin` of the world, so that they come after the start of the cursor and before its end",
@@ -163,7 +163,7 @@ class HostileWorld(ABC):
     def _judge(self, run: ReadResult, each: Round, missing: list[str], which: str) -> None:
         if missing:
             raise Nonconforming(
-                f"{len(missing)} rows are lost when {which} is complete: {listed(missing)}",
+                f"{len(missing)} rows are lost when {which} is complete: {listed_json(missing)}",
                 where=f"{self.stream}, state {[canonical(blob) for blob in run.states[-1:]]}",
                 expected="every row that was there when the read began",
                 advice="ask for values from the last one on, itself included, and have states cover only what came; "

@@ -12,7 +12,7 @@ from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState
 from cdk.streams.order import NaturalOrder
 from cdk.streams.stream import Stream
-from cdk.testing.conformance.finding import Nonconforming, listed
+from cdk.testing.conformance.finding import Nonconforming, listed_json
 from cdk.testing.conformance.subject import SuiteSubject
 
 __tracebackhide__ = True  # see `cdk.testing.conformance.subject`
@@ -178,7 +178,7 @@ def _check_cursor(subject: SuiteSubject, name: str, stream: Stream, field: str) 
     stands = [value for value in reached.values() if value is not None]
     if not any(reaches(value, highest) for value in stands):
         raise Nonconforming(
-            f"the last state stands at {listed(stands) or 'nothing'}, and a record has {highest!r}",
+            f"the last state stands at {listed_json(stands) or 'nothing'}, and a record has {highest!r}",
             where=where,
             expected="a state at the highest value that was read, so that the next read goes on there",
             advice="advance the state to the highest value, and name the field as the records do",

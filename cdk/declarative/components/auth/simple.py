@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from cdk.base.errors import ConfigError, ManifestError
-from cdk.base.suggestions import did_you_mean
+from cdk.base.wording import did_you_mean
 from cdk.declarative.components.requests.request_options import RequestOption
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator

@@ -6,8 +6,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
-from cdk.base.suggestions import did_you_mean
 from cdk.base.values import JsonObject, JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
 from cdk.declarative.components.streams.dynamic_streams import DynamicDeclarativeStream
