@@ -911,6 +911,13 @@ BUGS = [
         "rows >= 0",
         tests="tests/sync/loop/test_table_loss.py",
     ),
+    Bug(
+        "records that others move to the next page come once",
+        "streams/paged",
+        "last[-size:] == records[:size]",
+        "size < 0",
+        tests="tests/worlds/test_moving_pages.py",
+    ),
     Bug("joining files brings no new rows", "lake/delta/compaction", "rows_change=False", "rows_change=True"),
     Bug("files are joined once", "lake/delta/compaction", "max_commit_retries=0", "max_commit_retries=9"),
     Bug(

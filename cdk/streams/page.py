@@ -42,6 +42,9 @@ class Page(NamedTuple):
     end: str = ""
     """A digest of what it came in, where that says that nothing follows and `next` asks for more all the same."""
 
+    repeated: int = 0
+    """So many records it begins with are the last of the page before: others came to the list before them meanwhile."""
+
 
 class PageSource(NamedTuple):
     """The response that a page of records came in."""

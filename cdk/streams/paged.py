@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
+from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import NotJson, Record
 from cdk.state.position import Checkpoint, Trail
 from cdk.state.slice import Slice
@@ -24,6 +25,9 @@ _SAME = 3
 _FIRST = Trail.begin(None)
 """The trail of each slice that begins at its first page."""
 
+_TAIL = 100
+"""Records of a page, from its end, that the next one is compared with: copies of all would cost 1 % of reading them."""
+
 _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""
 
@@ -39,9 +43,10 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
     """
     token: Token | None = slice.start.cursor
     circle, repeats, count = _Circle(token, slice.start.trail), _Repeats(slice), _Count(slice)
+    overlap = _Overlap()
     while True:
         following: Token | None = None
-        in_parts = False
+        in_parts, repeated = False, 0
         for part in read_page(slice, token):
             match part:
                 case Page(next=following, source=source):
@@ -50,15 +55,20 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
                     ended = source is not None and repeats.end_with(source, token, says_end)
                     if source is not None and not ended:
                         count.add(source, last=following is None)
+                        repeated = 0 if in_parts else overlap.count(part.records, source)
                     if ended or following is None:
                         following, records = None, () if ended else part.records
                         moved = count.moved()
                         warning = part.warning or count.unread() or moved
-                        yield part._replace(records=records, next=None, warning=warning, source=None, moved=bool(moved))
+                        last = part._replace(
+                            records=records, next=None, warning=warning, source=None, moved=bool(moved)
+                        )
+                        yield last._replace(repeated=repeated) if repeated else last
                     else:
                         trail = circle.trail_after(following, last=token)
                         end = _digest(source.body) if source is not None and count.says_end(source) else ""
-                        yield part._replace(trail=trail, source=None, total=count.total, end=end)
+                        page = part._replace(trail=trail, source=None, total=count.total, end=end)
+                        yield page._replace(repeated=repeated) if repeated else page
                 case _:
                     in_parts = True
                     yield from part
@@ -151,6 +161,37 @@ class _Repeats:
 
 def _digest(body: bytes) -> str:
     return blake2b(body, digest_size=10).hexdigest()
+
+
+class _Overlap:
+    """Notices a page that begins with the last records of the one before, which is what pages of a list do that grows.
+
+    Where more records come than a page has, or than _TAIL, the next one begins with others: that is not noticed.
+    """
+
+    def __init__(self) -> None:
+        self._last: Sequence[object] | bytes = ()
+
+    def count(self, records: Sequence[Record], source: PageSource) -> int:
+        """How many records of the page before a page begins with; 0 where it was not asked for by its position."""
+        last, self._last = self._last, ()
+        if source.total is None or not records or len(source.body) >= _LARGE:
+            return 0
+        text = None if (lines := json_lines(records)) is None else lines.lines
+        # Who gets the records may change them, and empty the list.
+        self._last = [dict(record) for record in records[-_TAIL:]] if text is None else text
+        if isinstance(last, bytes) and text is not None:
+            # Most pages have nothing of the one before, and to look for one line is all that they cost.
+            if text.partition(b"\n")[0] not in last:
+                return 0
+            return _overlap(last.split(b"\n"), text.split(b"\n"))
+        return 0 if isinstance(last, bytes) or text is not None else _overlap(last, records[:_TAIL])
+
+
+def _overlap(last: Sequence[object], records: Sequence[object]) -> int:
+    """How many of the last ones the others begin with."""
+    sizes = (len(last) - begin for begin, record in enumerate(last) if record == records[0])
+    return next((size for size in sizes if last[-size:] == records[:size]), 0)
 
 
 class _Count:

@@ -36,8 +36,8 @@ class ReadPage:
 
     position: None while the source has not said where it could go on; such records are covered by a later page.
     edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
-    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), or for they belong to
-        another window.
+    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), for they belong to
+        another window, or for the page before had them (`Page.repeated`).
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     warning: what a person should know of these records, in words; the runner of the read has `PageWarnings` say it once
         for a stream. explain_doubt: gives `doubt`. followed: the page names a next one.
@@ -134,16 +134,20 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             yield finish(records, None)
         else:
             match item:
-                case Page(page_records, token, trail, warning, doubt, _, total, moved, end):
+                case Page(page_records, token, trail, warning, doubt, _, total, moved, end, repeated):
                     if records:
                         yield finish(records, None)
                     position = None
                     if token is not None:
                         listing = Listing(stream.fingerprint, total, end)
                         position = Checkpoint(marks.cut(token), trail=trail, listing=listing)
+                    if repeated and stream.primary_key:
+                        page_records = page_records[repeated:]
+                    elif repeated:
+                        warning, repeated = warning or _came_again(repeated), 0
                     warning = warning and f"{stream.name}: {warning}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
-                    yield replace(page, moved=True) if moved else page
+                    yield replace(page, moved=moved, skipped=page.skipped + repeated) if moved or repeated else page
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:
@@ -154,6 +158,13 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     )
         records = []
     yield finish(records, Done())
+
+
+def _came_again(repeated: int) -> str:
+    return (
+        f"a page begins with the last {repeated:,} records of the one before: others came to the list while its pages "
+        "were read, and these are there twice. Declare a primary key, and each comes once"
+    )
 
 
 def _with_token(stream: Stream, slice: Slice) -> Slice:
