@@ -8,7 +8,7 @@ from binascii import Error
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 import orjson
 
@@ -17,6 +17,7 @@ from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import FieldValue, JsonValue, from_json, to_json
 from cdk.rest import Request
+from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
 
 _SHORTEST = 4
@@ -52,7 +53,7 @@ class Scrubber:
 
     def learn(self, request: Request, interaction: Interaction) -> None:
         """Take note of the secrets of a request, and of those that its response brings."""
-        named = {**request.params, **dict(parse_qsl(urlsplit(request.url).query))}
+        named = {**request.params, **dict(query_of(request.url))}
         # A parameter `token` whose value an API has given is that of a page.
         unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
         tokens = {value for value in unmarked if self._came_from_the_api(value)}
