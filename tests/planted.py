@@ -3046,7 +3046,7 @@ BUGS = [
     Bug(
         "a slip of a schema is told",
         "lake/arrow/json_schema",
-        "        if name not in _TYPES:",
+        "        if name not in JSON_TYPES.values():",
         "        if name in ():",
     ),
     Bug(
