@@ -18,7 +18,8 @@ from cdk.declarative.source import ManifestSource
 from cdk.protocol import error_text
 from cdk.rest import Response
 from cdk.rest.http.json_path import path
-from cdk.rest.pagination.page_signs import body_of, full_page, query_of, unfollowed_next, unread_total
+from cdk.rest.http.messages import query_of
+from cdk.rest.pagination.page_signs import full_page, unfollowed_next, unread_total
 from cdk.rest.tracing import Exchange
 from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
@@ -264,9 +265,9 @@ def _guesses(
     """
     request, response, _ = exchange
     leaves = dict(_leaves(body, (), tuple(where)))
-    part, in_body = body_of(request)
+    part, in_body = request.body_fields
     asked_in = part or "query"
-    sent = {**known_parameters(in_body, asked_in), **known_parameters(query_of(request), "query")}
+    sent = {**known_parameters(in_body, asked_in), **known_parameters(dict(query_of(request.full_url)), "query")}
     echoed = {_PAGES.get(plain(keys[-1]), keys[-1]): value for keys, value in leaves.items() if _counts(keys, value)}
     # What the request asks by counts more than what the response calls the same.
     roles = {role(key) for key in sent} - {None}

@@ -4,16 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import JsonValue
 from cdk.protocol import error_text
 from cdk.rest.http.messages import Response
 from cdk.rest.http.redact import safe_url
 from cdk.rest.tracing import Exchange
-
-_SHORTEST = 4
-"""Shorter texts would be found in every other word."""
 
 _LOOKED_AT = 2**16
 """Bytes of a body beyond those that are shown in which secrets are looked for."""
@@ -25,7 +22,7 @@ _PAIR = re.compile(r"((?:^|(?<=&))([\w.\-\[\]%]{1,100})=)([^&\s]*)")
 def learn_secrets(exchanges: Iterable[Exchange], secrets: Secrets) -> None:
     """Have `secrets` hide what the requests have sent as such, wherever a response or a record repeats it."""
     for exchange in exchanges:
-        secrets.add(*(value for value in exchange.request.secret_values() if len(value) >= _SHORTEST))
+        secrets.add(*(value for value in exchange.request.secret_values() if len(value) >= SHORTEST))
 
 
 def exchange_json(exchange: Exchange, secrets: Secrets, most: int) -> Mapping[str, JsonValue]:

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from pydantic import BaseModel
 
-from cdk.base.values import Json, JsonSchema
+from cdk.base.values import JSON_TYPES, Json, JsonSchema
 from cdk.declarative.components import register
 from cdk.declarative.components.custom import CustomComponent
 from cdk.declarative.model.component import Component
@@ -31,7 +31,6 @@ from cdk.declarative.model.field_shapes import (
 from cdk.declarative.syntax.legacy_syntax import former_types
 
 _ROOT = "DeclarativeSource"
-_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _PARAMETERS = {"type": "object", "description": "Values that this component gives to all components below it."}
 
 _FORMER = "FormerComponent"
@@ -218,7 +217,7 @@ def _schema(shape: Shape) -> dict[str, Json]:  # noqa: PLR0911 - one for each sh
         case Nothing():
             return {"type": "null"}
         case Scalar(type=kind, bounds=bounds):
-            return {"type": _TYPES[kind], **dict(bounds)}
+            return {"type": JSON_TYPES[kind], **dict(bounds)}
         case Choice(values=values):
             return {"enum": list(values)}
         case ListOf(item=item, alone=alone, least=least):

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
+from cdk.base.secret_masking import SHORTEST
 from cdk.base.secret_names import surely_secret
 from cdk.base.values import JsonValue, Keys
 from cdk.declarative.components import register
 from cdk.declarative.model.component import Component
 
 _EXPRESSIONS = ("{{", "{%")
-_SHORTEST = 4
-"""Shorter texts are none, such as the `x` that some APIs take for a password."""
 
 
 def plain_secrets(manifest: JsonValue) -> Iterator[tuple[Keys, str]]:
@@ -44,7 +43,7 @@ def _below(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
 def _texts(value: JsonValue, keys: Keys) -> Iterator[tuple[Keys, str]]:
     """The texts of a field that is secret: itself, or those of a list."""
     match value:
-        case str() if len(value) >= _SHORTEST and not any(sign in value for sign in _EXPRESSIONS):
+        case str() if len(value) >= SHORTEST and not any(sign in value for sign in _EXPRESSIONS):
             yield keys, value
         case list():
             for number, part in enumerate(value):

@@ -20,12 +20,13 @@ HIDDEN = "****"
 _SHORTEST_CODED = 6
 """Shorter texts of base64 and digits would be found in every other value."""
 
-_SHORTEST_PART = 4
-"""Shorter secrets are looked for as words of their own: as parts of others they would be found in every text."""
+SHORTEST = 4
+"""Shorter secrets are looked for as words of their own, if at all: as parts of others they are in every text.
+
+Some APIs take an `x` for a password.
+"""
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")
-_SHORTEST_MARKED = 4
-"""Shorter texts would be found in every other token; errors show them for the same reason."""
 
 _LONGEST_LOOSE = 256
 """Longer secrets, such as keys in PEM, are found where all or none of their letters are escaped."""
@@ -111,8 +112,8 @@ class Secrets:
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:
             # The longest first: a secret that contains another must not leave its rest behind.
-            long = {form for value in self._values if len(value) >= _SHORTEST_PART for form in _patterns(value)}
-            short = {form for value in self._values if len(value) < _SHORTEST_PART for form in _patterns(value)}
+            long = {form for value in self._values if len(value) >= SHORTEST for form in _patterns(value)}
+            short = {form for value in self._values if len(value) < SHORTEST for form in _patterns(value)}
             forms = [*_longest_first(long), *(rf"(?<!\w)(?:{form})(?!\w)" for form in _longest_first(short))]
             self._pattern = re.compile("|".join(forms))
         return self._pattern
@@ -200,7 +201,7 @@ class SecretMarks:
     """
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
-        self._secrets = {quote(path, safe=".[]"): value for path, value in secrets if len(value) >= _SHORTEST_MARKED}
+        self._secrets = {quote(path, safe=".[]"): value for path, value in secrets if len(value) >= SHORTEST}
         self._marks: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 

@@ -41,6 +41,25 @@ JsonSchema: TypeAlias = Mapping[str, JsonValue]
 Keys: TypeAlias = tuple[str | int, ...]
 """The names and indexes that lead from the top of a document to a value."""
 
+JSON_TYPES: Mapping[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+"""What JSON Schema calls a value."""
+
+PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {name: (kind,) for kind, name in JSON_TYPES.items()} | {
+    "number": (float, int)
+}
+"""The values of a type of JSON Schema; it takes no boolean for an integer."""
+
+SIMPLE_TYPES = ("string", "integer", "number", "boolean")
+"""The types of JSON Schema that have nothing inside, but for null."""
+
 # An escape in a text of JSON; the group is one that is half a character, a lone surrogate.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL

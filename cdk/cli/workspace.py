@@ -16,7 +16,7 @@ from cdk.authoring.drafts.openapi.reading import read_description
 from cdk.authoring.manifest_secrets import plain_secrets
 from cdk.base.documents import read_document
 from cdk.base.errors import CdkError, ConfigError, ConnectorExit
-from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import Json, JsonValue
 from cdk.base.yaml_file import YamlFile
@@ -29,8 +29,6 @@ from cdk.streams.source import Source
 from cdk.sync.settings.pipeline_file import PLAIN_KEYS
 
 _MANIFESTS = {".yaml", ".yml"}
-_SHORTEST = 4
-"""Shorter texts would be found in every other word."""
 
 
 class Workspace:
@@ -182,7 +180,7 @@ def _secrets_in(value: JsonValue, looks: Callable[[str], bool]) -> Iterator[str]
     match value:
         case Mapping():
             for name, inner in value.items():
-                if isinstance(inner, str) and looks(name) and len(inner) >= _SHORTEST and "{{" not in inner:
+                if isinstance(inner, str) and looks(name) and len(inner) >= SHORTEST and "{{" not in inner:
                     yield inner
                 yield from _secrets_in(inner, looks)
         case list():

@@ -11,23 +11,13 @@ from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError, FatalError
 from cdk.base.schema_validator import DRAFT_7, SchemaValidator
 from cdk.base.validation_messages import shown
-from cdk.base.values import FieldValue, JsonSchema, Keys, dotted
+from cdk.base.values import PYTHON_TYPES, FieldValue, JsonSchema, Keys, dotted
 from cdk.base.wording import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 _CHOOSING = frozenset({"const", "enum"})
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
 
 # fmt: off
 _NOTES = frozenset(
@@ -103,12 +93,12 @@ def plainly_fits(config: object, schema: JsonSchema) -> bool:
 
 def _has_type(value: object, names: object) -> bool:
     listed = names if isinstance(names, list) else [names]
-    kinds = [kind for kind in listed if isinstance(kind, str) and kind in _TYPES]
+    kinds = [kind for kind in listed if isinstance(kind, str) and kind in PYTHON_TYPES]
     if len(kinds) < len(listed):
         return False
     if isinstance(value, bool):
         return "boolean" in kinds
-    return any(isinstance(value, _TYPES[kind]) for kind in kinds)
+    return any(isinstance(value, PYTHON_TYPES[kind]) for kind in kinds)
 
 
 def _same(value: object, other: object) -> bool:
@@ -127,7 +117,7 @@ def _properties(config: object, rule: object) -> bool:
 def _is_plain(schema: JsonSchema) -> bool:
     """Whether a schema that nothing is held against is one: a slip in it is told all the same."""
     kinds = schema.get("type", [])
-    return all(kind in _TYPES for kind in (kinds if isinstance(kinds, list) else [kinds]))
+    return all(kind in PYTHON_TYPES for kind in (kinds if isinstance(kinds, list) else [kinds]))
 
 
 def _no_others(config: object, rule: object, schema: JsonSchema) -> bool:

@@ -12,7 +12,6 @@ Below is a state log (docs/explanation/state-log.md): `update` appends a partial
 each key is a slot `bookmark:<key>`. The newest record is what the next job gets, completed or not.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -25,13 +24,12 @@ from cdk.state.log.retention import Retention
 from cdk.state.log.session import Mode, StateSession
 from cdk.state.log.slot_value import Kind
 from cdk.state.log.state_log import StateLog
-from cdk.state.stores.key import StateKey
+from cdk.state.stores.key import STATE_NAME, StateKey
 from cdk.state.stores.opening import open_objects
 
 _KIND = Kind("cdk/bookmark")
 _USE = "bookmark:"
 _NAMESPACE = "bookmarks"
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
 class StateData:
@@ -120,7 +118,7 @@ class StateStore:
         options: Mapping[str, JsonValue] | None = None,
     ) -> None:
         for what, name in (("state_domain", state_domain), ("state_dataset_name", state_dataset_name)):
-            if not _NAME.fullmatch(name):
+            if not STATE_NAME.fullmatch(name):
                 expected = "1 to 200 letters, digits, '.', '_' and '-', no '.' first"
                 raise ConfigError(f"found {name!r}, expected {expected}", path=what)
         folder = f"{state_domain}/{state_dataset_name}"

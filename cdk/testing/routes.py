@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Self, TypeAlias
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import orjson
 
 from cdk.base.errors import CdkError, Timeout
 from cdk.base.times.clock import sleep
-from cdk.base.values import FieldValue, Record
+from cdk.base.values import Record
 from cdk.rest import Headers, Request, Response
+from cdk.rest.http.messages import query_of
 from cdk.rest.http.streamed_response import StreamedResponse
 from cdk.streams.order import NaturalOrder
 
@@ -131,7 +132,7 @@ class Route:
         """
 
         def respond(request: Request) -> Response:
-            sent = dict(parse_qsl(urlsplit(request.full_url).query))
+            sent = {name: value for name, value in query_of(request.full_url) if value}
             chosen = rows
             if since is not None and since[0] in sent:
                 chosen = [row for row in rows if NaturalOrder().reaches(row[since[1]], sent[since[0]])]
@@ -168,7 +169,7 @@ class Route:
             and self._pattern.fullmatch(path) is not None
             and all(sent.get(name) == values for name, values in _query(Request("", "", self._params)))
             and all(headers.get(name) == value for name, value in self._headers.items())
-            and (not self._body or self._body.items() <= _fields(request).items())
+            and (not self._body or self._body.items() <= request.body_fields[1].items())
         )
 
     def respond(self, request: Request) -> Response:
@@ -223,13 +224,3 @@ def _lost(begin: bytes, error: CdkError) -> Generator[bytes, None, None]:
 def _query(request: Request) -> Iterator[tuple[str, list[str]]]:
     """Each parameter of a request as it is sent, with all its values."""
     yield from parse_qs(urlsplit(request.full_url).query, keep_blank_values=True).items()
-
-
-def _fields(request: Request) -> Mapping[str, FieldValue]:
-    """The fields of a JSON or form body."""
-    body = request.body or b""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return dict(parse_qsl(body.decode(errors="replace")))
-    return value if isinstance(value, dict) else {}

@@ -1,6 +1,5 @@
 """The verbs of `spark-cdk state` that bring states in and out: export, import, fork."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,8 +24,7 @@ from cdk.lake.admin.locate import choose_locations
 from cdk.state.manager import ConnectorStateManager
 from cdk.streams.stream import Stream
 from cdk.sync.loop.table_writer import import_into_table
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+from cdk.sync.settings.pipeline_file import PIPELINE_NAME
 
 
 @click.command()
@@ -99,7 +97,7 @@ def import_(pipeline: PipelineFile, file: Path, names: tuple[str, ...], *, repla
 @translate_errors
 def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool) -> int:
     """Let a second pipeline, called NAME, begin on the same tables where this one stands."""
-    if not _NAME.fullmatch(name) or name == pipeline.name:
+    if not PIPELINE_NAME.fullmatch(name) or name == pipeline.name:
         raise click.UsageError(f"found {name!r}, expected the name of another pipeline: letters, digits, `.`, `_`, `-`")
     admin = pipeline.admin(dry=dry)
     tables = [table for table in pipeline.tables(names) if names or admin.standing(table).saved is not None]

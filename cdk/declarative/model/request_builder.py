@@ -1,12 +1,12 @@
 """RequestBuilder: a request that several components add to; none may overwrite what another has set."""
 
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urljoin
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, to_json
 from cdk.rest import Request
-from cdk.rest.http.messages import RequestPart
+from cdk.rest.http.messages import RequestPart, query_of
 from cdk.rest.http.origin import CredentialScope
 
 _JSON = "application/json"
@@ -124,7 +124,7 @@ class RequestBuilder:
 
 def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
     """Fields as they are sent: strings, and lists of strings; without null, and without what the query of `url` has."""
-    in_url = set(parse_qsl(urlsplit(url).query, keep_blank_values=True)) if "?" in url else ()
+    in_url = set(query_of(url)) if "?" in url else ()
     texts: JsonObject = {}
     for name, value in fields.items():
         if type(value) is str:

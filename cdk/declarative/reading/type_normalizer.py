@@ -11,7 +11,16 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, JsonObject, JsonSchema, JsonValue, as_object, referenced
+from cdk.base.values import (
+    JSON_TYPES,
+    PYTHON_TYPES,
+    FieldValue,
+    JsonObject,
+    JsonSchema,
+    JsonValue,
+    as_object,
+    referenced,
+)
 
 Cast: TypeAlias = Callable[[JsonValue], JsonValue]
 _Convert: TypeAlias = Callable[..., JsonValue]
@@ -27,25 +36,6 @@ _NO_VALUES = frozenset({type(None), type(_MISSING)})
 _WORDS: Mapping[str, bool] = dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True) | dict.fromkeys(
     ("n", "no", "f", "false", "off", "0"), False
 )
-_NAMES: Mapping[type, str] = {
-    type(None): "null",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-}
-_READY: Mapping[str, tuple[type, ...]] = {
-    "null": (type(None),),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (float, int),
-    "string": (str,),
-    "array": (list,),
-    "object": (dict,),
-}
-"""What a value is that needs no cast. Where `number` is the only type, whole numbers become floats."""
 
 
 def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject]], None]:
@@ -121,7 +111,7 @@ class _Compiler:
         named = [kind for kind in kinds if kind != "null"]
         only = named[0] if len(named) == 1 else ""
         convert = _array(schema) if only == "array" else _CASTS.get(only)
-        ready = {kind for name in kinds for kind in _READY.get(name, ())}
+        ready = {kind for name in kinds for kind in PYTHON_TYPES.get(name, ())}
         if only == "number":
             ready.discard(int)
         if inside is not None:
@@ -135,7 +125,7 @@ class _Compiler:
     def _cast(
         self, convert: _Convert | None, kinds: list[str], inside: Cast | None, path: str, *, nullable: bool
     ) -> Cast:
-        fitting = {kind for name in kinds for kind in _READY.get(name, ())}
+        fitting = {kind for name in kinds for kind in PYTHON_TYPES.get(name, ())}
 
         def cast(value: JsonValue) -> JsonValue:
             if convert is not None and not (nullable and value is None):
@@ -195,7 +185,7 @@ class _Compiler:
             "%sthe field %r: found %s, expected %s; such values are left as they are",
             f"{self._where}: " if self._where else "",
             path,
-            _NAMES.get(type(value), type(value).__name__),
+            JSON_TYPES.get(type(value), type(value).__name__),
             " or ".join(kinds) or "nothing",
         )
 
@@ -218,7 +208,7 @@ def _all_objects(fields: _Fields) -> _Casts:
 
 
 def _all_casts(convert: _Convert, kinds: list[str]) -> _Casts:
-    fitting = {kind for name in kinds for kind in _READY.get(name, ())}
+    fitting = {kind for name in kinds for kind in PYTHON_TYPES.get(name, ())}
 
     def cast_all(values: Sequence[JsonValue]) -> list[JsonValue] | None:
         try:
@@ -242,7 +232,7 @@ def _kinds(schema: JsonSchema) -> list[str] | None:
 
 
 def _fits(value: JsonValue, kinds: list[str]) -> bool:
-    name = _NAMES.get(type(value))
+    name = JSON_TYPES.get(type(value))
     if name is None or name in kinds:
         return True
     return (name == "integer" and "number" in kinds) or (

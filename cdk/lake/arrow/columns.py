@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from cdk.base.records.inferred import inferred_type
-from cdk.base.values import JsonSchema, JsonValue, properties_of
+from cdk.base.values import SIMPLE_TYPES, JsonSchema, JsonValue, properties_of
 from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -72,7 +72,6 @@ _MOST = 2_000
 _REFUSED = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
-_SIMPLE = frozenset({"integer", "number", "boolean", "string"})
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
@@ -246,7 +245,7 @@ def _scalar(names: list[str], schema: Plain) -> ColumnType:
         case ["boolean"]:
             return pa.bool_()
         case _:
-            plain_text = "string" in names and _SIMPLE.issuperset(names)
+            plain_text = "string" in names and set(names) <= {*SIMPLE_TYPES}
             return pa.string() if plain_text else JSON_TEXT
 
 

@@ -7,11 +7,10 @@ Only what decides a column's type is looked at. Sources: JSON Schema draft 7 (an
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from reprlib import repr as shortened
-from types import NoneType
 from typing import TypeAlias
 
 from cdk.base.logs import logger
-from cdk.base.values import JsonValue, Keys, dotted, referenced
+from cdk.base.values import JSON_TYPES, JsonValue, Keys, dotted, referenced
 from cdk.base.wording import did_you_mean, first_few
 
 Plain: TypeAlias = Mapping[str, JsonValue]
@@ -19,15 +18,6 @@ Plain: TypeAlias = Mapping[str, JsonValue]
 
 # References that lead to references, and `allOf` in `allOf`. More than that is a circle.
 _HOPS = 32
-_NAMES: Mapping[type, str] = {
-    NoneType: "null",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-}
-_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _BY_NAME = ("properties", "definitions", "$defs")
 _OF_SCHEMAS = (*_BY_NAME, "allOf", "anyOf", "oneOf")
 _MOST = 5
@@ -109,8 +99,8 @@ def slips(schema: JsonValue) -> list[str]:
 def _slips_at(keys: Keys, part: Mapping[str, JsonValue], root: JsonValue) -> Iterator[str]:
     kind = part.get("type", [])
     for name in kind if isinstance(kind, list) else [kind]:
-        if name not in _TYPES:
-            yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), _TYPES)}"
+        if name not in JSON_TYPES.values():
+            yield f"{dotted((*keys, 'type'))} is {_shown(name)}{did_you_mean(str(name), JSON_TYPES.values())}"
     if "$ref" in part and str(part["$ref"]).startswith("#") and referenced(root, part["$ref"]) is None:
         yield f"{dotted((*keys, '$ref'))} is {_shown(part['$ref'])}, which leads nowhere"
 
@@ -131,7 +121,7 @@ def _named(declared: Mapping[str, JsonValue]) -> Plain:
     if "type" not in declared and ("const" in declared or "enum" in declared):
         values = [declared["const"]] if "const" in declared else declared["enum"]
         typed["type"] = (
-            sorted({_NAMES.get(type(value), "object") for value in values}) if isinstance(values, list) else []
+            sorted({JSON_TYPES.get(type(value), "object") for value in values}) if isinstance(values, list) else []
         )
     return typed
 

@@ -3,14 +3,14 @@
 from base64 import b64encode
 from collections.abc import Generator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
 from cdk.base.errors import ConfigError
 from cdk.base.values import from_json, to_json
 from cdk.rest.http.authenticator import Setting, text_of
-from cdk.rest.http.messages import Request, RequestPart, Response
+from cdk.rest.http.messages import Request, RequestPart, Response, query_of
 
 _JSON = "application/json"
 _FORM = "application/x-www-form-urlencoded"
@@ -96,7 +96,7 @@ def _twice(request: Request, what: str) -> ConfigError:
 
 def _in_query(request: Request, name: str, value: str) -> Request:
     # The link to a next page often brings the key along; twice the same key is refused by some APIs.
-    if "?" in request.url and (name, value) in parse_qsl(urlsplit(request.url).query, keep_blank_values=True):
+    if "?" in request.url and (name, value) in query_of(request.url):
         return replace(request, secret=request.secret | {name.lower()})
     if name in request.params:
         raise _twice(request, f"the query parameter {name!r}")

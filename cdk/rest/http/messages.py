@@ -15,7 +15,7 @@ from cdk.base.records.exact_json import exact_json
 from cdk.base.records.raw_json_lines import JsonLines, cut_out
 from cdk.base.records.typed_json_lines import RecordType, cut_typed
 from cdk.base.secret_names import looks_secret
-from cdk.base.values import JsonValue, from_json, to_json
+from cdk.base.values import JsonValue, as_object, from_json, to_json
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.origin import CredentialScope, ForeignHost, is_relative, neutral, origin
 from cdk.rest.http.redact import hide, safe_url
@@ -95,6 +95,16 @@ class Request:
             return url
         return f"{url}{'&' if '?' in url else '?'}{query}"
 
+    @property
+    def body_fields(self) -> tuple[RequestPart | None, Mapping[str, JsonValue]]:
+        """What its body is, a form where it is no JSON, and the fields of that; None: it has no body."""
+        if not self.body:
+            return None, {}
+        try:
+            return "body_json", as_object(from_json(self.body))
+        except ValueError:
+            return "body_data", dict(parse_qsl(self.body.decode(errors="replace"), keep_blank_values=True))
+
     def with_params(self, params: Mapping[str, JsonValue], *, secret: bool = False) -> "Request":
         """A copy with these query parameters added or replaced. secret: their values are."""
         return replace(self, params={**self.params, **params}, secret=self._secret(params, marked=secret))
@@ -170,8 +180,7 @@ class Request:
         """Whether a parameter, a header, the URL or the body holds what `hide` would take out."""
         if self.hidden or any(True for _ in self.secrets()):
             return True
-        query = parse_qsl(urlsplit(self.url).query) if "?" in self.url else ()
-        return any(value and self.hides(name) for name, value in query)
+        return "?" in self.url and any(value and self.hides(name) for name, value in query_of(self.url))
 
     @property
     def is_conditional(self) -> bool:
@@ -192,6 +201,11 @@ class Request:
         return self.hide(f"{self.method} {safe_url(self.full_url, self.secret)}")
 
     __repr__ = __str__
+
+
+def query_of(url: str) -> list[tuple[str, str]]:
+    """The parameters in the query of a URL, also those without a value."""
+    return parse_qsl(urlsplit(url).query, keep_blank_values=True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,10 +4,8 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
-from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret
-
-_SHORTEST_SECRET = 4
 
 
 def safe_url(url: str, secret: Collection[str] = ()) -> str:
@@ -44,4 +42,4 @@ def hide(text: str, values: Iterable[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _secrets(values: frozenset[str]) -> Secrets:
-    return Secrets(values, shortest=_SHORTEST_SECRET)
+    return Secrets(values, shortest=SHORTEST)

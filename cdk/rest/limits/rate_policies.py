@@ -7,11 +7,11 @@ it may be sent: the caller waits that long, once, and those who ask after it com
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import ConfigError
-from cdk.rest.http.messages import Request
+from cdk.rest.http.messages import Request, query_of
 from cdk.rest.limits.task_share import Rates
 
 
@@ -42,7 +42,7 @@ class RequestMatcher:
             if self.path is not None and self.path.search(url.path) is None:
                 return False
         if self.params:
-            sent = dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
+            sent = dict(query_of(request.full_url))
             if any(sent.get(name) != value for name, value in self.params.items()):
                 return False
         if self.headers:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote_plus, urlsplit
+from urllib.parse import unquote_plus
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue, Stored, as_object, from_json
-from cdk.rest.http.messages import Request, RequestPart, Response
+from cdk.base.values import JsonValue, Stored, from_json
+from cdk.rest.http.messages import Response
 
 # The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
@@ -102,26 +102,11 @@ def full_page(response: Response, count: int) -> str:
     if f"={count}" in query:
         names = [unquote_plus(name) for name in re.findall(rf"(?:^|&)([^=&]+)={count}(?=&|$)", query)]
     if response.request.body:
-        names += [name for name, value in body_of(response.request)[1].items() if _whole_number(value) == count]
+        names += [name for name, value in response.request.body_fields[1].items() if _whole_number(value) == count]
     name = next((name for name in names if _letters(name) in SIZES), None)
     if name is None or any(total.certain for total in _totals_of(response, _of_body(response))):
         return ""
     return f"a full page: `{name}` asks for {count:,} records, and as many came, so there are probably more"
-
-
-def query_of(request: Request) -> Mapping[str, str]:
-    """The parameters in the URL of a request."""
-    return dict(parse_qsl(urlsplit(request.full_url).query, keep_blank_values=True))
-
-
-def body_of(request: Request) -> tuple[RequestPart | None, Mapping[str, JsonValue]]:
-    """What the body of a request is, a form where it is no JSON, and its fields; None: it has no body."""
-    if not request.body:
-        return None, {}
-    try:
-        return "body_json", as_object(from_json(request.body))
-    except ValueError:
-        return "body_data", dict(parse_qsl(request.body.decode(errors="replace"), keep_blank_values=True))
 
 
 def _next_in_headers(response: Response) -> str:

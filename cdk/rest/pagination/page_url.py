@@ -6,12 +6,12 @@ Such a URL comes from a response, and later from a saved state: what may be sent
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from urllib.parse import parse_qsl, unquote_plus, urljoin, urlsplit
+from urllib.parse import unquote_plus, urljoin
 
 from cdk.base.errors import BadState
 from cdk.base.secret_masking import SecretMarks
 from cdk.base.values import Stored
-from cdk.rest.http.messages import Request, Response
+from cdk.rest.http.messages import Request, Response, query_of
 from cdk.rest.http.redact import without_params
 from cdk.streams.page import Token
 
@@ -87,7 +87,7 @@ def ask_url(request: Request, token: Token) -> Request:
     url = token.get("url")
     if not isinstance(url, str):
         raise BadState("page token", dict(token), 'a token like {"url": "https://..."}')
-    brought = {name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
+    brought = {name for name, _ in query_of(url)}
     secrets = {name: value for name, value in request.params.items() if request.hides(name) and name not in brought}
     # Only the secrets stay: the parameters of the first page must not be asked twice.
     return replace(request, url=url, params=secrets)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from cdk.base.errors import ConfigError
 
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+"""A name that stores can use in paths."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -21,7 +22,7 @@ class StateKey:
 
     def __post_init__(self) -> None:
         for what, name in (("namespace", self.namespace), ("pipeline", self.pipeline)):
-            if not _NAME.fullmatch(name):
+            if not STATE_NAME.fullmatch(name):
                 raise ConfigError(
                     f"found the {what} {name!r}, expected 1 to 200 letters, digits, '.', '_' and '-', no '.' first",
                     path="state",

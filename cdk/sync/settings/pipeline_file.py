@@ -41,12 +41,12 @@ EnvironmentOf: TypeAlias = Callable[..., Mapping[str, str]]
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
 """Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
-_PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
 
 
 def _name(name: str) -> str:
-    if not _PIPELINE_NAME.fullmatch(name):
+    if not PIPELINE_NAME.fullmatch(name):
         raise ValueError("expected letters, digits, `.`, `_` and `-`, a letter or digit first, at most 200")
     return name
 

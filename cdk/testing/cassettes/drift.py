@@ -6,11 +6,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from cdk.base.values import FieldValue, from_json
+from cdk.base.values import JSON_TYPES, FieldValue, from_json
 from cdk.testing.cassettes.interactions import Interaction, Recording
 from cdk.testing.cassettes.matching import Sent, recorded
-
-_TYPES = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 
 @dataclass
@@ -78,4 +76,4 @@ def _note(value: FieldValue, name: str, fields: dict[str, set[str]]) -> None:
             for item in value:
                 _note(item, f"{name}[]", fields)
         case _:
-            fields.setdefault(name, set()).add(_TYPES.get(type(value), "number"))
+            fields.setdefault(name, set()).add(JSON_TYPES.get(type(value), "number"))

@@ -14,6 +14,7 @@ from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import canonical, from_json
 from cdk.rest import Request
+from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -59,7 +60,7 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
     ignored: parameters and headers that are not compared, in lower case. blank: what is secret by its name alone is
     taken for the secret that was recorded; it may as well be a page token, which tells pages apart.
     """
-    names = {name.lower() for name in (*request.params, *request.headers, *dict(_query(request.full_url)))}
+    names = {name.lower() for name in (*request.params, *request.headers, *dict(query_of(request.full_url)))}
     marked = {name for name in names if name in request.secret or surely_secret(name) or (blank and looks_secret(name))}
     tokens = {str(value) for name, value in request.params.items() if name.lower() not in marked}
     own = Secrets(value for value in request.secret_values() if value not in tokens)
@@ -68,7 +69,7 @@ def sent(request: Request, secrets: Secrets, ignored: Collection[str] = (), *, b
     def mask(text: str) -> str:
         return own.mask(scope.mask(secrets.mask(text)))
 
-    params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in _query(request.full_url)]
+    params = [(name, HIDDEN if name.lower() in marked else mask(value)) for name, value in query_of(request.full_url)]
     headers = [(name, mask(value)) for name, value in request.headers.items() if not request.hides(name)]
     return _sent(
         request.method, request.full_url, mask=mask, params=params, headers=headers, body=request.body, ignored=ignored
@@ -81,7 +82,7 @@ def recorded(interaction: Interaction, ignored: Collection[str] = ()) -> Sent:
         interaction.method,
         interaction.url,
         mask=str,
-        params=_query(interaction.url),
+        params=query_of(interaction.url),
         headers=interaction.headers.items(),
         body=interaction.body,
         ignored=ignored,
@@ -138,10 +139,6 @@ def _sent(
         tuple(sorted((name.lower(), value) for name, value in headers if name.lower() not in leave_out)),
         _form(body, mask) if body and kind.startswith(_FORM) else mask(_body(body or b"")),
     )
-
-
-def _query(url: str) -> list[tuple[str, str]]:
-    return parse_qsl(urlsplit(url).query, keep_blank_values=True)
 
 
 def _form(body: bytes, mask: Callable[[str], str]) -> str:

@@ -8,19 +8,18 @@ from binascii import Error
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 import orjson
 
 from cdk.base.errors import FatalError
-from cdk.base.secret_masking import HIDDEN, Secrets
+from cdk.base.secret_masking import HIDDEN, SHORTEST, Secrets
 from cdk.base.secret_names import looks_secret, surely_secret
 from cdk.base.values import FieldValue, JsonValue, from_json, to_json
 from cdk.rest import Request
+from cdk.rest.http.messages import query_of
 from cdk.testing.cassettes.interactions import Interaction
 
-_SHORTEST = 4
-"""Shorter values of parameters and headers hide nothing, and are in every other text."""
 _SHORTEST_LEARNED = 12
 """Shorter values of a field called `password` may be words, such as `changed`."""
 _SHORTEST_LOGIN = 8
@@ -52,7 +51,7 @@ class Scrubber:
 
     def learn(self, request: Request, interaction: Interaction) -> None:
         """Take note of the secrets of a request, and of those that its response brings."""
-        named = {**request.params, **dict(parse_qsl(urlsplit(request.url).query))}
+        named = {**request.params, **dict(query_of(request.url))}
         # A parameter `token` whose value an API has given is that of a page.
         unmarked = {str(value) for name, value in named.items() if name.lower() not in request.secret}
         tokens = {value for value in unmarked if self._came_from_the_api(value)}
@@ -78,7 +77,7 @@ class Scrubber:
 
     def _add(self, values: Iterable[str]) -> None:
         known = {HIDDEN, *_NO_SECRETS}
-        self._secrets.add(*(value for value in values if len(value) >= _SHORTEST and value.lower() not in known))
+        self._secrets.add(*(value for value in values if len(value) >= SHORTEST and value.lower() not in known))
 
     def scrubbed(self, interaction: Interaction) -> Interaction:
         """The interaction without secrets. Raises FatalError: they are in a body that is no text."""
@@ -155,7 +154,7 @@ class Scrubber:
             case bool() | None:
                 return value
             case str():
-                return HIDDEN if surely_secret(name) and len(value) >= _SHORTEST else self.text(value)
+                return HIDDEN if surely_secret(name) and len(value) >= SHORTEST else self.text(value)
             case _:
                 return HIDDEN if self._secrets.holds(str(value)) else value
 
@@ -175,7 +174,7 @@ def _cookies(interaction: Interaction) -> Iterator[str]:
 
 
 def _field(match: re.Match[str]) -> str:
-    if not surely_secret(match[2]) or len(match[4]) < _SHORTEST:
+    if not surely_secret(match[2]) or len(match[4]) < SHORTEST:
         return match[0]
     quote = match[1]
     return f"{quote}{match[2]}{quote}{match[3]}{quote}{HIDDEN}{quote}"

@@ -6,7 +6,7 @@ others are.
 
 from collections.abc import Mapping, Sequence
 
-from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_list, as_object
+from cdk.base.values import SIMPLE_TYPES, JsonObject, JsonSchema, JsonValue, as_list, as_object
 from cdk.declarative.interpolation.template import compile_template
 from cdk.declarative.source import ManifestSource
 from cdk.streams.source import Source
@@ -16,8 +16,6 @@ from cdk.testing.simulator.records import Path, put
 
 FIELDS = 5
 """So many fields a schema has that a response says."""
-
-_TYPES = ("string", "integer", "number", "boolean")
 
 
 def source_with_resolvers(source: Source) -> tuple[ManifestSource, Sequence[str]] | None:
@@ -97,7 +95,7 @@ def _entries(identifier: Mapping[str, JsonValue]) -> Mapping[Path, JsonSchema]:
     known = [as_object(each).get("current_type") for each in as_list(identifier.get("types_mapping"))]
     fields: dict[Path, JsonSchema] = {_path(identifier["key_pointer"]): {"type": "string"}}
     if kind := _path(identifier.get("type_pointer")):
-        fields[kind] = {"enum": [*filter(None, known)] or [*_TYPES]}
+        fields[kind] = {"enum": [*filter(None, known)] or [*SIMPLE_TYPES]}
     return fields
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from cdk.base.values import JsonObject, JsonValue, from_json, to_json
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import Headers, Request, Response
+from cdk.rest.http.messages import query_of
 from cdk.testing.simulator.examples import inside
 
 TOKEN, URL, NUMBER = "<token>", "<url>", "<number>"
@@ -134,7 +135,7 @@ def _filled(value: JsonValue, request: Request, number: int, token: str) -> Json
             return number + 1
         case "<url>":
             url = urlsplit(request.full_url)
-            pairs = [(name, text) for name, text in parse_qsl(url.query, keep_blank_values=True)]
+            pairs = query_of(request.full_url)
             remaining = [(name, text) for name, text in pairs if name != _PARAMETER and not request.hides(name)]
             return urlunsplit(url._replace(query=urlencode([*remaining, (_PARAMETER, token)])))
         case _:

@@ -7,9 +7,8 @@ from cdk.authoring.drafts.draft import ConfigFields, Guess, Parameter, expressio
 from cdk.authoring.drafts.keys import field_of
 from cdk.authoring.drafts.names import PARAMETER, first_of, path_parameters, plain, segments, shape, singular, snake
 from cdk.authoring.drafts.openapi.description import Operation
-from cdk.base.values import JsonObject, as_string
+from cdk.base.values import SIMPLE_TYPES, JsonObject, as_string
 
-_KINDS = {"string", "integer", "number", "boolean"}
 _GENERAL = {"id", "uuid", "guid", "key", "name", "slug", "code", "number"}
 _LONGEST_TITLE = 100
 
@@ -126,8 +125,8 @@ class Paths:
     def field(self, parameter: Parameter) -> str:
         """The expression of a parameter's value in the config."""
         kind = as_string(parameter.schema.get("type"))
-        schema: JsonObject = {"type": kind if kind in _KINDS else "string", "title": _title(parameter)}
-        if kind in _KINDS:
+        schema: JsonObject = {"type": kind if kind in SIMPLE_TYPES else "string", "title": _title(parameter)}
+        if kind in SIMPLE_TYPES:
             schema |= {key: parameter.schema[key] for key in ("enum", "default") if key in parameter.schema}
         return self._config.add(snake(parameter.name), schema)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cdk.authoring.drafts.openapi.description import Description
-from cdk.base.values import JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
+from cdk.base.values import SIMPLE_TYPES, JsonObject, JsonValue, as_list, as_object, as_string, kinds_of
 
 _DEEPEST = 5
 """Levels of a record's schema; what is deeper is any object."""
@@ -14,7 +14,6 @@ _MOST_FIELDS = 1000
 _MOST_PARTS = 8
 """Levels of `allOf` and the like inside each other."""
 
-_SIMPLE = ("string", "integer", "number", "boolean")
 _DATES = ("date-time", "date")
 
 
@@ -76,7 +75,7 @@ class Schemas:
                 return {"type": ["null", "array"], "items": self._written(items, depth - 1, above)}
             case "object" | "array" as kind:
                 return {"type": ["null", kind]}
-            case str(kind) if kind in _SIMPLE:
+            case str(kind) if kind in SIMPLE_TYPES:
                 form = {"format": schema["format"]} if schema.get("format") in _DATES and kind == "string" else {}
                 return {"type": ["null", kind], **form}
             case _:

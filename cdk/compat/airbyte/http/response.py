@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 import requests
@@ -13,6 +12,7 @@ from requests.utils import get_encoding_from_headers
 from cdk.base.errors import CdkError, Timeout
 from cdk.base.records.exact_json import exact_json
 from cdk.rest import Headers, Request, Response
+from cdk.rest.http.messages import query_of
 
 
 class ResponseFacade(requests.Response):
@@ -116,8 +116,8 @@ def from_prepared(sent: requests.PreparedRequest, like: Request | None = None) -
     added = {k: v for k, v in headers.items() if _text(before.headers.get(k, "")) != v}
     request = like.with_headers(added, secret=True)
     if sent.url != before.url:
-        known = dict(parse_qsl(urlsplit(before.url or "").query))
-        names = {name.lower() for name, value in parse_qsl(urlsplit(sent.url or "").query) if known.get(name) != value}
+        known = dict(query_of(before.url or ""))
+        names = {name.lower() for name, value in query_of(sent.url or "") if known.get(name) != value}
         request = replace(request, url=sent.url or "", params={}, secret=request.secret | names)
     return request if body == like.body else replace(request, body=body)
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, ValidationError
 
 from cdk.base.errors import ManifestError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import PYTHON_TYPES, JsonObject, JsonValue
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.declared_stream import DeclaredStream
@@ -20,13 +20,6 @@ from cdk.rest import path
 from cdk.state.slice import WHOLE, Slice
 from cdk.streams.checkpoint.parent_state import without_states
 from cdk.streams.page import records_in
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-}
 
 
 class ComponentMappingDefinition(Component):
@@ -53,7 +46,7 @@ class ComponentMappingDefinition(Component):
             ctx.expression(self, "value"),
             create=self.create_or_update,
             when=ctx.expression(self, "condition") if self.condition else None,
-            types=_TYPES.get(self.value_type or "", ()),
+            types=PYTHON_TYPES.get(self.value_type or "", ()),
             as_yaml=as_yaml and self.value_type != "string",
         )
 
