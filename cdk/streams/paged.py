@@ -178,8 +178,8 @@ class _Overlap:
         if source.total is None or not records or len(source.body) >= _LARGE:
             return 0
         text = None if (lines := json_lines(records)) is None else lines.lines
-        # Who gets the records may change them, and empty the list.
-        self._last = [dict(record) for record in records[-_TAIL:]] if text is None else text
+        # Who gets the records may change them, and empty the list. What is no record is refused elsewhere.
+        self._last = [dict(r) if type(r) is dict else r for r in records[-_TAIL:]] if text is None else text
         if isinstance(last, bytes) and text is not None:
             # Most pages have nothing of the one before, and to look for one line is all that they cost.
             if text.partition(b"\n")[0] not in last:

@@ -207,6 +207,20 @@ def test_what_are_no_records_of_a_page_is_an_error_that_names_parse(given: objec
         list(read_slice(users(api, Wrong), Slice()))
 
 
+def test_values_that_are_no_records_are_an_error_also_where_pages_are_numbered() -> None:
+    class Numbers(Users):
+        paginator = PageNumber(size=2)
+
+        def parse(self, response: Response, slice: Slice) -> Sequence[Record]:  # noqa: ARG002
+            return response.json()["data"]  # type: ignore[no-any-return] # as authors write it, without types
+
+    api = MockApi()
+    api.get("/v1/users").returns(json={"data": [1, 2]}).returns(json={"data": [3]})
+
+    with pytest.raises(FatalError, match="record 0 of a page is a int, expected a JSON object"):
+        list(read_slice(users(api, Numbers), Slice()))
+
+
 def test_records_that_nobody_looks_at_are_not_decoded() -> None:
     api = MockApi()
     api.get("/v1/users").returns(json={"data": [{"id": 1}, {"id": 2}]})
