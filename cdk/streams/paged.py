@@ -182,7 +182,8 @@ class _Overlap:
         self._last = [dict(r) if type(r) is dict else r for r in records[-_TAIL:]] if text is None else text
         if isinstance(last, bytes) and text is not None:
             # Most pages have nothing of the one before, and to look for one line is all that they cost.
-            if text.partition(b"\n")[0] not in last:
+            end = text.find(b"\n")
+            if (text if end < 0 else text[:end]) not in last:
                 return 0
             return _overlap(last.split(b"\n"), text.split(b"\n"))
         return 0 if isinstance(last, bytes) or text is not None else _overlap(last, records[:_TAIL])
