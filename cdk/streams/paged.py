@@ -190,7 +190,9 @@ class _Overlap:
 
 
 def _overlap(last: Sequence[object], records: Sequence[object]) -> int:
-    """How many of the last ones the others begin with."""
+    """How many of the last ones the others begin with; none where a page is one record, which may come by chance."""
+    if len(last) == 1:
+        return 0
     sizes = (len(last) - begin for begin, record in enumerate(last) if record == records[0])
     return next((size for size in sizes if last[-size:] == records[:size]), 0)
 
