@@ -26,7 +26,7 @@ _FIRST = Trail.begin(None)
 """The trail of each slice that begins at its first page."""
 
 _TAIL = 100
-"""Records of a page, from its end, that the next one is compared with: copies of all would cost 1 % of reading them."""
+"""Records of a page, from its end, that the next one is compared with; each is copied for it."""
 
 _LARGE = 2**20
 """Bytes from which of a page's body only a hash is kept."""

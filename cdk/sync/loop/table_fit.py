@@ -40,7 +40,7 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 _LISTED = 10
 _FEW_STAY = 0.25
-"""The part of a table's rows that must be gone for that to be no clean-up."""
+"""Where no more than this part of a table's rows is left, it was no clean-up of old ones."""
 
 
 def declared_columns(stream_plan: StreamPlan) -> dict[str, ColumnType]:
