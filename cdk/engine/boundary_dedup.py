@@ -54,13 +54,13 @@ class _Memory:
             records = [records[i] for i in new]
         skipped = page.skipped + len(page.records) - len(records)
         if page.edge is None and not self._keys and not self._held:
-            return replace(page, records=records, skipped=skipped)
+            return page._replace(records=records, skipped=skipped)
         # Equal records are the rule nowhere: most digests need no count.
         counts = {digest: count for digest, count in self._counts.items() if count > 1}
         edge = Edge(self._greatest, dict(self._keys), counts, dict(self._held))
         if len(edge.keys) < len(self._keys):
             self._forget(lambda digest, _: digest in edge.keys)
-        return replace(page, records=records, edge=edge, skipped=skipped)
+        return page._replace(records=records, edge=edge, skipped=skipped)
 
     def _advance(self, edge: Edge | None) -> None:
         """Follow the greatest value, and forget the records that it has left behind."""

@@ -8,15 +8,17 @@ LONGEST = timedelta(seconds=30)
 
 _LARGE = 16 * 1024
 """Bytes from which on a state is large: to write it takes about as long as to read a page."""
+_RARELY = 8
+"""How many times as much as a large state the records weigh that come before the next one."""
 
 
 class CheckpointThrottle:
     """Says when the state of a stream may be said in full again.
 
-    That is when the records since the last state weigh as much as that state did, four times as much if it was a large
-    one, or when `longest` has passed. A small state so follows every page, and one that grows with each of ten thousand
-    partitions is said ever more rarely: all states together weigh at most what the records weigh, large ones a quarter
-    of it, plus one state every `longest`.
+    That is when the records since the last state weigh as much as that state did, eight times as much if it was a
+    large one, or when `longest` has passed. A small state so follows every page, and one that grows with each of ten
+    thousand partitions is said ever more rarely: all states together weigh at most what the records weigh, large ones
+    an eighth of it, plus one state every `longest`.
     """
 
     def __init__(self, clock: Clock = system_clock, *, longest: timedelta = LONGEST) -> None:
@@ -36,5 +38,5 @@ class CheckpointThrottle:
 
     def due(self) -> bool:
         """Whether a state may be said now."""
-        enough = self._state if self._state < _LARGE else 4 * self._state
+        enough = self._state if self._state < _LARGE else _RARELY * self._state
         return self._records >= enough or self._clock() - self._last >= self._longest

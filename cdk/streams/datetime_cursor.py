@@ -316,9 +316,11 @@ class DatetimeCursor(Cursor):
         first = values[0] if values else None
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
-        if not _are_texts(values) or set(map(len, values)) != {len(first)}:
+        size = len(first)
+        if not _are_texts(values) or set(map(len, values)) != {size}:
             return False
-        return {value[-1] + value[10:11] for value in values} == {f"Z{first[10:11]}"}
+        text = "".join(values)
+        return set(text[size - 1 :: size]) == {"Z"} and len(set(text[10::size])) <= 1
 
     def _as_written(self, moment: datetime) -> datetime:
         """`moment` as precise as the format is, so that no two windows are written alike."""

@@ -1,10 +1,10 @@
 """read_slice: a slice of a stream as pages of records, each with the position after them. Runs anywhere."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cdk.base.errors import ConnectorExit, FatalError, StaleToken
 from cdk.base.logs import FirstWarning, logger, warn
@@ -30,8 +30,7 @@ PAGE_RECORDS = 1000
 """Records handed on at once when an author yields them one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPage:
+class ReadPage(NamedTuple):
     """What moves between stages: records, and where a restart would go on once they are safe.
 
     position: None while the source has not said where it could go on; such records are covered by a later page.
@@ -147,7 +146,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         warning, repeated = warning or _came_again(repeated), 0
                     warning = warning and f"{stream.name}: {warning}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
-                    yield replace(page, moved=moved, skipped=page.skipped + repeated) if moved or repeated else page
+                    yield page._replace(moved=moved, skipped=page.skipped + repeated) if moved or repeated else page
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=marks.cut(item.cursor)))
                 case _:

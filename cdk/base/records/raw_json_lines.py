@@ -8,6 +8,7 @@ import re
 from codecs import utf_8_decode
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, TypeAlias, overload
 
 import msgspec
@@ -20,6 +21,7 @@ Objects: TypeAlias = Sequence[msgspec.Struct]
 
 _PIECE = 2**14
 _BRACE = {ord("{")}
+_FIRST, _VALUE = itemgetter(0), attrgetter("value")
 # Names that msgspec does not look for: JSON spells them with escapes, or not at all.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
@@ -56,7 +58,7 @@ class JsonLines(Sequence[Record]):
         """The value of a field of each record, None where it is absent. The text stays."""
         if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
-        return [line.value for line in _one_field(field).decode_lines(lines)]
+        return list(map(_VALUE, _one_field(field).decode_lines(lines)))
 
     def last(self) -> Record:
         """A copy of the last record. The text stays."""
@@ -144,7 +146,7 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
         items = items.inner
     # Without a look at each, a null or a number among the objects would go on as a record. A third of the time that
     # counting `\n{` in the lines takes.
-    if {memoryview(item)[0] for item in items} != _BRACE:
+    if set(map(_FIRST, map(memoryview, items))) != _BRACE:  # type: ignore[arg-type] # typeshed makes memoryview generic
         return None
     lines = b"\n".join(items)
     last = items[-1]

@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if cursor is None or not cursor.by_request or window is None or window.last:
             return page
         records = [record for record in page.records if cursor.side(window, record.get(cursor.field)) not in _BEYOND]
-        return replace(page, records=records)
+        return page._replace(records=records)
 
 
 class _Walk:

@@ -133,10 +133,7 @@ class LayeredMap(Mapping[str, str]):
     @property
     def texts(self) -> Mapping[str, str]:
         """All texts as one dict. Loads what is not loaded."""
-        texts = joined(self.layers)
-        # A copy of a million entries is 100 MB.
-        removed = None in texts.values()
-        return {key: text for key, text in texts.items() if text is not None} if removed else texts  # type: ignore[return-value] # no value is None
+        return _without_removed(joined(self.layers), self._length)
 
     def updated(self, changes: Texts) -> "LayeredMap":
         """This map with some texts set or removed."""
@@ -155,7 +152,7 @@ class LayeredMap(Mapping[str, str]):
             return self
         most, layers = absorbed(list(map(len, self.layers)), len(news), length), list(self.layers)
         if most == len(layers) or length < _FEW:
-            flat = {key: text for key, text in joined([*layers, MemoryLayer(news)]).items() if text is not None}
+            flat = _without_removed(joined([*layers, MemoryLayer(news)]), length)
             return LayeredMap([MemoryLayer(flat)], length, size)
         below = len(layers) - most
         return LayeredMap([*layers[:below], MemoryLayer(joined([*layers[below:], MemoryLayer(news)]))], length, size)
@@ -197,6 +194,13 @@ def joined(layers: Sequence[Layer]) -> Texts:
     for layer in layers:
         texts.update(layer.texts)
     return texts
+
+
+def _without_removed(texts: Texts, length: int) -> Mapping[str, str]:
+    """Texts without the keys that are removed. length: how many are left; a copy of a million entries is 100 MB."""
+    if len(texts) == length:
+        return texts  # type: ignore[return-value] # no value is None
+    return {key: text for key, text in texts.items() if text is not None}
 
 
 def absorbed(weights: Sequence[int], weight: int, live: int) -> int:

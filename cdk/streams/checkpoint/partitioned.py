@@ -193,11 +193,11 @@ class PartitionCheckpointReader(CheckpointReader):
     def _open(self, partition: Partition) -> None:
         self._opened_keys.add(partition.key)
         self._compare(partition)
-        if self._positions.missing_since(partition.key) is not None:
+        position = self._positions.get(partition)
+        if position is not None and self._positions.missing_since(partition.key) is not None:
             self._positions.miss(partition.key, None)
             self._changed = True
-        position = self._positions.get(partition)
-        if partition and position is None and WHOLE in self._positions and len(self._opened_keys) == 1:
+        if partition and position is None and len(self._opened_keys) == 1 and WHOLE in self._positions:
             logger.warning(
                 "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
                 "what is older of those is not read",

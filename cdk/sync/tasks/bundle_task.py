@@ -314,7 +314,7 @@ def _read_slice(
                 task_time.got_page()
                 crash_point("page_read")
                 buffer.pages_read += 1
-                yield page if trace is None else replace(page, source=_source(target, task, trace, buffer.pages_read))
+                yield page if trace is None else page._replace(source=_source(target, task, trace, buffer.pages_read))
                 if buffer.broken or (resumable and task_time.ends_slice()):
                     return
     except TokenEnded:
