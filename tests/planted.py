@@ -57,7 +57,7 @@ BUGS = [
     Bug(
         "an overwrite names the pipeline whose rows it replaces",
         "sync/loop/table_fit",
-        "stream_plan.traits.hidden_until_complete and (other := table.owner_of_rows)",
+        "stream_plan.traits.hidden_until_complete and (other := table.others.last_writer)",
         'stream_plan.traits.hidden_until_complete and (other := "")',
         tests="tests/lake/admin/test_state_admin.py",
     ),
@@ -1143,8 +1143,8 @@ BUGS = [
     Bug(
         "fields of another pipeline in the same table are not taken for renamed ones",
         "sync/loop/stream_commit",
-        "(lambda: NO_COLUMNS) if table.owner_of_rows else table.filled_columns",
-        "(lambda: NO_COLUMNS) if table.owner_of_rows == '-' else table.filled_columns",
+        "(lambda: NO_COLUMNS) if table.others.last_writer else table.filled_columns",
+        "(lambda: NO_COLUMNS) if table.others.last_writer == '-' else table.filled_columns",
         "tests/lake/parquet/test_emptied_columns.py",
     ),
     Bug(
@@ -1540,7 +1540,7 @@ BUGS = [
     Bug(
         "a table that lost its marker is not new",
         "lake/delta/stream_table",
-        "if number(newest) == 1 and (not self.row_count() or self.other_pipelines):",
+        "if number(newest) == 1 and (not self.row_count() or self.others):",
         "if newest:",
         "tests/lake/admin/test_state_admin.py",
     ),
@@ -1664,7 +1664,7 @@ BUGS = [
     Bug(
         "a key is that of all pipelines",
         "sync/loop/table_fit",
-        "for name, keys in table.keys_of_others().items()}",
+        "for name, keys in table.others.keys.items()}",
         "for name, keys in ()}",
         "tests/sync/loop/test_table_writer.py",
     ),
@@ -2626,7 +2626,7 @@ BUGS = [
     Bug(
         "a renamed pipeline appends nothing again",
         "sync/loop/table_fit",
-        "    if others := table.other_pipelines:\n",
+        "    if others := table.others.names:\n",
         "    if others := []:\n",
         "tests/lake/admin/test_state_admin.py",
     ),
@@ -2660,9 +2660,9 @@ BUGS = [
     ),
     Bug(
         "rows that another pipeline has read since stay",
-        "lake/delta/stream_table",
-        "            if commit.changes_rows and others:\n",
-        "            if False:\n",
+        "lake/delta/table_sharing",
+        "        if not (commit.changes_rows and commit.markers):\n",
+        "        if True:\n",
         "tests/sync/loop/test_stale_removal.py",
     ),
     Bug(
@@ -2901,8 +2901,8 @@ BUGS = [
     ),
     Bug(
         "no column becomes wider beside deletion vectors",
-        "lake/delta/widening",
-        "    table.guard.check([Use.WIDEN])\n",
+        "lake/delta/stream_table",
+        "        self.guard.check([Use.WIDEN])\n",
         "",
         "tests/lake/delta/test_write_modes.py",
     ),

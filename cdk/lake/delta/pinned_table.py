@@ -37,7 +37,6 @@ from cdk.lake.parquet.table_files import (
 from cdk.lake.parquet.table_rows import without_encoding
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
-from cdk.lake.storage.table_folders import HISTORY
 
 ATTEMPTS = 5
 """How often a commit is tried while other writers overtake it."""
@@ -46,6 +45,11 @@ LOST_IN_A_ROW = 3
 """How often in a row files may be gone, until that ends a stream."""
 
 T = TypeVar("T")
+
+
+def app_of(pipeline: str, stream: str) -> str:
+    """The application, as Delta calls it, whose transaction version is the marker of a stream of a pipeline."""
+    return f"spark-cdk/{pipeline}/{stream}"
 
 
 class TableChanged(TransientError):
@@ -133,14 +137,14 @@ class PinnedTable:
     def __init__(
         self,
         root: Folder | Path,
-        app: str,
+        pipeline: str,
         stream: str,
         schema: pa.Schema,
         *,
         clock: Clock,
         partition_by: Sequence[str] | None,
     ) -> None:
-        """Open the table, or create it with `schema`. app: the application whose transaction version is the marker.
+        """Open the table, or create it with `schema`. pipeline: the one whose marker is the table's here.
 
         partition_by: its partition columns; None: those that it has, none for a new table.
 
@@ -148,7 +152,9 @@ class PinnedTable:
         a store does not answer.
         """
         self.root = as_folder(root)
-        self._app, self.stream, self._clock = app, stream, clock
+        self.pipeline, self.stream, self._clock = pipeline, stream, clock
+        self.app = app_of(pipeline, stream)
+        """The application whose transaction version is the marker."""
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         with self.root.explaining(stream):
@@ -162,6 +168,7 @@ class PinnedTable:
         if partition_by is not None:
             self.check_partition_by(partition_by)
         self.seen_marker = self._marker()
+        """The pipeline's own marker, as the handle saw it last."""
         self._guard: tuple[int, Guard] | None = None
 
     def check_partition_by(self, columns: Sequence[str]) -> None:
@@ -201,8 +208,12 @@ class PinnedTable:
 
     def _marker(self) -> int | None:
         """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
+        return self.marker_of(self.pipeline, self.stream)
+
+    def marker_of(self, pipeline: str, stream: str) -> int | None:
+        """The marker of a stream of any pipeline, as the handle sees it; None: it has not committed to this table."""
         with self.root.explaining(self.stream):
-            marker: int | None = self._handle.transaction_version(self._app)
+            marker: int | None = self._handle.transaction_version(app_of(pipeline, stream))
         return marker
 
     @property
@@ -265,29 +276,6 @@ class PinnedTable:
     def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
         """The table as tasks write files for it. bounded: columns whose bounds go into the log."""
         return TableLayout(self.root, self.schema, tuple(bounded), self.partition_by)
-
-    @property
-    def other_pipelines(self) -> list[str]:
-        """The other pipelines that have committed to the table and whose states lie beside it."""
-        own = self._app.split("/", 2)[1]
-        return [name for name in self._pipelines_of(self.stream) if name != own]
-
-    @property
-    def other_owner(self) -> str:
-        """What else than its stream pipelines have filled the table with, in words; empty: nothing."""
-        folder = str(self.root).rpartition("/")[2]
-        main = folder.removesuffix(HISTORY)
-        if self.stream != folder and (names := self._pipelines_of(folder)):
-            return f"the table of the stream {folder!r} of the pipeline {names[0]!r}"
-        if self.stream == folder != main and (names := self._pipelines_of(f"{main}/history")):
-            return f"the history of the stream {main!r} of the pipeline {names[0]!r}"
-        return ""
-
-    def _pipelines_of(self, stream: str) -> list[str]:
-        """The pipelines that have committed to the table as that of `stream`, and whose states lie beside it."""
-        with self.root.explaining(self.stream):
-            names = sorted(self.root.join("_cdk_state").folders())
-            return [n for n in names if self._handle.transaction_version(f"spark-cdk/{n}/{stream}") is not None]
 
     def files(self, *keys: str) -> list[TableFile]:
         """The files of the version that the handle is pinned to. keys: see `files_of`."""

@@ -29,7 +29,6 @@ from cdk.lake.delta.state_blobs import number
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.widening import widen
 from cdk.lake.parquet.partitioning import Texts
 from cdk.lake.parquet.table_files import TableFile, commit_at, missing_files
 from cdk.lake.parquet.table_rows import rows_of, schema_of
@@ -136,7 +135,7 @@ class RowHistory:
         current, target = self.table.schema, planned()
         self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
         if not self.table.schema.equals(planned()):
-            widen(self.table, self._saved, planned, self._bounded, spread)
+            self.table.widen(self._saved, planned, self._bounded, spread)
 
     def _target(self, written: Sequence[pa.Schema], exact: frozenset[str] = frozenset()) -> pa.Schema:
         fields = {field.name: field for field in self.table.schema}
@@ -203,7 +202,7 @@ class RowHistory:
     def _left_to_others(self) -> list[str]:
         """The files of rows that other pipelines add with their next commit: they died before the history had these."""
         paths = []
-        for name in self.main.other_pipelines:
+        for name in self.main.others.names:
             table, main = (
                 StreamTable(own.root, name, own.stream, own.schema, lost=True) for own in (self.table, self.main)
             )

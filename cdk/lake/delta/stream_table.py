@@ -11,7 +11,7 @@ state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker s
 TABLE, which gives the table another id: a state knows the id of its table.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,10 +24,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from cdk.base.errors import BugError, StateError
 from cdk.base.process.crash_points import crash_point
+from cdk.base.task_map import TaskMap
 from cdk.base.times.clock import Clock, system_clock
 from cdk.lake.delta.engine_writes import Change
 from cdk.lake.delta.failed_commit import look_again, overtaken
-from cdk.lake.delta.pinned_table import PinnedTable, repeat_if_changed
+from cdk.lake.delta.pinned_table import FilesGone, PinnedTable, TableChanged, repeat_if_changed
 from cdk.lake.delta.receipt import Receipt, row_count
 from cdk.lake.delta.restore_detection import (
     check_columns_stay,
@@ -39,8 +40,9 @@ from cdk.lake.delta.restore_detection import (
 )
 from cdk.lake.delta.state_blobs import StateBlobs, number, successor
 from cdk.lake.delta.table_guard import Use
+from cdk.lake.delta.table_sharing import OtherPipelines
 from cdk.lake.delta.table_state import TableState, commit_properties
-from cdk.lake.parquet.table_files import TableFile, commit_at, file_actions
+from cdk.lake.parquet.table_files import TableFile, file_actions
 from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 from cdk.state.layers.layer_file import PackedLayer
@@ -72,7 +74,9 @@ class StreamTable(PinnedTable):
         Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
         table's state cannot be found. TransientError: a store does not answer.
         """
-        super().__init__(root, f"spark-cdk/{pipeline}/{stream}", stream, schema, clock=clock, partition_by=partition_by)
+        super().__init__(root, pipeline, stream, schema, clock=clock, partition_by=partition_by)
+        self.others = OtherPipelines(self)
+        """The other pipelines that fill the table."""
         self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
         self.state_version = self.seen_marker
         """The version of the state that the last commit moved to; None before the first."""
@@ -101,7 +105,7 @@ class StreamTable(PinnedTable):
         if self.state_version is None:
             self._check_new()
             return
-        rows_state = state_of_rows(self.root, self.stream, self._app, version=self.version, marker=self.state_version)
+        rows_state = state_of_rows(self.root, self.stream, self.app, version=self.version, marker=self.state_version)
         self.rows_state_version, certain, self._moves = rows_state
         saved = self.newest = None if self.rows_state_version is None else self.load(self.rows_state_version)
         if self.restored:
@@ -111,7 +115,7 @@ class StreamTable(PinnedTable):
         if saved is not None:
             check_same_table(self.root, self.stream, self.table_id, saved)
         if saved is not None and not certain:
-            newest, others = number(self.state_version), self.other_pipelines
+            newest, others = number(self.state_version), self.others.names
             check_rows(self.root, self.stream, self._handle, saved, number=newest, others=others)
         self.saved = saved
 
@@ -122,7 +126,7 @@ class StreamTable(PinnedTable):
             return
         newest = max(versions)
         # The next first commit is number 1 again: however often it is killed, what it leaves are drafts.
-        if number(newest) == 1 and (not self.row_count() or self.other_pipelines):
+        if number(newest) == 1 and (not self.row_count() or self.others):
             return
         self._after = newest
         raise StateError(
@@ -133,40 +137,6 @@ class StreamTable(PinnedTable):
             path=str(self.root),
             stream=self.stream,
         )
-
-    @property
-    def others_generation(self) -> int:
-        """The greatest generation of the other pipelines that fill the table; 0: there are none."""
-        tables = (
-            StreamTable(self.root, name, self.stream, self.schema, clock=self._clock, lost=True)
-            for name in self.other_pipelines
-        )
-        return max((table.saved.generation for table in tables if table.saved is not None), default=0)
-
-    def others_since(self, version: int) -> str | None:
-        """Another pipeline that has changed rows after a version; empty: none has. None: the log no longer says."""
-        if not self.other_pipelines:
-            return ""
-        for at in range(version + 1, self.version + 1):
-            try:
-                commit = commit_at(self.root, at)
-            except FileNotFoundError:
-                return None
-            others = [app for app in commit.markers if app != self._app]
-            if commit.changes_rows and others:
-                return others[0].removeprefix("spark-cdk/").removesuffix(f"/{self.stream}")
-        return ""
-
-    @property
-    def owner_of_rows(self) -> str:
-        """The pipeline that changed rows last, by the log; empty: this one, or the log no longer says."""
-        with suppress(FileNotFoundError):
-            for at in range(self.version, -1, -1) if self.other_pipelines else ():
-                commit = commit_at(self.root, at)
-                if commit.changes_rows and commit.markers:
-                    others = [app for app in commit.markers if app != self._app]
-                    return others[0].removeprefix("spark-cdk/").removesuffix(f"/{self.stream}") if others else ""
-        return ""
 
     def check_moves(self) -> None:
         """Raise StateError: a commit after this pipeline's last one says that rows only move, and doubled some."""
@@ -278,7 +248,7 @@ class StreamTable(PinnedTable):
         self.draft(version, saved)
         crash_point("after_state_blob")
         named = file_actions(files, remove, partition_by=self.partition_by, now=self._clock())
-        properties = commit_properties(self._app, version, saved, receipt, note=note, alone=alone)
+        properties = commit_properties(self.app, version, saved, receipt, note=note, alone=alone)
         write = change or self._naming(named, schema, overwrite=overwrite)
         try:
             write(self._handle, properties)
@@ -303,6 +273,26 @@ class StreamTable(PinnedTable):
         # may be a newer run's, written and about to be committed.
         self._states.keep({version, *saved.history}, number(version))
 
+    def widen(
+        self, saved: TableState, planned: Callable[[frozenset[str]], pa.Schema], bounded: Sequence[str], spread: TaskMap
+    ) -> None:
+        """Write the files again, in columns that hold more, by one commit in which the state stays `saved`.
+
+        planned: the columns; its argument: those with a number that a double would round. bounded: columns whose bounds
+        go into the log. Raises TableChanged: another writer came first; plan again. ConfigError: the table has got a
+        feature that refuses it. And what `commit` raises.
+        """
+        self.guard.check([Use.WIDEN])
+        layout = replace(self.layout(bounded), schema=planned(frozenset()))
+        layout = replace(layout, schema=planned(layout.unfit(self.files(), spread)))
+        files = layout.rewrite(self.files(), spread)
+        with self.removing_if_changed(files):
+            try:
+                self.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
+            except FilesGone as error:
+                # VACUUM has removed what no version named yet; the rows are in the files that are there.
+                raise TableChanged(error.message, detail=error.detail, path=error.path) from error
+
     def move(self, saved: TableState, *, note: str = "", receipt: Receipt | None = None) -> None:
         """Move the state alone. No row comes or goes, so what others have committed meanwhile does not matter.
 
@@ -320,7 +310,7 @@ class StreamTable(PinnedTable):
             check_not_restored(
                 self.root,
                 self.stream,
-                self._app,
+                self.app,
                 after=self._looked_at,
                 version=version,
                 marker=self.state_version,
@@ -432,16 +422,6 @@ class StreamTable(PinnedTable):
     def load(self, version: int) -> TableState:
         """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
         return self._states.load(version)
-
-    def keys_of_others(self) -> dict[str, tuple[str, ...]]:
-        """The columns by which other pipelines merged rows of the table, by name; none of one whose state is lost."""
-        keys: dict[str, tuple[str, ...]] = {}
-        for name in self.other_pipelines:
-            marker = self._handle.transaction_version(f"spark-cdk/{name}/{self.stream}")
-            assert marker is not None
-            with suppress(StateError):
-                keys[name] = StateBlobs(self.root.join("_cdk_state", name), self.stream).load(marker).keys
-        return keys
 
     def packed(self, texts: LayeredMap) -> Sequence[PackedLayer]:
         """The layers in which the entries of the table's state lie; none where they are few."""

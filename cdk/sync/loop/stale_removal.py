@@ -175,7 +175,7 @@ class StaleRemoval:
                 "what it saw is not known for sure: records left the source while its pages were read, or it began "
                 "without remove_stale, or where a person has set it; the next read that is complete removes"
             )
-        other = self._table.others_since(saved.known_at)
+        other = self._table.others.writer_since(saved.known_at)
         if other is None:
             return "the table's log no longer says whether other pipelines have written to it since the read began"
         return other and f"the pipeline {other} has written to the table since the read began; the next one removes"

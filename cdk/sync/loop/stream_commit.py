@@ -94,7 +94,7 @@ class StreamCommit:
         Another pipeline in the same table may have other fields.
         """
         table = self._writing.table
-        return EmptiedColumns((lambda: NO_COLUMNS) if table.owner_of_rows else table.filled_columns)
+        return EmptiedColumns((lambda: NO_COLUMNS) if table.others.last_writer else table.filled_columns)
 
     def add_result(self, progress: SliceResult) -> None:
         """Take note of what a slice has met that its rows do not say."""

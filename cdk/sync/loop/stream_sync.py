@@ -74,7 +74,7 @@ class StreamSync:
         before = self.table.saved
         check_owner(self.table, plan, tables.pipeline)
         warn_of_modes(plan, before)
-        saved, resumed = resume_point(plan, before, sync, lambda: self.table.others_generation)
+        saved, resumed = resume_point(plan, before, sync, lambda: self.table.others.generation)
         if saved.state is not None:
             warn_of_removed_rows(self.table, plan)
         self._beginning = partial(with_beginning, plan, started=started)

@@ -98,7 +98,7 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
     Warns where an overwrite is about to replace the rows of another pipeline.
     """
     name = stream_plan.stream.name
-    if stream_plan.traits.hidden_until_complete and (other := table.owner_of_rows):
+    if stream_plan.traits.hidden_until_complete and (other := table.others.last_writer):
         logger.warning(
             "%s: the pipeline %r fills this table, too: this overwrite replaces its rows once it is complete, and each "
             "overwrite of one replaces those of the other. Give one of them another target, or both the write_mode "
@@ -121,7 +121,7 @@ def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -
     """Whose rows a table has, of which this pipeline has no state, and what to do; nothing where there are none."""
     if table.rows_state_version is not None or table.row_count() == 0:
         return ""
-    if others := table.other_pipelines:
+    if others := table.others.names:
         return (
             f"the table has rows and a state of the pipeline {others[0]!r}, and none of {pipeline!r}. If it was "
             f"renamed, give its file the name {others[0]!r} again, run `spark-cdk state fork FILE {pipeline}`, and "
@@ -272,7 +272,7 @@ def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
 def _check_owned(table: StreamTable, stream: str) -> None:
     """Raise ConfigError: a pipeline fills the table with something else than the stream, or its history."""
     # It has a marker once it was found to be no other pipeline's.
-    if table.state_version is None and (owner := table.other_owner):
+    if table.state_version is None and (owner := table.others.other_stream):
         raise ConfigError(
             f"the table is {owner}, and the rows of {table.stream!r} would be among its rows. Rename one of the "
             "streams, sync into another path, or keep no history; if it is no longer filled, move its folder away",
@@ -328,7 +328,7 @@ def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None,
     if key is None or not stream_plan.traits.merges:
         return
     _check_key_types(stream_plan, table, key, planned)
-    known = {f"the pipeline {name!r} has": keys for name, keys in table.keys_of_others().items()}
+    known = {f"the pipeline {name!r} has": keys for name, keys in table.others.keys.items()}
     if table.saved is not None and table.saved.state is not None and not _begins_anew(stream_plan, table.saved):
         known["the table has"] = table.saved.keys
     for who, keys in known.items():

@@ -20,7 +20,6 @@ from cdk.lake.arrow.schema_evolution import MOST_COLUMNS, Grown, Policy, SchemaC
 from cdk.lake.delta.pinned_table import FilesGone, repeat_if_changed
 from cdk.lake.delta.table_guard import Use
 from cdk.lake.delta.table_state import TableState
-from cdk.lake.delta.widening import widen
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, MODES, Opening, WriteMode
 from cdk.lake.parquet.rewrite import TableLayout
 from cdk.lake.parquet.table_files import TableFile, lost_files
@@ -157,7 +156,7 @@ class TableWriting:
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
         before = self.table.saved or replace(saved, state=None)
-        widen(self.table, before, lambda exact: self._planned(exact).schema, self.bounded, spread)
+        self.table.widen(before, lambda exact: self._planned(exact).schema, self.bounded, spread)
         self._columns = self._planned()
         return True
 
@@ -335,7 +334,7 @@ def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *,
         table = TableWriting(stream_plan, OpenTables(admin.pipeline)).table
     elif not decoded(stream_plan.stream, blob).positions:
         check_owner(table, stream_plan, admin.pipeline)
-    elif table.other_pipelines and (text := rows_of_others(table, stream_plan, admin.pipeline)):
+    elif table.others and (text := rows_of_others(table, stream_plan, admin.pipeline)):
         change = replace(change, means=(f"{text[0].upper()}{text[1:]}.", *change.means))
     return admin.commit(location, table, change)
 
