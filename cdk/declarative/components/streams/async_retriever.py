@@ -8,10 +8,11 @@ from itertools import chain
 from pydantic import Field
 
 from cdk.base.errors import DecodeError, FatalError, ManifestError
+from cdk.base.logs import FirstWarning
 from cdk.base.values import JsonObject, JsonValue, json_kind
 from cdk.declarative.components.records.extractors import DpathExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
-from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of, sends
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
@@ -66,6 +67,12 @@ class AsyncJobStatusMap(Component):
         return meanings
 
 
+_UNSENT = (
+    "{}: its `request_option` is not sent, as Airbyte sends none with a job, so each partition may bring all records; "
+    "write it into `creation_requester`, such as `request_parameters: {{id: \"{{{{ stream_partition['id'] }}}}\"}}`"
+)
+
+
 class AsyncRetriever(AnyRetriever):
     """Reads a slice from a report that the API prepares: asks for a job, looks until it is done, downloads it.
 
@@ -93,7 +100,7 @@ class AsyncRetriever(AnyRetriever):
     status_mapping: AsyncJobStatusMap = Field(description="What the API's words for the state of a job mean.")
     status_extractor: AnyExtractor = Field(description="Finds that word in the answer to `polling_requester`.")
     creation_requester: AnyRequester = Field(
-        description="Asks for a job, with the partition's and the cursor's parameters."
+        description="Asks for a job, with what it writes itself: options of routers and of the cursor are not sent."
     )
     polling_requester: AnyRequester = Field(description="Asks every 5 seconds how the job is.")
     download_requester: AnyRequester = Field(description="Downloads a target.")
@@ -186,8 +193,12 @@ class _Api:
         self._find = _built(component.download_target_requester, ctx)
         self._abort, self._delete = _built(component.abort_requester, ctx), _built(component.delete_requester, ctx)
         self._pages = component.downloader(ctx, parts)
+        unsent = any(map(sends, component.routers))
+        self._unsent = _UNSENT.format(ctx.where(component, "partition_router")) if unsent else ""
+        self._warn = FirstWarning()
 
     def create(self, slice: Slice) -> Response:
+        self._warn(self._unsent)
         draft = self._create.draft(self._names(slice, {}))
         return self._create.client.send(draft.request())
 

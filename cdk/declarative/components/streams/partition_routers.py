@@ -203,7 +203,7 @@ class GroupingPartitionRouter(AnyPartitionRouter):
 
     def build(self, ctx: BuildContext) -> Router:
         inner = self.underlying_partition_router
-        unsent = "" if not _sends(inner) else _UNSENT.format(ctx.where(self, "underlying_partition_router"))
+        unsent = "" if not sends(inner) else _UNSENT.format(ctx.where(self, "underlying_partition_router"))
         return _Grouped(inner.build(ctx), self.group_size, deduplicate=self.deduplicate, unsent=unsent)
 
 
@@ -213,7 +213,7 @@ _UNSENT = (
 )
 
 
-def _sends(router: AnyPartitionRouter) -> bool:
+def sends(router: AnyPartitionRouter) -> bool:
     """Whether a router puts the values of its partitions into requests."""
     match router:
         case ListPartitionRouter():

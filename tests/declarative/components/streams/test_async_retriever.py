@@ -136,6 +136,17 @@ def test_a_job_that_runs_too_long_is_aborted_and_asked_for_again() -> None:
     assert reports.time.slept == [5.0] * 12
 
 
+@pytest.mark.parametrize("option", [None, {"type": "RequestOption", "inject_into": "header", "field_name": "kind"}])
+def test_an_option_of_a_partition_that_no_job_gets_is_warned_of_once(option: dict[str, Json] | None) -> None:
+    router = {"type": "ListPartitionRouter", "cursor_field": "kind", "values": ["x", "y"], "request_option": option}
+
+    run = Reports().read(manifest(partition_router=router))
+
+    texts = [line for line in run.warnings if "partition_router: its `request_option` is not sent" in line]
+    assert len(texts) == (option is not None)
+    assert all("stream_partition['id']" in text for text in texts)
+
+
 def test_three_failed_jobs_fail_the_stream() -> None:
     reports = Reports()
     for job in (1, 2, 3):
