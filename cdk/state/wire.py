@@ -9,8 +9,8 @@
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
     shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}.
-                                   Tables have `states` beside it: what the edge of each partition remembers;
-                                   of groups `state` has that of all
+                                   `states` beside it has the partitions that were begun and are listed no more; in
+                                   tables all, for what the edge of each remembers; of groups `state` has that of all
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
 and `upto` where its plan ends; a finished read leaves none of them. Beside the token of a page, `trail` notices tokens
@@ -94,7 +94,10 @@ def encode(
     if shares:
         blob["state"] = position_json(positions[WHOLE], exact=exact)
         positions = StoredPositions.of(positions).updated({WHOLE: None})
-    if exact or not shares:
+        if not exact:
+            # What was begun lies before the shared cursor: where the source lists it again, it is read to its end.
+            positions = positions.unfinished()
+    if positions or exact or not shares:
         entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
         states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)
         blob["states"] = states

@@ -513,6 +513,21 @@ def test_a_read_that_is_cut_again_and_again_looks_back_from_the_same_value() -> 
     assert queries(api)[-1]["since"] == "2024-01-18"
 
 
+def test_a_partition_that_was_begun_waits_beside_a_shared_cursor_until_it_is_listed_again() -> None:
+    begun = {"partition": {"region": "ch"}, "cursor": {"on": "2024-01-02", "_cdk": {"through": "2024-01-02"}}}
+    others = {"partition": {"region": "eu"}, "cursor": {"on": "2024-01-08"}}
+    parts: dict[str, Any] = {"stream": {"incremental_sync": SHARED}, "runtime": still()}
+    state = at({"use_global_cursor": False, "states": [begun, others]})
+
+    without = run(answering(lambda _: dated("09")), partition_router=LIST, state=state, **parts)
+    api = answering(lambda _: dated("03"))
+    again = run(api, partition_router={**LIST, "values": ["ch"]}, state=without.state_messages, **parts)
+
+    assert [without.states[-1]["state"], without.states[-1]["states"]] == [{"on": "2024-01-09"}, [begun]]
+    assert queries(api)[0]["since"] == "2024-01-02"
+    assert [again.states[-1]["state"], "states" in again.states[-1]] == [{"on": "2024-01-09"}, False]
+
+
 def test_a_read_without_partitions_says_an_empty_state() -> None:
     empty = {**LIST, "values": "{{ [] }}"}
 
