@@ -20,7 +20,7 @@ MANY = 1_000
 MANY_IN_MESSAGE = 16
 """The same of a state message, which follows every page: to decode what is written at once took as long as a page."""
 _MISSING = "missing"
-_BEGUN = '"through"'
+_THROUGH = '"through"'
 _MAY_DIFFER = (f'"{OWN_KEY}"', f'"{_MISSING}"')
 """What only tables keep is below these keys."""
 
@@ -73,7 +73,7 @@ class StoredPositions(Mapping[Partition, Position]):
 
     def unfinished(self) -> "StoredPositions":
         """Those of partitions with a cursor that were begun and not read to their end."""
-        likely = {key: text for key, text in self.texts.items() if _BEGUN in text}
+        likely = {key: text for key, text in self.texts.items() if _THROUGH in text}
         return StoredPositions(LayeredMap.of({k: t for k, t in likely.items() if _entry(k, t)[0].resume is not None}))
 
 

@@ -93,10 +93,9 @@ def encode(
     blob: JsonObject = {"use_global_cursor": shares} if incremental else {}
     if shares:
         blob["state"] = position_json(positions[WHOLE], exact=exact)
-        positions = StoredPositions.of(positions).updated({WHOLE: None})
-        if not exact:
-            # What was begun lies before the shared cursor: where the source lists it again, it is read to its end.
-            positions = positions.unfinished()
+        beside = StoredPositions.of(positions).updated({WHOLE: None})
+        # What was begun lies before the shared cursor: where the source lists it again, it is read to its end.
+        positions = beside if exact else beside.unfinished()
     if positions or exact or not shares:
         entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
         states: Stored = entries if len(entries) >= (MANY if exact else MANY_IN_MESSAGE) else list(entries)

@@ -21,6 +21,8 @@ from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 
 _MOST_ALIKE = 64
 """Partitions of other types that are looked for in the state."""
+_SEARCHED = 1_000
+"""Partitions that are listed, where parents are followed, before the first is read: the run may end meanwhile."""
 _EXACT = 2**53
 """Integers below it are floats, too."""
 
@@ -30,7 +32,7 @@ class PartitionCheckpointReader(CheckpointReader):
 
     partitions: in the order to read them, from a generator if there are many; one that comes twice is read once, unless
     parents are followed: it may have changed since, so it is read on once all others are planned. An interrupted read
-    resumes behind those that it had read to their end, which come last: each has more to read in the next run.
+    resumes behind those that it had read to their end, which come last, for each may have more by now, or not at all.
     inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
     the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
     """
@@ -59,6 +61,8 @@ class PartitionCheckpointReader(CheckpointReader):
         """Partitions in planning order, each until its first reader is finished."""
         self._tickets: dict[Partition, tuple[Ticket[ParentState | None], Ticket[Partition] | None]] = {}
         """Of each partition that is open; it has no turn when it is read once more."""
+        self._early_tickets: dict[Partition, Ticket[ParentState | None]] = {}
+        """Of the partitions that an interrupted read had read to their end: they are listed before they are open."""
         self._after = self._reported_after = state.after
         """The last one whose turn is over, as are all before it; and the same in the last checkpoint."""
         self._has_cursor = False
@@ -69,7 +73,10 @@ class PartitionCheckpointReader(CheckpointReader):
         """Those that have come again, for which what parents had read then waits."""
         self._reopened: deque[PartitionReader] = deque()
         """Those that had planned all they could, until a slice of theirs ended."""
-        self._changed = self._planned = self._follows = False
+        self._changed = self._planned = self._follows = self._leaves_finished = False
+
+    def leave_finished(self) -> None:
+        self._leaves_finished = True
 
     def next(self) -> Slice | None:
         while True:
@@ -150,26 +157,37 @@ class PartitionCheckpointReader(CheckpointReader):
     def _resumed(
         self, after: Partition, partitions: Iterable[Partition | ParentState]
     ) -> Iterator[Partition | ParentState]:
-        """The partitions behind one first, then those up to it, and what parents had read behind all before it.
+        """The partitions behind one first, then those up to it.
 
-        The order stays where that one does not come before such a parent, or at all.
+        The order stays where that one is not listed, or not among the first `_SEARCHED` before what parents had read.
+        This waits for all partitions that were listed before it, for those that come later now, too.
         """
-        partitions = iter(partitions)
         up_to: dict[str, Partition] = {}
-        repeated: dict[str, Partition] = {}
+        partitions = iter(partitions)
         for item in partitions:
+            searching = after.key not in up_to
             if isinstance(item, ParentState):
-                partitions = chain([item], partitions)
-                break
-            if item.key in up_to:
-                repeated[item.key] = item
-            elif after.key in up_to:
+                if searching and len(up_to) >= _SEARCHED:
+                    yield from chain(up_to.values(), [item], partitions)
+                    return
                 yield item
-            else:
+            elif item.key in up_to:
+                continue  # it is read behind all that is listed
+            elif searching:
                 up_to[item.key] = item
+                self._early_tickets[item] = self._queue.open(None)
                 # Where a run ends before it has listed so many, the next one reads the first again, and not nothing.
                 self._after = after if item == after else None
-        yield from chain(up_to.values(), repeated.values(), partitions)
+            else:
+                yield item
+        if not (self._leaves_finished and after.key in up_to):
+            yield from up_to.values()
+            return
+        # They are among those that the source lists, as `forget_missing` must know.
+        self._opened_keys.update(up_to)
+        for ticket in self._early_tickets.values():
+            self._queue.close(ticket)
+        self._advance_parents()
 
     def _end_plan(self) -> None:
         if not self._planned:
@@ -212,7 +230,8 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current = self._readers[partition] = self._inner(partition, position)
         self.mismatch = self.mismatch or self._current.mismatch
         if partition not in self._tickets:
-            self._tickets[partition] = self._queue.open(None), self._turns.open(partition)
+            ticket = self._early_tickets.get(partition) or self._queue.open(None)
+            self._tickets[partition] = ticket, self._turns.open(partition)
 
     def _is_unread(self, partition: Partition) -> bool:
         return partition in self._positions and partition.key not in self._opened_keys

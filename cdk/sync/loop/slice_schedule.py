@@ -31,16 +31,20 @@ class SliceSchedule:
         single: bool,
         check: Callable[[str], None],
         compares_first: bool = False,
+        refreshes: bool = False,
     ) -> None:
         """single: the stream must be one slice. check: is passed what the state knows and would be read again.
 
-        compares_first: no slice is planned before it is known whether the state has the partitions' fields.
+        compares_first: no slice is planned before it is known whether the state has the partitions' fields. refreshes:
+        it is a full refresh, in which the state is that of an interrupted one.
         Raises BadState.
         """
         self._stream, self._single, self._check = stream, single, check
         self._compares_first = compares_first
         self._state = decoded(stream, state)
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
+        if refreshes:
+            self._reader.leave_finished()
         self._waiting: list[tuple[int, Slice]] = []
         self._out: dict[int, tuple[int, Slice]] = {}
         """Of the slices that are handed out, by identity: the place in the plan, and what has not been read of it."""

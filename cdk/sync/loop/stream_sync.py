@@ -28,7 +28,7 @@ from cdk.state.slice import Slice
 from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import resume_point, warn_of_modes, with_beginning, with_start
+from cdk.sync.loop.resume import is_refreshed, resume_point, warn_of_modes, with_beginning, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
@@ -130,7 +130,12 @@ class StreamSync:
         single = self._commits.source.single_slice
         # Slices that are read and committed meanwhile would bring rows that are there.
         self._schedule = SliceSchedule(
-            self.stream, self.saved.state, single=single, check=self._check_known, compares_first=self._adds_again
+            self.stream,
+            self.saved.state,
+            single=single,
+            check=self._check_known,
+            compares_first=self._adds_again,
+            refreshes=plan.sync_mode == "full_refresh" or is_refreshed(plan, self.table.saved),
         )
         return resumed
 

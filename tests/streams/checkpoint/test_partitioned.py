@@ -79,10 +79,10 @@ def order(*parts: Partition | ParentState, after: Partition) -> list[Partition]:
         ([A, B, C, D], D, [A, B, C, D]),
         ([A, B, C], D, [A, B, C]),
         ([A, B, A, C, B, D], B, [C, D, A, B]),
-        ([A, B, PARENT, C, D], A, [B, A, C, D]),
-        ([A, B, PARENT, C, D], B, [A, B, C, D]),
-        ([A, B, PARENT, C, D], C, [A, B, C, D]),
-        ([PARENT, A, B], A, [A, B]),
+        ([A, B, PARENT, C, D], A, [B, C, D, A]),
+        ([A, B, PARENT, C, D], B, [C, D, A, B]),
+        ([A, B, PARENT, C, D], C, [D, A, B, C]),
+        ([PARENT, A, B], A, [B, A]),
     ],
     ids=[
         "behind it",
@@ -99,6 +99,38 @@ def test_an_interrupted_read_resumes_behind_the_partitions_that_it_had_finished(
     listed: list[Partition | ParentState], after: Partition, resumed: list[Partition]
 ) -> None:
     assert order(*listed, after=after) == resumed
+
+
+@pytest.mark.parametrize(("after", "left"), [(B, [C, D]), (D, []), (Partition.of(shop="e"), [A, B, C, D])])
+def test_a_full_refresh_that_resumes_leaves_out_what_it_had_read_to_its_end(
+    after: Partition, left: list[Partition]
+) -> None:
+    """What it leaves out is listed all the same, so nothing of it is forgotten."""
+    known = dict.fromkeys([A, B, C, D], VALUE)
+    reader = PartitionCheckpointReader([A, B, C, D], windows_of, StreamState(known, after=after))
+    reader.leave_finished()
+
+    opened = [*slices(reader)]
+    for slice in opened:
+        reader.observe(slice, Done())
+
+    assert list(dict.fromkeys(slice.partition for slice in opened)) == left
+    assert (reader.finished, reader.forget_missing(AT, timedelta())) == (True, 0)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_parents_had_read_waits_for_partitions_that_come_last(leaves: bool) -> None:  # noqa: FBT001 - both
+    reader = PartitionCheckpointReader([A, PARENT, B], windows_of, StreamState(after=A))
+    if leaves:
+        reader.leave_finished()
+    opened = [*slices(reader)]
+
+    parents: dict[Partition, list[str]] = {}
+    for slice in opened:
+        reader.observe(slice, Done())
+        parents[slice.partition] = sorted(reader.parents)
+
+    assert parents == ({B: ["p"]} if leaves else {B: [], A: ["p"]})
 
 
 def test_a_partition_is_passed_once_it_and_all_before_it_were_read_to_their_end() -> None:
