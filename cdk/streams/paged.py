@@ -60,15 +60,18 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
                         following, records = None, () if ended else part.records
                         moved = count.moved()
                         warning = part.warning or count.unread() or moved
-                        last = part._replace(
-                            records=records, next=None, warning=warning, source=None, moved=bool(moved)
+                        yield part._replace(
+                            records=records,
+                            next=None,
+                            warning=warning,
+                            source=None,
+                            moved=bool(moved),
+                            repeated=repeated,
                         )
-                        yield last._replace(repeated=repeated) if repeated else last
                     else:
                         trail = circle.trail_after(following, last=token)
                         end = _digest(source.body) if source is not None and count.says_end(source) else ""
-                        page = part._replace(trail=trail, source=None, total=count.total, end=end)
-                        yield page._replace(repeated=repeated) if repeated else page
+                        yield part._replace(trail=trail, source=None, total=count.total, end=end, repeated=repeated)
                 case _:
                     in_parts = True
                     yield from part
