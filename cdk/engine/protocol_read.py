@@ -130,7 +130,8 @@ def _read_all(
         out.watch.started(descriptor)
         try:
             stream = find_stream(configured, offered)
-            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute)
+            refreshes = configured.sync_mode is SyncMode.FULL_REFRESH
+            _StreamRun(stream, descriptor, manager, out).run(states.pop(descriptor), execute, refreshes=refreshes)
         except Interrupted as end:
             interrupted = end
             out.write(status_line(descriptor, AirbyteStreamStatus.INCOMPLETE, out.clock()))
@@ -171,15 +172,15 @@ class _StreamRun:
         self._count = 0
         self._remaining = out.limit
 
-    def run(self, state: StreamState, execute: Executor) -> None:
-        """Read the stream from `state` to its end.
+    def run(self, state: StreamState, execute: Executor, *, refreshes: bool) -> None:
+        """Read the stream from `state` to its end. refreshes: see `read`.
 
         Raises what reading raises, and Interrupted, after the state that could be saved.
         """
         self._say(AirbyteStreamStatus.STARTED)
         end = AirbyteStreamStatus.COMPLETE
         try:
-            with closing(read(self._stream, state, execute, self._due)) as items:
+            with closing(read(self._stream, state, execute, self._due, refreshes=refreshes)) as items:
                 for item in items:
                     match item:
                         case StreamState():

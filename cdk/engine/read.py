@@ -16,6 +16,7 @@ from cdk.base.values import Record
 from cdk.engine.executors import Executor, serial
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.reader import CheckpointReader
 from cdk.streams.read_slice import PageWarnings, ReadPage, read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
@@ -29,15 +30,16 @@ def always() -> bool:
 
 
 def read(
-    stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always
+    stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always, *, refreshes: bool = False
 ) -> Generator[Sequence[Record] | StreamState]:
     """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
 
     The last item of a read that changed anything is its final state. When reading fails, or is interrupted, the state
     of what came before is given first, then the error is raised. A slice that the source will never give (a FatalError)
-    fails the stream too, but the slices after it are read first: the state keeps it open.
+    fails the stream too, but the slices after it are read first: the state keeps it open. refreshes: it is a full
+    refresh, in which the state is that of an interrupted one.
     """
-    reader = stream.checkpoint_reader(state)
+    reader = _reader(stream, state, refreshes=refreshes)
     failures: list[FatalError] = []
     warnings, again = PageWarnings(resumed=bool(state.positions)), FirstWarning()
     pages = partial(_pages, StreamCopies(stream), failures)
@@ -62,6 +64,13 @@ def read(
     if failures:
         raise failures[0]
     warnings.end()
+
+
+def _reader(stream: Stream, state: StreamState, *, refreshes: bool) -> CheckpointReader:
+    reader = stream.checkpoint_reader(state)
+    if refreshes:
+        reader.leave_finished()
+    return reader
 
 
 def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> Iterator[ReadPage]:

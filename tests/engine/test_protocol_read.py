@@ -37,7 +37,7 @@ from cdk.protocol import (
 )
 from cdk.state.log.value_check import SecretCheck
 from cdk.state.manager import ConnectorStateManager
-from tests.samples import STREAMS, Orders, Plain, Users
+from tests.samples import STREAMS, Orders, Plain, ShopOrders, Users
 from tests.sync.loop.simulated_tasks import Clock
 
 NOW = datetime(2024, 1, 5, tzinfo=UTC)
@@ -347,6 +347,23 @@ def test_the_states_of_many_partitions_weigh_no_more_than_their_records_and_the_
 
     assert len(states) > 3
     assert sum(states[:-1]) <= records + states[-2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "shops"),
+    [(SyncMode.FULL_REFRESH, {"b", "c"}), (SyncMode.INCREMENTAL, {"a", "b", "c"})],
+    ids=["full", "incremental"],
+)
+def test_a_full_refresh_that_resumes_reads_no_partition_twice(mode: SyncMode, shops: set[str]) -> None:
+    """Each read of changes asks all partitions, so what comes to those that were read before does not wait."""
+    known = {"partition": {"shop": "a"}, "cursor": {"updated_at": "2024-01-01"}}
+    before = state("shop_orders", {"use_global_cursor": False, "states": [known], "_cdk": {"after": {"shop": "a"}}})
+    lines = Lines()
+
+    manager = ConnectorStateManager([before])
+    run_read([ShopOrders()], catalog("shop_orders", mode=mode), manager, lines, clock=lambda: NOW)
+
+    assert {message["record"]["data"]["shop"] for message in lines.messages if "record" in message} == shops
 
 
 class Torn(Stream):
