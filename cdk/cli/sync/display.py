@@ -238,6 +238,11 @@ def _notes(report: StreamReport) -> Iterator[str]:
             "no further each time, give it a longer limit; a manifest's stream without a cursor resumes where it "
             "overwrites its table, or has a primary key (append_dedup)"
         )
+    if report.ends_in_list:
+        yield (
+            "none of its partitions was read, for it was interrupted while they were listed. If it gets no further "
+            "each time, give it a longer limit"
+        )
     if report.hidden:
         yield "the new rows are not visible before they are complete"
     if report.restarted:

@@ -92,6 +92,11 @@ class StreamReport:
         return self.status is Status.INTERRUPTED and self.planned > 0 and not (self.slices or self.read or self.total)
 
     @property
+    def ends_in_list(self) -> bool:
+        """Whether it was interrupted before its first slice, by requests that list its partitions."""
+        return self.status is Status.INTERRUPTED and not self.planned and self.http.requests > 0
+
+    @property
     def hidden(self) -> bool:
         """Whether this generation is still out of sight: an overwrite shows it once it is complete."""
         started = bool(self.written) or self.resumed

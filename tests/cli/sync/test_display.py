@@ -237,6 +237,16 @@ def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew()
     assert [said.count("resumed") for said in (alone, both, neither)] == [0, 1, 1]
 
 
+def test_a_limit_that_ends_while_partitions_are_listed_is_named_as_what_read_nothing() -> None:
+    run = RunFacts(interrupted="max_requests")
+    listing = replace(USERS, status=Status.INTERRUPTED, read=0, planned=0, http=HttpMetrics({"2xx": 7}))
+
+    said, others = (summary(report, run=run) for report in (listing, replace(listing, http=HttpMetrics())))
+
+    assert "users: none of its partitions was read, for it was interrupted while they were listed" in said
+    assert "none of its partitions" not in others
+
+
 def test_values_that_did_not_fit_are_noted() -> None:
     said = summary(replace(USERS, rejected=1))
 
