@@ -165,6 +165,15 @@ def canonical(value: object) -> str:
         raise NotJson(f"found a value that JSON cannot hold ({error})") from None
 
 
+def copied(value: FieldValue) -> FieldValue:
+    """The value with objects and lists of its own, at any depth: who made it may go on to change those that it has."""
+    if type(value) is dict:
+        return {name: copied(item) for name, item in value.items()}
+    if type(value) is list:
+        return [copied(item) for item in value]
+    return value
+
+
 def dotted(keys: Sequence[str | int]) -> str:
     """A path inside a document as people write it: `streams[2].name`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).lstrip(".")

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
 from cdk.base.records.raw_json_lines import json_lines
-from cdk.base.values import NotJson, Record
+from cdk.base.values import NotJson, Record, copied
 from cdk.state.position import Checkpoint, Trail
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
@@ -277,7 +277,7 @@ class PagedStream(StateMixin):
 
     def _checked_page(self, slice: Slice, token: Token | None) -> PageParts:
         """The page. Raises FatalError for what a page cannot be; authors write it without types."""
-        page: object = self.read_page(slice, token)
+        page: object = self.read_page(slice, copied(token))
         if not isinstance(page, Page):
             at = defined_at(self.read_page)
             raise FatalError(f"read_page returned a {type(page).__name__}, expected Page(records, next){at}")

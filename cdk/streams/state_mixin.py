@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
+from dataclasses import replace
 
-from cdk.base.values import Stored
+from cdk.base.values import Stored, copied
 from cdk.state.position import Checkpoint, Done, Start
 from cdk.state.slice import WHOLE, Slice
 from cdk.state.stream_state import StreamState
@@ -69,7 +70,8 @@ class StateMixin(Stream):
             return
         match decode(value).of(WHOLE):
             case Checkpoint() as checkpoint:
-                context.cursor, context.pending = dict(value), checkpoint
+                # The author may fill the same object again before the checkpoint is yielded.
+                context.cursor, context.pending = dict(value), replace(checkpoint, cursor=copied(checkpoint.cursor))
             case Start() | Done():
                 pass
 
