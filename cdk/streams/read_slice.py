@@ -189,6 +189,9 @@ class _Finisher:
         self._edge: Edge | None = None
         self._warned_undated = self._warned_outside = self._warned_finer = False
         self._first = True
+        self._lacks_state = stream.cursor_field is not None and stream.cursor is None and slice.start.cursor is None
+        """The author advances the cursor, and has not yet."""
+        self._any_records = False
 
     def __call__(
         self,
@@ -225,8 +228,23 @@ class _Finisher:
                 warning = warning or self._finer(cursor, window)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
+        warning = warning or self._without_state(records, position)
         doubt = doubt and partial(_of_stream, self._stream.name, doubt)
         return ReadPage(records, position, self._edge, skipped, False, warning, doubt, followed)
+
+    def _without_state(self, records: Sequence[Record], position: Position | None) -> str:
+        """What to say at the end of a slice whose records came without the state that its author is to give."""
+        if not self._lacks_state:
+            return ""
+        self._any_records = self._any_records or bool(records)
+        self._lacks_state = position is None or position.done
+        if position is None or not (position.done and self._any_records):
+            return ""
+        return (
+            f"{self._stream.name}: it has the cursor {self._stream.cursor_field!r}, and no state came with its "
+            "records: each read begins at its start, and an incremental sync that appends adds all of them again. Set "
+            "`self.state`, as a whole and not in place, or yield a Checkpoint, with `supports_checkpointing = True`"
+        )
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError: among the records of a page is something else."""

@@ -319,3 +319,31 @@ def test_no_granularity_is_doubted_where_nothing_is_known_to_be_missing(
     value: str, *, last: bool, how: dict[str, Any]
 ) -> None:
     assert not [text for text in warnings_of_windows([value], last, **how) if "granularity" in text]
+
+
+@pytest.mark.parametrize(
+    ("supports", "start", "warned"), [(True, None, False), (False, None, True), (False, {"n": 0}, False)]
+)
+def test_a_cursor_that_its_author_never_advances_is_warned_of(
+    supports: bool,  # noqa: FBT001 - both
+    start: Record | None,
+    warned: bool,  # noqa: FBT001
+) -> None:
+    def script(_: Slice) -> Iterator[Item]:
+        yield from ids(1, 2)
+        yield Checkpoint({"n": 2})
+
+    stream = Scripted(script)
+    stream.cursor_field, stream.supports_checkpointing = "n", supports
+
+    *before, last = read_slice(stream, Slice(start=Start() if start is None else Checkpoint(start)))
+
+    assert not any(page.warning for page in before)
+    assert ("no state came with its records" in last.warning) == warned
+
+
+def test_a_cursor_without_records_needs_no_state() -> None:
+    stream = Scripted(lambda _: iter(()))
+    stream.cursor_field = "n"
+
+    assert [page.warning for page in read_slice(stream, Slice())] == [""]
