@@ -24,6 +24,8 @@ NO_CURSOR = "__ab_no_cursor_state_message"
 OWN_KEY = "_cdk"
 _COMPLETE = "__ab_full_refresh_sync_complete"
 _OLD_NO_CURSOR = "__ab_full_refresh_state_message"
+POSITION_KEYS = frozenset({NO_CURSOR, OWN_KEY, _COMPLETE, _OLD_NO_CURSOR})
+"""Names beside the fields of a cursor or a page token that mean something by themselves."""
 
 
 def position_json(position: Position, *, exact: bool) -> JsonObject:

@@ -31,7 +31,7 @@ from cdk.base.errors import BadState
 from cdk.base.values import JsonObject, JsonValue, Stored, as_object
 from cdk.state.layers.layered_map import LayeredMap
 from cdk.state.position import Checkpoint, Done, Edge, OpenSlice, Position, Resume, Start
-from cdk.state.position_json import NO_CURSOR, OWN_KEY, own_parts, position_json, position_of
+from cdk.state.position_json import NO_CURSOR, OWN_KEY, POSITION_KEYS, own_parts, position_json, position_of
 from cdk.state.slice import WHOLE, Partition
 from cdk.state.stored_positions import MANY, MANY_IN_MESSAGE, PartitionEntries, StoredPositions, entry_text, since
 from cdk.state.stream_state import StreamState
@@ -107,6 +107,17 @@ def encode(
             name: encode(parent, incremental=True, exact=exact) for name, parent in state.parents.items()
         }
     return {**state.extra, **blob}
+
+
+def reserved_names(cursor: Mapping[str, JsonValue], *, partitioned: bool) -> list[str]:
+    """The fields of a cursor, or of a page token, that a state has for other things: it would not be read back.
+
+    partitioned: it is that of a partition, below a key of its own.
+    """
+    reserved = POSITION_KEYS if partitioned else POSITION_KEYS | _PARTITION_MARKS
+    if not partitioned and cursor.get("state_type") in _RANGE_TYPES:
+        reserved |= {"slices"}
+    return sorted(reserved & cursor.keys())
 
 
 def decode(

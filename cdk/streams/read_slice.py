@@ -11,11 +11,12 @@ from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
 from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
-from cdk.base.values import Record, copied
+from cdk.base.values import Record, Stored, copied
 from cdk.base.wording import nearest
 from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
+from cdk.state.wire import reserved_names
 from cdk.streams.cursor import Cursor, Side, owned
 from cdk.streams.page import Page
 from cdk.streams.stream import Stream
@@ -122,7 +123,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
-    marks, slice = stream.secrets, _with_token(stream, slice)
+    slice = _with_token(stream, slice)
     finish = _Finisher(stream, slice)
     records: list[Record] = []
     for item in stream.items(slice):
@@ -142,7 +143,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     position = None
                     if token is not None:
                         listing = Listing(stream.fingerprint, total, end)
-                        position = Checkpoint(marks.cut(copied(token)), trail=trail, listing=listing)
+                        position = Checkpoint(_named(stream, slice, token), trail=trail, listing=listing)
                     if repeated and not stream.primary_key:
                         warning, repeated = warning or _came_again(repeated), 0
                     if repeated or type(page_records) is list:
@@ -152,7 +153,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
                     yield page._replace(moved=moved, skipped=page.skipped + repeated) if moved or repeated else page
                 case Checkpoint():
-                    yield finish(records, replace(item, cursor=marks.cut(copied(item.cursor))))
+                    yield finish(records, replace(item, cursor=_named(stream, slice, item.cursor)))
                 case _:
                     raise FatalError(
                         f"read_records yielded a {type(item).__name__}, expected a record (a mapping), a Page or a "
@@ -168,6 +169,18 @@ def _came_again(repeated: int) -> str:
         f"a page begins with the last {repeated:,} records of the one before: others came to the list while its pages "
         "were read, and these are there twice. Declare a primary key, and each comes once"
     )
+
+
+def _named(stream: Stream, slice: Slice, cursor: Mapping[str, Stored]) -> Mapping[str, Stored]:
+    """A cursor or a page token as states have it. Raises FatalError: they have some of its names for other things."""
+    if names := reserved_names(cursor, partitioned=bool(slice.partition)):
+        raise FatalError(
+            f"the state that came with the records has the fields {', '.join(map(repr, names))}, which states have for "
+            f"other things: it could not be read back. Name them otherwise{defined_at(stream.read_records)}",
+            stream=stream.name,
+        )
+    named: Mapping[str, Stored] = stream.secrets.cut(copied(cursor))
+    return named
 
 
 def _with_token(stream: Stream, slice: Slice) -> Slice:

@@ -18,6 +18,7 @@ from cdk import (
     FatalError,
     Item,
     Page,
+    Partition,
     Position,
     Record,
     Slice,
@@ -30,6 +31,8 @@ from cdk.state.position import Edge
 from cdk.streams.cursor import Side
 from cdk.streams.read_slice import PAGE_RECORDS, ReadPage, read_slice
 from tests.samples import Events, Orders, Users
+
+COMPLETE = "__ab_full_refresh_sync_complete"
 
 
 class Scripted(Stream):
@@ -347,3 +350,33 @@ def test_a_cursor_without_records_needs_no_state() -> None:
     stream.cursor_field = "n"
 
     assert [page.warning for page in read_slice(stream, Slice())] == [""]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "alone", "partitioned"),
+    [
+        ({"states": ["CA"]}, ["states"], []),
+        ({"parent_state": {}, "at": 1}, ["parent_state"], []),
+        ({"slices": [1], "state_type": "integer"}, ["slices"], []),
+        ({"slices": [1], "state_type": "open"}, [], []),
+        ({"_cdk": 1}, ["_cdk"], ["_cdk"]),
+        ({COMPLETE: True}, [COMPLETE], [COMPLETE]),
+    ],
+)
+@pytest.mark.parametrize("as_token", [False, True])
+def test_a_state_that_could_not_be_read_back_is_refused(
+    cursor: Record,
+    alone: list[str],
+    partitioned: list[str],
+    as_token: bool,  # noqa: FBT001 - both
+) -> None:
+    def script(_: Slice) -> Iterator[Item]:
+        yield Page(ids(1), cursor) if as_token else Checkpoint(cursor)
+
+    for slice, names in ((Slice(), alone), (Slice(Partition.of(shop="a")), partitioned)):
+        if names:
+            with pytest.raises(FatalError, match=f"has the fields {', '.join(map(repr, names))}, which states have"):
+                list(read_slice(Scripted(script), slice))
+        else:
+            first, *_ = read_slice(Scripted(script), slice)
+            assert first.position == Checkpoint(cursor)
