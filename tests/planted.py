@@ -2949,6 +2949,20 @@ BUGS = [
         "tests/streams/test_read_slice.py",
     ),
     Bug(
+        "a cursor that is set at the end does not begin the slice again",
+        "sync/tasks/bundle_task",
+        "resumable and not at_end and page.position",
+        "resumable and page.position",
+        "tests/sync/loop/test_hand_kept_cursors.py",
+    ),
+    Bug(
+        "a slice that gets no further is not handed back",
+        "sync/tasks/bundle_task",
+        "and page.position != slice.start and task_time",
+        "and task_time",
+        "tests/sync/loop/test_hand_kept_cursors.py",
+    ),
+    Bug(
         "no column becomes wider beside deletion vectors",
         "lake/delta/stream_table",
         "        self.guard.check([Use.WIDEN])\n",

@@ -166,11 +166,21 @@ def canonical(value: object) -> str:
 
 
 def copied(value: FieldValue) -> FieldValue:
-    """The value with objects and lists of its own, at any depth: who made it may go on to change those that it has."""
+    """The value with objects and lists of its own: who made it may go on to change those that it has.
+
+    One of hundreds of levels stays as it is; what such a value may be is decided where it is written.
+    """
+    try:
+        return _copied(value)
+    except RecursionError:
+        return value
+
+
+def _copied(value: FieldValue) -> FieldValue:
     if type(value) is dict:
-        return {name: copied(item) for name, item in value.items()}
+        return {name: _copied(item) for name, item in value.items()}
     if type(value) is list:
-        return [copied(item) for item in value]
+        return [_copied(item) for item in value]
     return value
 
 

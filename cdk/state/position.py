@@ -150,7 +150,8 @@ class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages; authors leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages, `last` to `self.state`; authors
+    leave them alone.
     """
 
     done: ClassVar[bool] = False
@@ -159,6 +160,8 @@ class Checkpoint:
     resume: Resume | None = None
     trail: Trail | None = None
     listing: Listing = UNKNOWN_LISTING
+    last: bool = field(default=False, compare=False)
+    """Nothing of the slice comes behind it; no part of a state."""
 
 
 @dataclass(frozen=True, slots=True)

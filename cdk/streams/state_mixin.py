@@ -92,7 +92,7 @@ class StateMixin(Stream):
         while (item := context.run(next, items, end)) is not end:
             yield from slice_context.pop_pending()
             yield item  # type: ignore[misc] # an Item, since it is not `end`
-        yield from slice_context.pop_pending()
+        yield from (replace(checkpoint, last=True) for checkpoint in slice_context.pop_pending())
 
 
 class IncrementalMixin(StateMixin):

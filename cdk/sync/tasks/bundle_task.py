@@ -315,7 +315,11 @@ def _read_slice(
                 crash_point("page_read")
                 buffer.pages_read += 1
                 yield page if trace is None else page._replace(source=_source(target, task, trace, buffer.pages_read))
-                if buffer.broken or (resumable and task_time.ends_slice()):
+                # A cursor that its author sets at the end would have all be read again from there, each time.
+                at_end = isinstance(page.position, Checkpoint) and page.position.last
+                if buffer.broken or (
+                    resumable and not at_end and page.position != slice.start and task_time.ends_slice()
+                ):
                     return
     except TokenEnded:
         buffer.progress.wasted_token = progress.wasted
