@@ -2604,10 +2604,7 @@ BUGS = [
         "tests/engine/test_read.py",
     ),
     Bug(
-        "a dict that is filled again is many records",
-        "streams/read_slice",
-        "record = dict(item)\n",
-        "record = item\n",
+        "a dict that is filled again is many records", "streams/read_slice", "record = dict(item)\n", "record = item\n"
     ),
     Bug(
         "a sync that is refused adds no column",
