@@ -234,7 +234,8 @@ class PartitionCheckpointReader(CheckpointReader):
             self._tickets[partition] = ticket, self._turns.open(partition)
 
     def _is_unread(self, partition: Partition) -> bool:
-        return partition in self._positions and partition.key not in self._opened_keys
+        listed = partition.key in self._opened_keys or partition in self._early_tickets
+        return partition in self._positions and not listed
 
     def compare_fields(self) -> None:
         """List partitions up to the first that has the fields of one in the state: all, and hold them, if none has."""

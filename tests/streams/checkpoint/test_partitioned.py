@@ -118,6 +118,14 @@ def test_a_full_refresh_that_resumes_leaves_out_what_it_had_read_to_its_end(
     assert (reader.finished, reader.forget_missing(AT, timedelta())) == (True, 0)
 
 
+def test_a_partition_that_comes_last_is_not_taken_for_one_of_another_type() -> None:
+    text, number = Partition.of(shop="1"), Partition.of(shop=1)
+    reader = members(number, text, state=StreamState({number: Checkpoint({"page": 1})}, after=number))
+
+    assert [slice.partition for slice in slices(reader)] == [text, number]
+    assert reader.mismatch == ""
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 def test_what_parents_had_read_waits_for_partitions_that_come_last(leaves: bool) -> None:  # noqa: FBT001 - both
     reader = PartitionCheckpointReader([A, PARENT, B], windows_of, StreamState(after=A))
