@@ -8,7 +8,7 @@ LONGEST = timedelta(seconds=30)
 
 _LARGE = 16 * 1024
 """Bytes from which on a state is large: to write it takes about as long as to read a page."""
-_RARELY = 8
+_LARGE_STATE_FACTOR = 8
 """How many times as much as a large state the records weigh that come before the next one."""
 
 
@@ -38,5 +38,5 @@ class CheckpointThrottle:
 
     def due(self) -> bool:
         """Whether a state may be said now."""
-        enough = self._state if self._state < _LARGE else _RARELY * self._state
+        enough = self._state if self._state < _LARGE else _LARGE_STATE_FACTOR * self._state
         return self._records >= enough or self._clock() - self._last >= self._longest

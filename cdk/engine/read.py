@@ -69,7 +69,7 @@ def read(
 def _reader(stream: Stream, state: StreamState, *, refreshes: bool) -> CheckpointReader:
     reader = stream.checkpoint_reader(state)
     if refreshes:
-        reader.leave_finished()
+        reader.skip_finished()
     return reader
 
 

@@ -128,7 +128,8 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     records: list[Record] = []
     for item in stream.items(slice):
         # Most items are plain dicts: one type check each. Copied, for the author's code runs on before the page is
-        # whole, and may fill the same dict again, or what is in it. Measured: 0.4 microseconds for 10 fields.
+        # whole, and may fill the same dict again, or what is in it. Measured for 10 fields: 1 microsecond, and 4 where
+        # two of them have objects or lists; `dict` alone takes 0.2.
         if type(item) is dict or isinstance(item, Mapping):
             record = dict(item)
             records.append(record if _CONTAINERS.isdisjoint(map(type, record.values())) else copied(record))

@@ -73,10 +73,10 @@ class PartitionCheckpointReader(CheckpointReader):
         """Those that have come again, for which what parents had read then waits."""
         self._reopened: deque[PartitionReader] = deque()
         """Those that had planned all they could, until a slice of theirs ended."""
-        self._changed = self._planned = self._follows = self._leaves_finished = False
+        self._changed = self._planned = self._follows = self._skips_finished = False
 
-    def leave_finished(self) -> None:
-        self._leaves_finished = True
+    def skip_finished(self) -> None:
+        self._skips_finished = True
 
     def next(self) -> Slice | None:
         while True:
@@ -180,7 +180,7 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._after = after if item == after else None
             else:
                 yield item
-        if not (self._leaves_finished and after.key in up_to):
+        if not (self._skips_finished and after.key in up_to):
             yield from up_to.values()
             return
         # They are among those that the source lists, as `forget_missing` must know.

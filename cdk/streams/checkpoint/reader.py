@@ -40,7 +40,7 @@ class CheckpointReader(ABC):
     def compare_fields(self) -> None:  # noqa: B027 - most have no partitions
         """Find out, before the first slice, whether the state knows partitions by other fields: a `mismatch`."""
 
-    def leave_finished(self) -> None:  # noqa: B027 - most have no partitions
+    def skip_finished(self) -> None:  # noqa: B027 - most have no partitions
         """Leave out, from the first slice on, the partitions that an interrupted read had read to their end.
 
         For a full refresh, which needs each once; others ask them for what is new, last of all.
@@ -104,8 +104,8 @@ class PassingReader(CheckpointReader):
     def compare_fields(self) -> None:
         self._inner.compare_fields()
 
-    def leave_finished(self) -> None:
-        self._inner.leave_finished()
+    def skip_finished(self) -> None:
+        self._inner.skip_finished()
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         self._inner.observe(slice, position, edge)

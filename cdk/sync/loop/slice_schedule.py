@@ -44,7 +44,7 @@ class SliceSchedule:
         self._state = decoded(stream, state)
         self._reader: CheckpointReader = stream.checkpoint_reader(self._state)
         if refreshes:
-            self._reader.leave_finished()
+            self._reader.skip_finished()
         self._waiting: list[tuple[int, Slice]] = []
         self._out: dict[int, tuple[int, Slice]] = {}
         """Of the slices that are handed out, by identity: the place in the plan, and what has not been read of it."""

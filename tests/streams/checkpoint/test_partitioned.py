@@ -108,7 +108,7 @@ def test_a_full_refresh_that_resumes_leaves_out_what_it_had_read_to_its_end(
     """What it leaves out is listed all the same, so nothing of it is forgotten."""
     known = dict.fromkeys([A, B, C, D], VALUE)
     reader = PartitionCheckpointReader([A, B, C, D], windows_of, StreamState(known, after=after))
-    reader.leave_finished()
+    reader.skip_finished()
 
     opened = [*slices(reader)]
     for slice in opened:
@@ -130,7 +130,7 @@ def test_a_partition_that_comes_last_is_not_taken_for_one_of_another_type() -> N
 def test_what_parents_had_read_waits_for_partitions_that_come_last(leaves: bool) -> None:  # noqa: FBT001 - both
     reader = PartitionCheckpointReader([A, PARENT, B], windows_of, StreamState(after=A))
     if leaves:
-        reader.leave_finished()
+        reader.skip_finished()
     opened = [*slices(reader)]
 
     parents: dict[Partition, list[str]] = {}
