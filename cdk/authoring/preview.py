@@ -82,5 +82,5 @@ def _page(slice: Slice, page: ReadPage, planning: Trace, taken: Trace, warnings:
     warning = "; ".join(filter(None, [*warnings, page.warning or page.doubt]))
     warnings.clear()
     position = page.position
-    following = None if position is None or position.cursor is None else dict(position.cursor)
+    following = None if position is None or position.token is None else dict(position.token)
     return PreviewPage(str(slice), planning.exchanges, taken.exchanges, page.records, taken.page, following, warning)

@@ -72,7 +72,7 @@ class PageRetriever:
         request may not go (ForeignHost), or the paginator cannot read it (BadState). Raises what the client and the
         parts raise.
         """
-        saved = token is not None and token == slice.start.cursor
+        saved = token is not None and token == slice.start.token
         try:
             request = self.paginator.apply(self._first(slice), token)
             if saved or token is None or not isinstance(self.paginator, Counting):

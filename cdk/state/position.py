@@ -135,6 +135,15 @@ UNKNOWN_LISTING = Listing()
 
 
 @dataclass(frozen=True, slots=True)
+class Paging:
+    """The page at which a list goes on that was asked for with the state of its stream's author."""
+
+    token: Record
+    state: Record
+    """What the author has set since the list was begun, which holds once its last page is read; empty for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Start:
     """Nothing of the partition was read yet."""
 
@@ -143,6 +152,8 @@ class Start:
     edge: ClassVar[None] = None
     resume: ClassVar[None] = None
     trail: ClassVar[None] = None
+    paging: ClassVar[None] = None
+    token: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +161,8 @@ class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages, `last` to `self.state`; authors
-    leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages, `paging` and `last` to
+    `self.state`; authors leave them alone.
     """
 
     done: ClassVar[bool] = False
@@ -160,8 +171,15 @@ class Checkpoint:
     resume: Resume | None = None
     trail: Trail | None = None
     listing: Listing = UNKNOWN_LISTING
+    paging: Paging | None = None
+    """Set while the pages of a `PagedStream` are read whose author advances `cursor`, which has no token then."""
     last: bool = field(default=False, compare=False)
     """Nothing of the slice comes behind it; no part of a state."""
+
+    @property
+    def token(self) -> Record:
+        """What asks for the page at which a read goes on, where the stream is read in pages."""
+        return self.cursor if self.paging is None else self.paging.token
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +191,8 @@ class Done:
     edge: ClassVar[None] = None
     resume: ClassVar[None] = None
     trail: ClassVar[None] = None
+    paging: ClassVar[None] = None
+    token: ClassVar[None] = None
 
 
 Position: TypeAlias = Start | Checkpoint | Done

@@ -13,6 +13,7 @@ from cdk.state.position import (
     Edge,
     Listing,
     OpenSlice,
+    Paging,
     Position,
     Resume,
     Start,
@@ -35,7 +36,7 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
             return {}
         case Done():
             return {_COMPLETE: True}
-        case Checkpoint(cursor, edge, resume, trail, listing):
+        case Checkpoint(cursor, edge, resume, trail, listing, paging):
             own = _resume(resume, exact=exact) if resume else {}
             if exact and edge is not None and edge.keys:
                 own["edge"] = _edge(edge, exact=exact)
@@ -43,6 +44,8 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
                 own["trail"] = _trail(trail)
             if exact and listing != UNKNOWN_LISTING:
                 own["listing"] = _listing(listing)
+            if paging is not None:
+                own["paging"] = {"token": dict(paging.token), "state": dict(paging.state)}
             return {**cursor, OWN_KEY: own} if own else dict(cursor)
         case _:
             assert_never(position)
@@ -70,7 +73,8 @@ def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
     if not isinstance(own, Mapping):
         raise BadState(where, own, "the object that an earlier run of this kit left there")
     edge, trail = _to_edge(own.get("edge"), where), _to_trail(own.get("trail"), where)
-    return Checkpoint({}, edge, _to_resume(own, where), trail, _to_listing(own.get("listing"), where))
+    listing, paging = _to_listing(own.get("listing"), where), _to_paging(own.get("paging"), where)
+    return Checkpoint({}, edge, _to_resume(own, where), trail, listing, paging)
 
 
 def _listing(listing: Listing) -> JsonObject:
@@ -85,6 +89,16 @@ def _to_listing(blob: JsonValue, path: str) -> Listing:
             return Listing(fingerprint, total, end)
         case _:
             raise BadState(f"{path}.listing", blob, '{"fingerprint": string, "total": number, "end": string}')
+
+
+def _to_paging(blob: JsonValue, path: str) -> Paging | None:
+    match blob:
+        case None:
+            return None
+        case {"token": Mapping() as token, "state": Mapping() as state}:
+            return Paging(dict(token), dict(state))
+        case _:
+            raise BadState(f"{path}.paging", blob, '{"token": {...}, "state": {...}}')
 
 
 def _trail(trail: Trail) -> list[JsonValue]:

@@ -14,9 +14,11 @@
 
 One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
 and `upto` where its plan ends; a finished read leaves none of them. Beside the token of a page, `trail` notices tokens
-that go in a circle; it is there once a read was resumed. In the exact form, kept in tables, `listing` is also the list
-whose pages a token counts, and `edge` holds the digests of the records at the cursor value: `keys`, and in `counts` how
-often each came, where that is more than once. A partition that complete lists lack has `missing`, since when.
+that go in a circle; it is there once a read was resumed. Beside the state of a `PagedStream` whose author advances it,
+`paging` has the `token` of the page to go on at, and the `state` that was set since the first. In the exact form, kept
+in tables, `listing` is also the list whose pages a token counts, and `edge` holds the digests of the records at the
+cursor value: `keys`, and in `counts` how often each came, where that is more than once. A partition that complete lists
+lack has `missing`, since when.
 
 Beside `states`, `_cdk` has `after` while partitions with a cursor are read: the fields of the one behind which an
 interrupted read resumes. Those up to it were read to their end and come last. A finished read leaves none. `in_full`

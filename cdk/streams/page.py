@@ -42,6 +42,9 @@ class Page(NamedTuple):
     end: str = ""
     """A digest of what it came in, where that says that nothing follows and `next` asks for more all the same."""
 
+    state: Record | None = None
+    """What the author of a `PagedStream` has set while its pages were read; empty for nothing yet."""
+
     repeated: int = 0
     """So many records it begins with are the last of the page before: others came to the list before them meanwhile."""
 

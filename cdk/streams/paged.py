@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -9,10 +10,10 @@ from cdk.base.errors import FatalError, PaginationLoop
 from cdk.base.process.connector_line import defined_at
 from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import NotJson, Record, copied
-from cdk.state.position import Checkpoint, Trail
+from cdk.state.position import Checkpoint, Paging, Start, Trail
 from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, PageSource, Token
-from cdk.streams.state_mixin import StateMixin
+from cdk.streams.state_mixin import SliceContext, StateMixin
 
 PageParts: TypeAlias = Iterable[Page | Sequence[Record]]
 """A page as it is read: lists of records that are handed on at once, then the rest, with the token of the next page."""
@@ -273,7 +274,26 @@ class PagedStream(StateMixin):
         """Read one page. `token` is the `next` of the page before, None for the first page."""
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
-        return read_pages(slice, self._checked_page)
+        if not self.advanced_by_hand:
+            return read_pages(slice, self._checked_page)
+        # The author sees the state that the pages were begun with, all the while.
+        match slice.start:
+            case Checkpoint(trail=trail, listing=listing, paging=Paging(token)):
+                paged = replace(slice, start=Checkpoint(token, trail=trail, listing=listing))
+            case _:
+                paged = replace(slice, start=Start())
+        return read_pages(paged, lambda _, token: self._checked_page(slice, token))
+
+    def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
+        # What `read_page` sets while it makes a page is true once that page has been yielded; of pages that are asked
+        # for with the state that was there at first, once all have.
+        if not isinstance(item, Page):
+            yield item
+        elif self.advanced_by_hand:
+            yield item._replace(state={} if context.pending is None else context.pending.cursor)
+        else:
+            yield item
+            yield from context.pop_pending()
 
     def _checked_page(self, slice: Slice, token: Token | None) -> PageParts:
         """The page. Raises FatalError for what a page cannot be; authors write it without types."""

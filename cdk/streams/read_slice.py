@@ -13,10 +13,11 @@ from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
 from cdk.base.values import Record, Stored, copied
 from cdk.base.wording import nearest
-from cdk.state.position import Checkpoint, Done, Edge, Listing, Position, Start
+from cdk.state.position import Checkpoint, Done, Edge, Listing, Paging, Position, Start
 from cdk.state.slice import Slice
 from cdk.state.window import Window
 from cdk.state.wire import reserved_names
+from cdk.streams.checkpoint.author_state import AuthorState
 from cdk.streams.cursor import Cursor, Side, owned
 from cdk.streams.page import Page
 from cdk.streams.stream import Stream
@@ -119,7 +120,8 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             raise
         logger.warning("%s %s: %s; reading this slice from its start", stream.name, slice, refused)
         yield ReadPage((), restarted=True)
-        yield from _pages(stream, replace(slice, start=Start()))
+        since = slice.start.paging and slice.start.cursor
+        yield from _pages(stream, replace(slice, start=Checkpoint(since) if since else Start()))
 
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
@@ -138,13 +140,10 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
             yield finish(records, None)
         else:
             match item:
-                case Page(page_records, token, trail, warning, doubt, _, total, moved, end, repeated):
+                case Page(page_records, token, warning=warning, doubt=doubt, moved=moved, repeated=repeated):
                     if records:
                         yield finish(records, None)
-                    position = None
-                    if token is not None:
-                        listing = Listing(stream.fingerprint, total, end)
-                        position = Checkpoint(_named(stream, slice, token), trail=trail, listing=listing)
+                    position = None if token is None else _position(stream, slice, token, item)
                     if repeated and not stream.primary_key:
                         warning, repeated = warning or _came_again(repeated), 0
                     if repeated or type(page_records) is list:
@@ -163,6 +162,16 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     )
         records = []
     yield finish(records, Done())
+
+
+def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: Page) -> Checkpoint:
+    """Where a restart goes on behind a page that names `token` as the next one."""
+    named = partial(_named, stream, slice)
+    cursor, paging = named(token), None
+    if page.state is not None:
+        cursor, paging = named(slice.start.cursor or {}), Paging(cursor, named(page.state))
+    listing = Listing(stream.fingerprint, page.total, page.end)
+    return Checkpoint(cursor, trail=page.trail, listing=listing, paging=paging)
 
 
 def _came_again(repeated: int) -> str:
@@ -192,7 +201,15 @@ def _with_token(stream: Stream, slice: Slice) -> Slice:
     fingerprint = start.listing.fingerprint
     if fingerprint and fingerprint != stream.fingerprint:
         raise StaleToken("the page token saved by an earlier read belongs to another request than the stream sends now")
-    return replace(slice, start=replace(start, cursor=stream.secrets.restore(copied(start.cursor))))
+    restored = partial(_restored, stream)
+    paging = start.paging and Paging(restored(start.paging.token), restored(start.paging.state))
+    return replace(slice, start=replace(start, cursor=restored(start.cursor), paging=paging))
+
+
+def _restored(stream: Stream, cursor: Mapping[str, Stored]) -> Mapping[str, Stored]:
+    """A cursor as the source gave it; a copy, which the author may change."""
+    restored: Mapping[str, Stored] = stream.secrets.restore(copied(cursor))
+    return restored
 
 
 class _Finisher:
@@ -203,9 +220,7 @@ class _Finisher:
         self._edge: Edge | None = None
         self._warned_undated = self._warned_outside = self._warned_finer = False
         self._first = True
-        self._lacks_state = stream.cursor_field is not None and stream.cursor is None and slice.start.cursor is None
-        """The author advances the cursor, and has not yet."""
-        self._any_records = False
+        self._author_state = AuthorState(stream, slice) if stream.advanced_by_hand else None
 
     def __call__(
         self,
@@ -242,23 +257,12 @@ class _Finisher:
                 warning = warning or self._finer(cursor, window)
         if cursor is not None and cursor.ordered and (position is None or not position.done):
             position = self._reached(cursor)
-        warning = warning or self._without_state(records, position)
+        warning = self._author_warning(records, position) or warning
         doubt = doubt and partial(_of_stream, self._stream.name, doubt)
         return ReadPage(records, position, self._edge, skipped, False, warning, doubt, followed)
 
-    def _without_state(self, records: Sequence[Record], position: Position | None) -> str:
-        """What to say at the end of a slice whose records came without the state that its author is to give."""
-        if not self._lacks_state:
-            return ""
-        self._any_records = self._any_records or bool(records)
-        self._lacks_state = position is None or position.done
-        if position is None or not (position.done and self._any_records):
-            return ""
-        return (
-            f"{self._stream.name}: it has the cursor {self._stream.cursor_field!r}, and no state came with its "
-            "records: each read begins at its start, and an incremental sync that appends adds all of them again. Set "
-            "`self.state`, as a whole and not in place, or yield a Checkpoint, with `supports_checkpointing = True`"
-        )
+    def _author_warning(self, records: Sequence[Record], position: Position | None) -> str:
+        return "" if self._author_state is None else self._author_state.warning(records, position)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
         """Raise FatalError: among the records of a page is something else."""

@@ -15,12 +15,14 @@ from cdk.streams.page import Item
 from cdk.streams.stream import Stream
 
 
-class _SliceContext:
+class SliceContext:
     """The slice being read in this context: its state as the author sees it, and what is not yet yielded of it."""
 
     def __init__(self, slice: Slice) -> None:
-        self.cursor: dict[str, Stored] = dict(slice.start.cursor or {})
-        self.pending: Checkpoint | None = None
+        paging = slice.start.paging
+        since = paging.state if paging is not None else {}
+        self.cursor: dict[str, Stored] = dict(since or slice.start.cursor or {})
+        self.pending = Checkpoint(since) if since else None
 
     def pop_pending(self) -> Iterator[Checkpoint]:
         if self.pending is not None:
@@ -28,7 +30,7 @@ class _SliceContext:
             yield checkpoint
 
 
-_slice_context: ContextVar[_SliceContext | None] = ContextVar("cdk_slice_state", default=None)
+_slice_context: ContextVar[SliceContext | None] = ContextVar("cdk_slice_state", default=None)
 
 
 class _ObservedReader(PassingReader):
@@ -85,14 +87,18 @@ class StateMixin(Stream):
 
     def items(self, slice: Slice) -> Iterator[Item]:
         # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.
-        slice_context, context = _SliceContext(slice), copy_context()
+        slice_context, context = SliceContext(slice), copy_context()
         context.run(_slice_context.set, slice_context)
         items = context.run(iter, super().items(slice))
         end = object()
         while (item := context.run(next, items, end)) is not end:
-            yield from slice_context.pop_pending()
-            yield item  # type: ignore[misc] # an Item, since it is not `end`
+            yield from self._with_state(item, slice_context)  # type: ignore[arg-type] # an Item, it is not `end`
         yield from (replace(checkpoint, last=True) for checkpoint in slice_context.pop_pending())
+
+    def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
+        """An item and the state that was set until it came: what `read_records` does behind a `yield`."""
+        yield from context.pop_pending()
+        yield item
 
 
 class IncrementalMixin(StateMixin):

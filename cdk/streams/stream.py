@@ -141,7 +141,7 @@ class Stream(metaclass=_StreamType):
         if self.cursor is not None:
             self._warn_of(self.cursor, partition, position, now)
             return SliceCheckpointReader(self.cursor, partition, position, now)
-        return PageCheckpointReader(partition, position, keeps_cursor=self.cursor_field is not None)
+        return PageCheckpointReader(partition, position, keeps_cursor=self.advanced_by_hand)
 
     def _warn_of(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
         """Say where a state is not what it looks like: with a value of the cursor that is to come."""
@@ -256,6 +256,11 @@ class Stream(metaclass=_StreamType):
     def migrate_state(self, blob: JsonValue) -> JsonValue:
         """An old form of this stream's state in today's form. Override it where the form has changed."""
         return blob
+
+    @property
+    def advanced_by_hand(self) -> bool:
+        """Whether the author advances the stream's cursor, by `self.state` or a `Checkpoint`."""
+        return self.cursor_field is not None and self.cursor is None
 
     @property
     def incremental(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cdk.state.position import Edge, Position, Start
+from cdk.state.position import Checkpoint, Edge, Position, Start
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
@@ -163,3 +163,6 @@ class PageCheckpointReader(PartitionReader):
         self._finished = position.done
         if not (position.done and self._keeps_cursor):
             self._position = position
+        elif self._position.paging is not None:
+            # The author has set no state: the next read begins where this one has.
+            self._position = Checkpoint(self._position.cursor) if self._position.cursor else Start()
