@@ -31,6 +31,7 @@ from cdk.rest.retriever import PageRetriever
 from cdk.state.slice import Slice
 from cdk.streams.page import Page
 from cdk.streams.paged import PagedStream
+from cdk.streams.state_mixin import initial_state
 
 _building = threading.Lock()
 
@@ -153,6 +154,13 @@ class HttpStream(PagedStream):
         scope = self._scope(url, slice)
         return Request(self.http_method, url, self.params(slice), headers, body, scope=scope)
 
+    def _request(self, slice: Slice) -> Request:
+        """The request for any page of a slice, whatever `parse` has set as the state since the first."""
+        if not self.advanced_by_hand:
+            return self.request(slice)
+        with initial_state():
+            return self.request(slice)
+
     def _scope(self, url: str, slice: Slice) -> CredentialScope:
         """Where the credentials may go: not to a host that only a partition, such as a record of a parent, names."""
         base = self.url_base
@@ -208,7 +216,7 @@ class HttpStream(PagedStream):
                 )
             if self._retriever is None:
                 where = self.records_path if type(self).parse is HttpStream.parse else None
-                self._retriever = PageRetriever(self._client, self.paginator, self.request, self.parse, where)
+                self._retriever = PageRetriever(self._client, self.paginator, self._request, self.parse, where)
             return self._retriever
 
     def __getstate__(self) -> dict[str, JsonValue]:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 
@@ -21,7 +22,8 @@ class SliceContext:
     def __init__(self, slice: Slice) -> None:
         paging = slice.start.paging
         since = paging.state if paging is not None else {}
-        self.cursor: dict[str, Stored] = dict(since or slice.start.cursor or {})
+        self.initial: dict[str, Stored] = dict(slice.start.cursor or {})
+        self.cursor = dict(since or self.initial)
         self.pending = Checkpoint(since) if since else None
 
     def pop_pending(self) -> Iterator[Checkpoint]:
@@ -31,6 +33,20 @@ class SliceContext:
 
 
 _slice_context: ContextVar[SliceContext | None] = ContextVar("cdk_slice_state", default=None)
+
+
+@contextmanager
+def initial_state() -> Iterator[None]:
+    """Shows what the slice that is read was begun with as its `state`: all of its pages are asked for with that."""
+    context = _slice_context.get()
+    if context is None:
+        yield
+        return
+    context.cursor, shown = context.initial, context.cursor
+    try:
+        yield
+    finally:
+        context.cursor = shown
 
 
 class _ObservedReader(PassingReader):

@@ -569,3 +569,57 @@ def test_a_body_without_the_records_path_is_an_error_and_not_an_empty_page() -> 
     assert answering({"data": []}) == answering({"data": None}) == []
     with pytest.raises(DecodeError, match="found nothing at data"):
         answering({"error": "maintenance"})
+
+
+class Changes(HttpStream):
+    """Asks for what is newer than its state, which `parse` advances record by record."""
+
+    url_base = "https://api.test"
+    cursor_field = "id"
+    primary_key = "id"
+    paginator = PageNumber(size=2)
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/changes"
+
+    def params(self, slice: Slice) -> Mapping[str, Json]:  # noqa: ARG002
+        return {"since": self.state.get("id", 0)}
+
+    def parse(  # type: ignore[override] # as code without types has it
+        self, response: Response, slice: Slice
+    ) -> Iterator[Record]:
+        for record in super().parse(response, slice):
+            self.state = {"id": max(record["id"], self.state.get("id", 0))}
+            yield record
+
+
+class ChangesApi:
+    """Lists ids up to 7, the newest first, two a page."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def send(self, request: Request) -> Response:
+        query = request.full_url.partition("?")[2]
+        self.asked.append(query)
+        sent = dict(part.split("=") for part in query.split("&"))
+        ids, at = list(range(7, int(sent["since"]), -1)), 2 * (int(sent["page"]) - 1)
+        return Response(
+            200, Headers({}), orjson.dumps([{"id": n} for n in ids[at : at + 2]]), request.full_url, request
+        )
+
+
+@pytest.mark.parametrize("pages", [1, 2, 9])
+def test_pages_are_asked_for_with_the_state_that_the_first_was(pages: int) -> None:
+    api = ChangesApi()
+    stream = Changes({})
+    stream.transport = api
+
+    begun = list(itertools.islice(read_slice(stream, Slice(start=Checkpoint({"id": 2}))), pages))
+    position = begun[-1].position
+    assert position is not None
+    rest = [] if position.done else list(read_slice(stream, Slice(start=position)))
+
+    assert [record["id"] for page in [*begun, *rest] for record in page.records] == [7, 6, 5, 4, 3]
+    assert {query.replace("page=1", "").count("since=2") for query in api.asked} == {1}
+    assert Checkpoint({"id": 7}) in [page.position for page in [*begun, *rest]]
