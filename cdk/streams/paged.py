@@ -288,7 +288,7 @@ class PagedStream(StateMixin):
         # What `read_page` sets while it makes a page is true once that page has been yielded; of pages that are asked
         # for with the state that was there at first, once all have.
         if not isinstance(item, Page):
-            yield item
+            yield from super()._with_state(item, context)
         elif self.advanced_by_hand:
             yield item._replace(state={} if context.pending is None else context.pending.cursor)
         else:

@@ -1,19 +1,32 @@
 """PagedStream whose author advances the cursor: each attempt goes on at its page, with the state of its first."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdk import BadState, Checkpoint, Json, Page, PagedStream, Partition, Position, Slice, Start, StreamState
+from cdk import (
+    BadState,
+    Checkpoint,
+    Done,
+    Item,
+    Json,
+    Page,
+    PagedStream,
+    Partition,
+    Position,
+    Slice,
+    Start,
+    StreamState,
+)
 from cdk.base.errors import StaleToken
 from cdk.base.secret_masking import SecretMarks
 from cdk.state.position import Paging
 from cdk.state.slice import WHOLE
 from cdk.state.wire import decode, encode
-from cdk.streams.page import Token
+from cdk.streams.page import Token, records_in
 from cdk.streams.read_slice import read_slice
 
 SIZE = 2
@@ -134,6 +147,21 @@ def test_an_author_who_sets_no_state_begins_where_the_read_began() -> None:
     assert reader.finished
     state = reader.get_checkpoint()
     assert state is None or state.of(WHOLE) == Checkpoint({"n": 1})
+
+
+def test_records_that_are_yielded_one_by_one_are_covered_by_the_state_behind_them() -> None:
+    class Unpaged(PagedStream):
+        cursor_field = "n"
+
+        def read_page(self, slice: Slice, token: Token | None) -> Page:  # noqa: ARG002
+            return Page([{"n": 1}, {"n": 2}], None)
+
+        def read_records(self, slice: Slice) -> Iterator[Item]:
+            for record in records_in(super().read_records(slice)):
+                yield record
+                self.state = record
+
+    assert positions(Unpaged(), Start()) == [Checkpoint({"n": 1}), Checkpoint({"n": 2}), Done()]
 
 
 def test_secrets_are_cut_out_of_what_a_page_leaves() -> None:
