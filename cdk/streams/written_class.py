@@ -56,6 +56,7 @@ _ELSEWHERE = {
     "request_body_json": "body_json",
     "next_page_token": "paginator",
     "stream_slices": "partitions",
+    "get_updated_state": "cursor",
     "get_json_schema": "json_schema",
 }
 """What airbyte-cdk calls what a stream has."""
