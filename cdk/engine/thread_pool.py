@@ -195,7 +195,7 @@ class AdaptiveThreadPool(Generic[W]):
                 self._pages.put(timed)
                 if self._back.is_set() or self._reading > self._concurrency.level:
                     with self._counting:
-                        if self._back.is_set() or self._is_surplus(timed.page):
+                        if not timed.page.runs_job and (self._back.is_set() or self._is_surplus(timed.page)):
                             self._reading -= 1
                             return reading
             reading.close()

@@ -30,6 +30,9 @@ ATTEMPTS = 3
 POLL = 5.0
 """Seconds between two looks at a job."""
 
+PLACE_POLL = 0.1
+"""Seconds between two looks whether another job may run: no request is sent for one."""
+
 _LONGEST_TOKEN = 10_000
 _REFUSALS = (NotFound, BadRequest, Forbidden)
 
@@ -54,7 +57,13 @@ class Job:
 
 
 class JobApi(Protocol):
-    """How an API's jobs are worked with. All methods raise what sending a request raises; safe from several threads."""
+    """How an API's jobs are worked with. All methods raise what sending a request raises; safe from several threads.
+
+    deletes: `delete` removes a job, so that no read can go on with it.
+    """
+
+    @property
+    def deletes(self) -> bool: ...
 
     def create(self, slice: Slice) -> Response: ...
 
@@ -99,6 +108,8 @@ class JobReader:
     A job that fails or takes longer than `timeout` is asked for again, three times in all; the wait is the sum of its
     sleeps, so that no clock is needed. failed_wait: seconds before a failed one is asked for again.
     resumable: states are kept in the middle of a slice. A job that no state keeps is aborted when the read is cut.
+    A job that is deleted gives no states between its records: it is gone before the last ones are safe, and a read that
+    cannot go on with it has those twice that are.
 
     `read` raises FatalError: the last attempt failed, too; StaleToken: the job of an earlier read is gone.
     """
@@ -136,8 +147,8 @@ class JobReader:
                 # Two jobs that wait for each other's records would otherwise wait for ever.
                 logger.warning("%s: waited %.0f s for another job to end; asking for this one beside it", slice, waited)
                 return False
-            self._sleep(POLL)
-            waited += POLL
+            self._sleep(PLACE_POLL)
+            waited += PLACE_POLL
         return True
 
     def _completed(self, slice: Slice) -> Generator[Item, None, Job | None]:
@@ -154,7 +165,7 @@ class JobReader:
                 job = Job(slice, response_values(response), _token(response) if self._resumable else None)
             try:
                 if job.token is not None and not job.resumed:
-                    yield Page((), {"job": job.token})
+                    yield Page((), {"job": job.token}, runs_job=True)
                 status = self._settled(job)
             except BaseException:
                 if job.token is None:
@@ -212,19 +223,20 @@ class JobReader:
 
     def _downloaded(self, job: Job) -> Iterator[Item]:
         targets, warning = self._api.targets(job)
+        position = _no_position if self._api.deletes else _position
         if job.count is not None and job.count != len(targets):
             raise StaleToken(f"the job had {job.count} targets in an earlier read and has {len(targets)} now")
         page = job.page
         if warning:
-            yield Page((), _position(job, job.done, len(targets), page) if targets else None, warning=warning)
+            yield Page((), position(job, job.done, len(targets), page) if targets else None, warning=warning)
         try:
             for i, target in islice(enumerate(targets), job.done, None):
-                after = None if i + 1 == len(targets) else _position(job, i + 1, len(targets))
+                after = None if i + 1 == len(targets) else position(job, i + 1, len(targets))
                 for item in self._api.download(job, target, page):
                     match item:
                         case Page(records, following, warning=warning, doubt=doubt):
-                            position = after if following is None else _position(job, i, len(targets), following)
-                            yield Page(records, position, warning=warning, doubt=doubt)
+                            at = after if following is None else position(job, i, len(targets), following)
+                            yield Page(records, at, warning=warning, doubt=doubt)
                         case _:
                             yield item
                 page = None
@@ -249,6 +261,10 @@ def _position(
         return None
     token = {"job": job.token, "done_targets": done, "targets": count}
     return token if page is None else {**token, "page": page}
+
+
+def _no_position(*_: object) -> None:
+    """No place to go on: the job may be gone by then."""
 
 
 def response_values(response: Response) -> Mapping[str, JsonValue]:

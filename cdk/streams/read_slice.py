@@ -44,7 +44,7 @@ class ReadPage(NamedTuple):
     restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
     warning: what a person should know of these records, in words; the runner of the read has `PageWarnings` say it once
         for a stream. explain_doubt: gives `doubt`. followed: the page names a next one.
-    source: what brought the records, where rows are traced. moved: as `Page` has it.
+    source: what brought the records, where rows are traced. moved, runs_job: as `Page` has them.
     """
 
     records: Sequence[Record]
@@ -57,6 +57,7 @@ class ReadPage(NamedTuple):
     followed: bool = False
     source: Record | None = None
     moved: bool = False
+    runs_job: bool = False
 
     @property
     def doubt(self) -> str:
@@ -151,7 +152,10 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         page_records = page_records[repeated:]
                     warning = warning and f"{stream.name}: {warning}"
                     page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
-                    yield page._replace(moved=moved, skipped=page.skipped + repeated) if moved or repeated else page
+                    if moved or repeated or item.runs_job:
+                        skipped = page.skipped + repeated
+                        page = page._replace(moved=moved, skipped=skipped, runs_job=item.runs_job)
+                    yield page
                 case Checkpoint():
                     yield finish(records, replace(item, cursor=_named(stream, slice, item.cursor)))
                 case _:

@@ -121,6 +121,26 @@ def test_where_fewer_are_to_be_read_at_once_those_that_can_wait_are_resumed_late
     assert max(at_once) <= 4
 
 
+@pytest.mark.usefixtures("waiting")
+def test_a_piece_whose_job_others_wait_for_is_never_laid_aside() -> None:
+    place = threading.Semaphore()
+
+    def read(piece: int) -> Iterator[ReadPage]:
+        assert place.acquire(timeout=20)
+        yield ReadPage((), Checkpoint({"job": piece}), runs_job=True)
+        place.release()
+        yield ReadPage([{"piece": piece}], Checkpoint({"job": piece, "done_targets": 1}))
+        yield ReadPage((), Done())
+
+    concurrency, pieces = Told(4, Learned(4)), list[int]()
+    with AdaptiveThreadPool(concurrency, read) as pool:
+        for piece, page in pool.pages(iter(range(12))):
+            concurrency.level = 1
+            pieces += [piece for _ in page.records]
+
+    assert sorted(pieces) == list(range(12))
+
+
 def test_laid_aside_pieces_are_closed_with_the_read() -> None:
     opened, closed, together = list[int](), list[int](), threading.Barrier(3)
 

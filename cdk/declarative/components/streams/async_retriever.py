@@ -115,7 +115,10 @@ class AsyncRetriever(AnyRetriever):
     )
     download_paginator: AnyPaginator | None = Field(None, description="How further pages of a target are asked for.")
     abort_requester: AnyRequester | None = Field(None, description="Stops a job that takes too long.")
-    delete_requester: AnyRequester | None = Field(None, description="Removes a job that was downloaded.")
+    delete_requester: AnyRequester | None = Field(
+        None,
+        description="Removes a job that was downloaded; a read that is cut while it downloads then begins it anew.",
+    )
     polling_job_timeout: int | str | None = Field(None, description="Minutes that a job may take; 60 by default.")
     failed_retry_wait_time_in_seconds: int | str | None = Field(
         None, description="Seconds before a failed job is asked for again; none by default."
@@ -196,6 +199,10 @@ class _Api:
         unsent = any(map(sends, component.routers))
         self._unsent = _UNSENT.format(ctx.where(component, "partition_router")) if unsent else ""
         self._warn = FirstWarning()
+
+    @property
+    def deletes(self) -> bool:
+        return self._delete is not None
 
     def create(self, slice: Slice) -> Response:
         self._warn(self._unsent)
