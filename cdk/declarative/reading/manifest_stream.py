@@ -153,11 +153,15 @@ class ManifestStream(DeclaredStream):
         other.supports_checkpointing = True
         return other
 
+    @property
+    def resumes_pages(self) -> bool:
+        """Whether it is such a copy, of a stream without a cursor."""
+        return self._incremental is None and self.supports_checkpointing
+
     def __reduce__(self) -> tuple[Callable[[], Stream], tuple[()]]:
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
-        resumes = self._incremental is None and self.supports_checkpointing
-        return partial(_resuming_pages, self.reload) if resumes else self.reload, ()
+        return partial(_resuming_pages, self.reload) if self.resumes_pages else self.reload, ()
 
 
 def _resuming_pages(reload: Callable[[], Stream]) -> Stream:

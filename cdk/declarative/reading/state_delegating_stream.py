@@ -71,16 +71,26 @@ class DelegatingStream(DeclaredStream):
         if self._chosen is self.later:
             return self.later.checkpoint_reader(state)
         state = replace(state, in_full=False) if state.in_full else StreamState()
-        return _FullReader(self.full.checkpoint_reader(state))
+        reader = self.full.checkpoint_reader(state)
+        # What has come since is the other stream's: a source that is read in full may give all of it once more.
+        reader.end_with_plan()
+        return _FullReader(reader, state)
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         return self._chosen.read_records(slice)
+
+    def resuming_pages(self) -> "DelegatingStream":
+        other = self.beside()
+        other.full, other.later = self.full.resuming_pages(), self.later.resuming_pages()
+        other._choose(other.later if self._chosen is self.later else other.full)  # noqa: SLF001 - its own
+        return other
 
     def __reduce__(self) -> tuple[Callable[[], ManifestStream], tuple[()]]:
         # What travels is the stream that was chosen: the state, which chooses, stays with the driver.
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
-        return partial(_chosen, self.reload, later=self._chosen is self.later), ()
+        later, resumes = self._chosen is self.later, self._chosen.resumes_pages
+        return partial(_chosen, self.reload, later=later, resumes=resumes), ()
 
     def _fitting(self, blob: JsonValue) -> ManifestStream:
         if not isinstance(blob, Mapping) or not blob or all(str(key).startswith("__ab_") for key in blob):
@@ -101,20 +111,23 @@ class DelegatingStream(DeclaredStream):
 class _FullReader(PassingReader):
     """The reader of a read in full, whose states say so until it is finished."""
 
-    _state: StreamState | None = None
-    _marked = False
-    """The last state that was given says that the read is unfinished."""
+    def __init__(self, inner: CheckpointReader, state: StreamState) -> None:
+        super().__init__(inner)
+        self._state = state
+        self._marked = bool(state.positions)
+        """The last state that was given says that the read is unfinished."""
 
     def get_checkpoint(self) -> StreamState | None:
         state = super().get_checkpoint()
         self._state = state or self._state
-        if self._state is None or (state is None and not (self._marked and self.finished)):
+        if state is None and not (self._marked and self.finished):
             return None
         self._marked = not self.finished
         return replace(self._state, in_full=self._marked)
 
 
-def _chosen(reload: Callable[[], Stream], *, later: bool) -> ManifestStream:
+def _chosen(reload: Callable[[], Stream], *, later: bool, resumes: bool) -> ManifestStream:
     stream = reload()
     assert isinstance(stream, DelegatingStream)
-    return stream.later if later else stream.full
+    chosen = stream.later if later else stream.full
+    return chosen.resuming_pages() if resumes else chosen

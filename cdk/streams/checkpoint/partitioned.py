@@ -74,9 +74,15 @@ class PartitionCheckpointReader(CheckpointReader):
         self._reopened: deque[PartitionReader] = deque()
         """Those that had planned all they could, until a slice of theirs ended."""
         self._changed = self._planned = self._follows = self._skips_finished = False
+        self._skips_known = False
+        """Whether the state is that of the read which this one goes on with, so that what it knows is of that."""
+        self._takes_newer = True
 
     def skip_finished(self) -> None:
-        self._skips_finished = True
+        self._skips_finished, self._skips_known = True, self._state.after is not None
+
+    def end_with_plan(self) -> None:
+        self._skips_finished, self._skips_known, self._takes_newer = True, True, False
 
     def next(self) -> Slice | None:
         while True:
@@ -183,11 +189,9 @@ class PartitionCheckpointReader(CheckpointReader):
         if not (self._skips_finished and after.key in up_to):
             yield from up_to.values()
             return
-        # They are among those that the source lists, as `forget_missing` must know.
+        # They are among those that the source lists, as `forget_missing` must know. What parents had read waits for
+        # them still: an incremental read may follow, to which what is new of them belongs.
         self._opened_keys.update(up_to)
-        for ticket in self._early_tickets.values():
-            self._queue.close(ticket)
-        self._advance_parents()
 
     def _end_plan(self) -> None:
         if not self._planned:
@@ -227,11 +231,15 @@ class PartitionCheckpointReader(CheckpointReader):
                 f"the state knows the partition {alike.key}, and today's is {partition.key}, of another type"
             )
         position = position or self._positions.get(WHOLE) or Start()
-        self._current = self._readers[partition] = self._inner(partition, position)
-        self.mismatch = self.mismatch or self._current.mismatch
+        reader = self._inner(partition, position)
+        self.mismatch = self.mismatch or reader.mismatch
         if partition not in self._tickets:
-            ticket = self._early_tickets.get(partition) or self._queue.open(None)
-            self._tickets[partition] = ticket, self._turns.open(partition)
+            ticket, turn = self._early_tickets.get(partition) or self._queue.open(None), self._turns.open(partition)
+            if self._skips_known and reader.was_finished and partition in self._positions:
+                self._end_turn(turn, position)
+                return
+            self._tickets[partition] = ticket, turn
+        self._current = self._readers[partition] = reader
 
     def _is_unread(self, partition: Partition) -> bool:
         listed = partition.key in self._opened_keys or partition in self._early_tickets
@@ -286,7 +294,9 @@ class PartitionCheckpointReader(CheckpointReader):
             if turn is not None:
                 self._end_turn(turn, position)
             if reader.ends_early:
-                self._ended_early.append(partition)
+                # Where it is left to another read, what parents had read waits for that, too.
+                if self._takes_newer:
+                    self._ended_early.append(partition)
             else:
                 self._queue.close(ticket)
                 del self._tickets[partition]

@@ -46,6 +46,9 @@ class CheckpointReader(ABC):
         For a full refresh, which needs each once; others ask them for what is new, last of all.
         """
 
+    def end_with_plan(self) -> None:  # noqa: B027 - most have no plan but that of today
+        """Read what an interrupted read had planned and not finished, and leave what is newer to another read."""
+
     @property
     @abstractmethod
     def finished(self) -> bool:
@@ -72,9 +75,10 @@ class PartitionReader(CheckpointReader):
     """A reader of one partition.
 
     ends_early: its plan is the rest of an earlier one; what is newer takes another reader.
+    was_finished: as its state says, an earlier read has read the partition to its end.
     """
 
-    ends_early = False
+    ends_early = was_finished = False
 
     def __init__(self, partition: Partition, position: Position) -> None:
         self.partition = partition
@@ -106,6 +110,9 @@ class PassingReader(CheckpointReader):
 
     def skip_finished(self) -> None:
         self._inner.skip_finished()
+
+    def end_with_plan(self) -> None:
+        self._inner.end_with_plan()
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         self._inner.observe(slice, position, edge)

@@ -44,6 +44,7 @@ class SliceCheckpointReader(PartitionReader):
         match position:
             case Checkpoint(cursor={cursor.field: value, **fields}, edge=edge, resume=resume):
                 self._before, self._other_fields, self._edge = value, fields, edge or Edge(value)
+                self.was_finished = resume is None
             case Checkpoint(cursor=known):
                 self.mismatch = self._mismatch(", ".join(map(repr, known)))
             case Done():

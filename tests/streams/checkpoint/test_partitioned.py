@@ -138,7 +138,8 @@ def test_what_parents_had_read_waits_for_partitions_that_come_last(leaves: bool)
         reader.observe(slice, Done())
         parents[slice.partition] = sorted(reader.parents)
 
-    assert parents == ({B: ["p"]} if leaves else {B: [], A: ["p"]})
+    # What is left out may have more for an incremental read that follows.
+    assert parents == ({B: []} if leaves else {B: [], A: ["p"]})
 
 
 def test_a_partition_is_passed_once_it_and_all_before_it_were_read_to_their_end() -> None:
