@@ -46,7 +46,7 @@ class Page(NamedTuple):
     """What the author of a `PagedStream` has set while its pages were read; empty for nothing yet."""
 
     runs_job: bool = False
-    """A job of the source runs for what follows, and others may not begin before it has ended: it is read on at once."""
+    """A job of the source runs for what follows, and others wait until it has ended: it is read on at once."""
 
     repeated: int = 0
     """So many records it begins with are the last of the page before: others came to the list before them meanwhile."""

@@ -61,7 +61,7 @@ def read(
     message wherever the read could resume; by default they weigh no more than the records.
 
     Raises CatalogError: the source has no such stream. AssertionError: the mock API knows no such request, or a state
-    is of no stream of the source.
+    is of no stream of the source. TypeError: what is given as the state are no messages.
     """
     result, secrets = ReadResult(), Secrets()
     with simulated(transport, clock), one_run():
@@ -75,7 +75,7 @@ def read(
             raise CatalogError(f"the source has no stream {stream!r}{did_you_mean(stream, [s.name for s in streams])}")
         result.schemas = {each.name: each.json_schema() for each in chosen}
         with _lines_of_the_log(result.logs, secrets), warnings_in(result.warnings), _errors_of(result):
-            manager = ConnectorStateManager(state)
+            manager = ConnectorStateManager(_messages(state))
             _check_states(manager, streams, alone=isinstance(source, Stream))
             run_read(
                 streams,
@@ -89,6 +89,20 @@ def read(
             )
     result.warnings = [secrets.mask(text) for text in result.warnings]
     return result
+
+
+def _messages(state: Iterable[AirbyteStateMessage]) -> Sequence[AirbyteStateMessage]:
+    """State messages, as tests without types may have them. Raises TypeError."""
+    messages = list(state)
+    kinds: Sequence[object] = messages
+    odd = next((message for message in kinds if not isinstance(message, AirbyteStateMessage)), None)
+    if odd is not None or isinstance(state, Mapping):
+        raise TypeError(
+            f"state: found {'an object' if isinstance(state, Mapping) else f'a list of {type(odd).__name__}'}, "
+            "expected state messages: those of an earlier read (`state_messages`), or `state(STREAM={...})` of "
+            "cdk.testing"
+        )
+    return messages
 
 
 def connector(source: Connector) -> Source:

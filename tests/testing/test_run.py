@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,14 @@ def test_every_kind_of_stream_ends_complete_with_a_state(stream: Stream) -> None
     again = read(stream, state=run.state_messages)
     assert again.error is None
     assert len(again.records) <= len(run.records)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [({"page": 2}, "an object"), ([{"page": 2}], "a list of dict"), ({}, "an object")]
+)
+def test_a_state_that_is_no_message_is_refused_in_words(given: Any, shown: str) -> None:
+    with pytest.raises(TypeError, match=f"state: found {shown}, expected state messages: .*state_messages"):
+        read(Users(), state=given)
 
 
 def test_a_source_is_read_by_the_name_of_a_stream_or_whole() -> None:

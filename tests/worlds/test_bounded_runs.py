@@ -39,12 +39,14 @@ class World:
     """A source that stays as it is, and how it is read.
 
     things: how many each parent has. days: when each parent changed last. router: what names the partitions.
+    delegates: it is read in full first, where the source gives all, whatever is asked for since when.
     """
 
     things: Sequence[int]
     days: Sequence[int]
     router: str
     has_cursor: bool
+    delegates: bool = False
 
     def send(self, request: Request) -> Response:
         current_lease().count()
@@ -58,7 +60,8 @@ class World:
                 {"id": 100 * parent + n, "parent": parent, "on": f"2024-01-{1 + n:02}"}
                 for n in range(self.things[parent - 1])
             ]
-        found = [record for record in found if record["on"] >= query.get("since", "")]
+        if "/all" not in request.full_url:
+            found = [record for record in found if record["on"] >= query.get("since", "")]
         begin = SIZE * (int(query.get("page", 1)) - 1)
         body = {"data": found[begin : begin + SIZE]}
         return Response(200, Headers({}), json.dumps(body).encode(), request.full_url, request)
@@ -73,7 +76,15 @@ class World:
         return max(self.things) // SIZE + 1
 
     def source(self) -> ManifestSource:
-        streams = [self._stream("things", self._routers(), has_cursor=self.has_cursor)]
+        stream = self._stream("things", self._routers(), has_cursor=self.has_cursor)
+        if self.delegates:
+            stream = {
+                "type": "StateDelegatingStream",
+                "name": "things",
+                "full_refresh_stream": self._stream("things", self._routers(), path="all", has_cursor=self.has_cursor),
+                "incremental_stream": self._stream("things", self._routers(), has_cursor=True),
+            }
+        streams = [stream]
         check = {"type": "CheckStream", "stream_names": ["things"]}
         manifest = Manifest({"version": "6.0.0", "check": check, "streams": streams})
         return ManifestSource(manifest, Runtime(transport=self, clock=lambda: NOW))
@@ -95,7 +106,7 @@ class World:
         return {"type": "SubstreamPartitionRouter", "parent_stream_configs": [config]}
 
     @staticmethod
-    def _stream(name: str, router: Json, *, has_cursor: bool) -> dict[str, Json]:
+    def _stream(name: str, router: Json, *, has_cursor: bool, path: str = "") -> dict[str, Json]:
         cursor = {
             "type": "DatetimeBasedCursor",
             "cursor_field": "on",
@@ -110,7 +121,7 @@ class World:
             "primary_key": "id",
             "retriever": {
                 "type": "SimpleRetriever",
-                "requester": {"type": "HttpRequester", "url": f"{URL}/{name}"},
+                "requester": {"type": "HttpRequester", "url": f"{URL}/{path or name}"},
                 "record_selector": {
                     "type": "RecordSelector",
                     "extractor": {"type": "DpathExtractor", "field_path": ["data"]},
@@ -133,11 +144,20 @@ class World:
     st.sampled_from(["list", "parents", "followed"]),
     st.sampled_from(sorted(MODES)),
     st.booleans(),
+    st.booleans(),
     st.integers(0, 5),
     st.integers(1, 2),
 )
-@example(things=[2] * 6, days=[1] * 6, router="list", mode="overwrite", has_cursor=True, spare=0, tasks=1)
-@example(things=[2] * 6, days=[1] * 6, router="followed", mode="append", has_cursor=True, spare=0, tasks=1)
+@example(
+    things=[2] * 6, days=[1] * 6, router="list", mode="overwrite", has_cursor=True, delegates=False, spare=0, tasks=1
+)
+@example(
+    things=[2] * 6, days=[1] * 6, router="followed", mode="append", has_cursor=True, delegates=False, spare=0, tasks=1
+)
+@example(things=[5], days=[1] * 6, router="list", mode="append", has_cursor=True, delegates=True, spare=0, tasks=1)
+@example(
+    things=[5] * 3, days=[1] * 6, router="list", mode="overwrite", has_cursor=False, delegates=True, spare=0, tasks=1
+)
 @settings(max_examples=25, deadline=None)
 def test_syncs_of_a_few_requests_each_read_every_row_once_and_full_refreshes_end(  # noqa: PLR0917 - as the world is
     tmp_path_factory: pytest.TempPathFactory,
@@ -146,11 +166,12 @@ def test_syncs_of_a_few_requests_each_read_every_row_once_and_full_refreshes_end
     router: str,
     mode: str,
     has_cursor: bool,  # noqa: FBT001 - drawn
+    delegates: bool,  # noqa: FBT001
     spare: int,
     tasks: int,
 ) -> None:
     folder, has_cursor = tmp_path_factory.mktemp("lake"), has_cursor or MODES[mode] == "incremental"
-    world = World(things, days, router, has_cursor)
+    world = World(things, days, router, has_cursor, delegates)
     pipeline = Pipeline(
         name="world",
         source=SourceOptions(connector="given"),

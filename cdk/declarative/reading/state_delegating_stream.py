@@ -103,7 +103,11 @@ class DelegatingStream(DeclaredStream):
             value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
             oldest, order = earlier(self.now(), self._retention), self.later.cursor.state_order
             if value is None or (order.kind is datetime and not order.reaches(value, oldest.isoformat())):
-                logger.warning("%s: the state is older than what the API keeps, so it is read in full", self.name)
+                logger.warning(
+                    "%s: the state is older than what the API keeps, so it is read in full: a table that appends has "
+                    "all of its rows again",
+                    self.name,
+                )
                 return self.full
         return self.later
 

@@ -107,8 +107,7 @@ class PartitionCheckpointReader(CheckpointReader):
                 case partition if partition.key not in self._opened_keys:
                     self._open(partition)
                 case partition:
-                    if partition not in self._repeated:
-                        self._repeated[partition] = self._queue.open(None)
+                    self._repeat(partition)
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         reader = self._readers[slice.partition]
@@ -192,6 +191,13 @@ class PartitionCheckpointReader(CheckpointReader):
         # They are among those that the source lists, as `forget_missing` must know. What parents had read waits for
         # them still: an incremental read may follow, to which what is new of them belongs.
         self._opened_keys.update(up_to)
+
+    def _repeat(self, partition: Partition) -> None:
+        """Note that a partition has come again: it may have changed since, for this read or another one."""
+        if partition not in self._repeated:
+            ticket = self._queue.open(None)
+            if self._takes_newer:
+                self._repeated[partition] = ticket
 
     def _end_plan(self) -> None:
         if not self._planned:

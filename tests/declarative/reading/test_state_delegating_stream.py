@@ -139,6 +139,21 @@ def test_an_interrupted_read_in_full_resumes_as_that(fails_at: int, router: dict
     assert paths(api) == {"changes"}
 
 
+@pytest.mark.parametrize("router", [None, LIST])
+def test_a_read_in_full_that_had_only_not_been_ended_is_no_longer_one(router: dict[str, Any] | None) -> None:
+    """It was killed behind its last record, before anybody knew that it was that."""
+    cursor = {"on": "2024-01-02"}
+    positions = {"states": [{"partition": {"region": "eu"}, "cursor": cursor}]} if router else cursor
+    made = delegating(MockApi(), router=router)
+
+    ended = read(made, state=at({**positions, "_cdk": {"in_full": True}}))
+
+    assert (ended.error, ended.records) == (None, [])
+    api = MockApi()
+    read(delegating(api, router=router), state=ended.state_messages)
+    assert paths(api) == {"changes"}
+
+
 def test_a_parent_is_read_as_the_state_that_its_child_has_of_it_says() -> None:
     api = MockApi()
     api.get("/items/02").returns(json=dated("06"))
@@ -197,3 +212,16 @@ def test_what_was_chosen_travels(state: Json, path: str, monkeypatch: pytest.Mon
 
     assert there.error is None
     assert paths(api) == {path}
+
+
+def test_a_read_in_full_without_a_cursor_resumes_at_its_pages_in_another_process() -> None:
+    api = MockApi()
+    made = choice(api, pages=PAGES)
+    del made["full_refresh_stream"]["incremental_sync"]
+    stream = source(api, made)
+
+    travelled = pickle.loads(pickle.dumps(stream.resuming_pages()))  # noqa: S301 - made here
+
+    supports = [each.supports_checkpointing for each in (stream, stream.resuming_pages(), travelled)]
+    assert supports == [False, True, True]
+    assert not pickle.loads(pickle.dumps(stream)).supports_checkpointing  # noqa: S301

@@ -28,6 +28,7 @@ from cdk import (
 )
 from cdk.base.process.interruption import Interrupted
 from cdk.base.values import FieldValue
+from cdk.state.position import OpenSlice, Resume
 from cdk.state.slice import WHOLE
 from cdk.state.stored_positions import StoredPositions
 from cdk.state.wire import encode
@@ -101,21 +102,48 @@ def test_an_interrupted_read_resumes_behind_the_partitions_that_it_had_finished(
     assert order(*listed, after=after) == resumed
 
 
-@pytest.mark.parametrize(("after", "left"), [(B, [C, D]), (D, []), (Partition.of(shop="e"), [A, B, C, D])])
+@pytest.mark.parametrize(
+    ("known", "after", "unread"),
+    [
+        ([A, B], B, [C, D]),
+        ([A, B, D], B, [C]),
+        ([A, B, C, D], D, []),
+        ([A, C], Partition.of(shop="e"), [B, D]),
+        # Nothing tells a state of another read from that of this one.
+        ([B, D], None, [A, B, C, D]),
+    ],
+)
 def test_a_full_refresh_that_resumes_leaves_out_what_it_had_read_to_its_end(
-    after: Partition, left: list[Partition]
+    known: list[Partition], after: Partition | None, unread: list[Partition]
 ) -> None:
     """What it leaves out is listed all the same, so nothing of it is forgotten."""
-    known = dict.fromkeys([A, B, C, D], VALUE)
-    reader = PartitionCheckpointReader([A, B, C, D], windows_of, StreamState(known, after=after))
+    positions = dict.fromkeys(known, Checkpoint({"day": day(3)}))
+    reader = PartitionCheckpointReader([A, B, C, D], windows_of, StreamState(positions, after=after))
     reader.skip_finished()
 
     opened = [*slices(reader)]
     for slice in opened:
         reader.observe(slice, Done())
 
-    assert list(dict.fromkeys(slice.partition for slice in opened)) == left
+    assert list(dict.fromkeys(slice.partition for slice in opened)) == unread
     assert (reader.finished, reader.forget_missing(AT, timedelta())) == (True, 0)
+
+
+def test_a_plan_that_is_ended_has_no_windows_for_what_came_since() -> None:
+    begun = [*slices(windows_of(A, Start()))]
+    assert begun[1].window is not None
+    unfinished = Checkpoint({"day": day(1)}, resume=Resume(day(2), (OpenSlice(begun[1].window, Start()),), upto=day(3)))
+    reader = PartitionCheckpointReader(
+        [A, B, C], windows_of, StreamState({A: unfinished, C: Checkpoint({"day": day(3)})})
+    )
+    reader.end_with_plan()
+
+    opened = [*slices(reader)]
+    for slice in opened:
+        reader.observe(slice, Done())
+
+    assert (reader.next(), reader.finished) == (None, True)
+    assert {slice.partition for slice in opened} == {A, B}
 
 
 def test_a_partition_that_comes_last_is_not_taken_for_one_of_another_type() -> None:

@@ -156,34 +156,45 @@ class ConditionalStreams(AnyStreams):
 class StateDelegatingStream(AnyStream):
     """One stream read in two ways: in full while it has no state, incrementally once it has one.
 
+    The read in full leaves a state by its cursor: without one it is read in full each time, as with Airbyte.
+
     Example:
         type: StateDelegatingStream
         name: orders
         full_refresh_stream:
           type: DeclarativeStream
           name: orders
-          retriever: &retriever
+          retriever:
             type: SimpleRetriever
-            requester: {type: HttpRequester, url: "https://api.example.com/orders"}
-            record_selector:
+            requester: {type: HttpRequester, url: "https://api.example.com/orders/export"}
+            record_selector: &selector
               type: RecordSelector
               extractor: {type: DpathExtractor, field_path: []}
-        incremental_stream:
-          type: DeclarativeStream
-          name: orders
-          retriever: *retriever
-          incremental_sync:
+          incremental_sync: &cursor
             type: DatetimeBasedCursor
             cursor_field: updated_at
             datetime_format: "%Y-%m-%d"
             start_datetime: "2024-01-01"
+        incremental_stream:
+          type: DeclarativeStream
+          name: orders
+          retriever:
+            type: SimpleRetriever
+            requester:
+              type: HttpRequester
+              url: "https://api.example.com/orders"
+              request_parameters: {since: "{{ stream_interval.start_time }}"}
+            record_selector: *selector
+          incremental_sync: *cursor
     """
 
     name: str = Field(description="How catalogs, states and tables call it.")
     full_refresh_stream: DeclarativeStream = Field(description="How it is read without a state.")
     incremental_stream: DeclarativeStream = Field(description="How it is read with one.")
     api_retention_period: str | None = Field(
-        None, description="How far back the API can look, ISO 8601: an older state is dropped."
+        None,
+        description="How far back the API can look, ISO 8601: with an older state it is read in full, and a table that "
+        "appends has all of its rows again.",
     )
 
     @model_validator(mode="after")
