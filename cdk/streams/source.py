@@ -62,7 +62,10 @@ class Source:
 
     def open(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         """The streams for a config, for reading: each knows the secrets that must not be in its state."""
-        return self.guarded(self.streams(config), config)
+        streams = self.streams(config)
+        for stream in streams:
+            stream.opened()
+        return self.guarded(streams, config)
 
     def guarded(self, streams: Sequence[S], config: Mapping[str, JsonValue]) -> Sequence[S]:
         """The streams, which now know the secrets of the config."""

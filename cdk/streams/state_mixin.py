@@ -67,19 +67,26 @@ class StateMixin(Stream):
 
     Inside `read_records` it is the state of the slice: `self.state = {"page": 3}` means that everything before page 3
     has been yielded. Setting it to `{}` or None says nothing: the end of the generator is the end. Outside, setting it
-    restores a state for the next read, once, and reading it shows where that read got to.
+    restores a state for the next read, once, and reading it shows where that read got to. What is set while a
+    source makes the stream, as in `__init__`, is where a read begins that has no state.
     """
 
     supports_checkpointing = True
-    _shown = StreamState()
+    _shown: StreamState | None = None
+    _initial = StreamState()
     _restored: StreamState | None = None
+
+    def opened(self) -> None:
+        super().opened()
+        if self._restored is not None:
+            self._initial, self._restored = self._restored, None
 
     @property
     def state(self) -> Stored:
         """The state of the slice being read, or of the stream when none is."""
         if (context := _slice_context.get()) is not None:
             return context.cursor
-        return encode(self._restored or self._shown, incremental=self.incremental)
+        return encode(self._restored or self._shown or self._initial, incremental=self.incremental)
 
     @state.setter
     def state(self, value: Stored) -> None:
@@ -94,7 +101,8 @@ class StateMixin(Stream):
                 pass
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        state, self._restored = self._restored or state, None
+        known = self._initial if state == StreamState() else state
+        state, self._restored = self._restored or known, None
         return _ObservedReader(self, super().checkpoint_reader(state))
 
     def show(self, state: StreamState) -> None:

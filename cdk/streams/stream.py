@@ -235,6 +235,9 @@ class Stream(metaclass=_StreamType):
         """
         return self
 
+    def opened(self) -> None:
+        """Take note that a source has made it, and that nothing was read of it yet."""
+
     def check_ready(self) -> None:
         """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""
 

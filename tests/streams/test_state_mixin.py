@@ -9,6 +9,7 @@ from cdk import BadState, Checkpoint, Done, IncrementalMixin, Item, Json, Partit
 from cdk.base.process.concurrency import Learned
 from cdk.engine.executors import Threads, serial
 from cdk.engine.read import read
+from cdk.state.slice import WHOLE
 from cdk.streams.read_slice import read_slice
 from tests.samples import Notes, ShopOrders, Users, Versions
 
@@ -70,6 +71,38 @@ def test_setting_an_empty_state_starts_over() -> None:
     items = list(read(users, StreamState().with_(Partition(), Done())))
 
     assert items[0] == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+class Begun(StateMixin):
+    """Sets in its `__init__` where it begins, as code that was written for other kits does."""
+
+    cursor_field = "n"
+
+    def __init__(self, begin: Json) -> None:
+        super().__init__()
+        self.state = begin
+
+    def read_records(self, _: Slice) -> Iterator[Item]:
+        for n in range(self.state.get("n", 0) + 1, 5):
+            yield {"n": n}
+            self.state = {"n": n}
+
+
+@pytest.mark.parametrize(
+    ("begin", "state", "read_first"), [({}, 3, 4), ({}, None, 1), ({"n": 1}, 3, 4), ({"n": 1}, None, 2), (None, 3, 4)]
+)
+def test_a_state_that_is_set_when_a_stream_is_made_does_not_replace_what_was_read(
+    begin: Json, state: int | None, read_first: int
+) -> None:
+    stream = Begun(begin)
+    stream.opened()
+    assert stream.state == (begin or {})
+
+    saved = StreamState() if state is None else StreamState({WHOLE: Checkpoint({"n": state})})
+    records = [r["n"] for item in read(stream, saved) if not isinstance(item, StreamState) for r in item]
+
+    assert records == list(range(read_first, 5))
+    assert stream.state == {"n": 4}
 
 
 def test_a_malformed_state_is_refused_when_it_is_set() -> None:

@@ -50,6 +50,8 @@ class OfWorld(StateMixin):
 
     def __init__(self, world: World, *, partitioned: bool) -> None:
         super().__init__()
+        if not partitioned:
+            self.state = {}
         self.name, self.world, self.partitioned = "things", world, partitioned
         self.schema = {"properties": {"id": {"type": "integer"}, "n": {"type": "integer"}}}
 
