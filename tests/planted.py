@@ -2951,6 +2951,13 @@ BUGS = [
         "tests/streams/test_read_slice.py",
     ),
     Bug(
+        "a cursor that its author advances is cut by no commit",
+        "streams/read_slice",
+        "by_author=by_hand)",
+        "by_author=False)",
+        "tests/sync/loop/test_hand_kept_cursors.py",
+    ),
+    Bug(
         "a piece whose job runs is read on",
         "engine/thread_pool",
         "if not timed.page.runs_job and (",
@@ -3016,15 +3023,15 @@ BUGS = [
     Bug(
         "a cursor that is set at the end does not begin the slice again",
         "sync/tasks/bundle_task",
-        "resumable and not at_end and page.position",
-        "resumable and page.position",
+        "(position.last or position.by_author)",
+        "position.by_author",
         "tests/sync/loop/test_hand_kept_cursors.py",
     ),
     Bug(
         "a slice that gets no further is not handed back",
         "sync/tasks/bundle_task",
-        "and page.position != slice.start and task_time",
-        "and task_time",
+        "resumable and page.position != slice.start and task_time",
+        "resumable and task_time",
         "tests/sync/loop/test_hand_kept_cursors.py",
     ),
     Bug(

@@ -161,8 +161,8 @@ class Checkpoint:
     """Everything before `cursor` has been emitted; a later read resumes here.
 
     `cursor` is a small JSON object: a page token (`{"page": 3}`) or a cursor value (`{"updated_at": "..."}`).
-    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages, `paging` and `last` to
-    `self.state`; authors leave them alone.
+    `edge` and `resume` belong to the kit's cursors, `trail` and `listing` to its pages, `paging`, `last` and
+    `by_author` to `self.state`; authors leave them alone.
     """
 
     done: ClassVar[bool] = False
@@ -175,6 +175,8 @@ class Checkpoint:
     """Set while the pages of a `PagedStream` are read whose author advances `cursor`, which has no token then."""
     last: bool = field(default=False, compare=False)
     """Nothing of the slice comes behind it; no part of a state."""
+    by_author: bool = field(default=False, compare=False)
+    """Its author has advanced the cursor, perhaps before all older records have come; no part of a state."""
 
     @property
     def token(self) -> Record:

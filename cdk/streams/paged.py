@@ -284,6 +284,10 @@ class PagedStream(StateMixin):
                 paged = replace(slice, start=Start())
         return read_pages(paged, lambda _, token: self._checked_page(slice, token))
 
+    @property
+    def stops_at_pages(self) -> bool:
+        return self.supports_checkpointing
+
     def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
         # What `read_page` sets while it makes a page is true once that page has been yielded; of pages that are asked
         # for with the state that was there at first, once all have.

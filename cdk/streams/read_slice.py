@@ -127,7 +127,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     slice = _with_token(stream, slice)
-    finish = _Finisher(stream, slice)
+    finish, by_hand = _Finisher(stream, slice), stream.advanced_by_hand
     records: list[Record] = []
     for item in stream.items(slice):
         # Most items are plain dicts: one type check each. Copied, for the author's code runs on before the page is
@@ -157,7 +157,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                         page = page._replace(moved=moved, skipped=skipped, runs_job=item.runs_job)
                     yield page
                 case Checkpoint():
-                    yield finish(records, replace(item, cursor=_named(stream, slice, item.cursor)))
+                    yield finish(records, replace(item, cursor=_named(stream, slice, item.cursor), by_author=by_hand))
                 case _:
                     raise FatalError(
                         f"read_records yielded a {type(item).__name__}, expected a record (a mapping), a Page or a "

@@ -170,10 +170,22 @@ class Stream(metaclass=_StreamType):
         Raises FatalError: the stream gives no partitions.
         """
         now = self.now()
-        partitions = self._iterable(self._partitions_from(state), "partitions")
+        partitions = self._checked(self._iterable(self._partitions_from(state), "partitions"))
         return PartitionCheckpointReader(
             self._following(partitions, now), lambda partition, position: self.slices(partition, position, now), state
         )
+
+    def _checked(self, partitions: Iterable[Partition | ParentState]) -> Iterator[Partition | ParentState]:
+        """The partitions. Raises FatalError: one is something else; authors write them without types."""
+        for item in partitions:
+            kind: type = type(item)
+            if not issubclass(kind, Partition | ParentState):
+                raise FatalError(
+                    f"partitions has a {kind.__name__}, expected a Partition such as `Partition.of(region='eu')`"
+                    f"{defined_at(self.partitions)}",
+                    stream=self.name,
+                )
+            yield item
 
     def _following(
         self, partitions: Iterable[Partition | ParentState], now: datetime
@@ -264,6 +276,11 @@ class Stream(metaclass=_StreamType):
     def advanced_by_hand(self) -> bool:
         """Whether the author advances the stream's cursor, by `self.state` or a `Checkpoint`."""
         return self.cursor_field is not None and self.cursor is None
+
+    @property
+    def stops_at_pages(self) -> bool:
+        """Whether the reading of a slice may stop wherever it says where to go on, and go on in another task."""
+        return self.supports_checkpointing and not self.advanced_by_hand
 
     @property
     def incremental(self) -> bool:

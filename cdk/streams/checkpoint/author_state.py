@@ -1,6 +1,7 @@
 """AuthorState: what is wrong with the states of a cursor that its author advances, as far as one slice shows it."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from cdk.base.process.connector_line import defined_at
 from cdk.base.records.raw_json_lines import field_values
@@ -18,9 +19,8 @@ class AuthorState:
     """Compares the records of a slice with the states that come between them.
 
     A state says that all records before it were yielded, and the next read asks for what is newer. So a record that is
-    older than a state before it is lost where the read is interrupted between the two, and one that is newer than the
-    last state comes again. Only numbers and timestamps are compared, and none once a state is less than one before it:
-    that one is no greatest value, but a place in a list that descends.
+    older than a state before it, or the one that a state has gone ahead of, is lost where the read is interrupted
+    between the two; and one that is newer than the last state comes again. Only numbers and timestamps are compared.
     """
 
     def __init__(self, stream: Stream, slice: Slice) -> None:
@@ -28,47 +28,60 @@ class AuthorState:
         self._field = stream.cursor_field or ""
         self._started = bool(slice.start.cursor)
         self._state: object = (slice.start.cursor or {}).get(self._field)
-        self._rank = _rank(self._state)
-        self._any_state = self._any_records = self._descends = False
+        self._rank = self._start = _rank(self._state)
+        self._any_state = self._any_records = self._is_ahead = self._in_pages = False
         self._older: object = None
         """A record that came after the state and is older than it."""
         self._newer: object = None
         """The greatest value that came after the state, where it is newer."""
+        self._greatest: tuple[bytes, object] | None = None
+        self._last: object = None
 
     def warning(self, records: Sequence[Record], position: Position | None) -> str:
         """What to say of the records that a page has brought, and of the state that followed them."""
         self._any_records = self._any_records or bool(records)
-        if self._any_state and records and not self._descends:
+        if records:
             self._compare([value for value in field_values(records, self._field) if value is not None])
         if isinstance(position, Checkpoint):
+            self._in_pages = position.paging is not None or self._in_pages
             return self._advance(position) if position.paging is None else ""
         return self._end() if position is not None else ""
 
     def _compare(self, values: Sequence[object]) -> None:
         for value in _ends(values):
             rank = _rank(value)
-            if rank is None or self._rank is None or rank[:1] != self._rank[:1]:
+            if rank is None:
                 continue
-            if rank < self._rank:
-                self._older = value
-            elif rank > self._rank:
-                self._newer = value
+            if self._any_state and self._rank is not None and rank[:1] == self._rank[:1]:
+                if rank < self._rank or (rank == self._rank and self._is_ahead):
+                    self._older = value
+                elif rank > self._rank:
+                    self._newer = value
+            if self._greatest is None or rank > self._greatest[0]:
+                self._greatest = rank, value
+        self._last = values[-1] if values else self._last
 
     def _advance(self, position: Checkpoint) -> str:
         value = position.cursor.get(self._field)
-        before, self._state, self._rank = (self._state, self._rank), value, _rank(value)
+        before, self._state, self._rank = self._state, value, _rank(value)
         older, self._older, self._newer = self._older, None, None
-        if before[1] is not None and self._rank is not None and self._rank < before[1]:
-            self._descends = True
+        greatest = self._start if self._greatest is None else self._greatest[0]
+        self._is_ahead = self._rank is not None and (greatest is None or self._rank > greatest)
         self._any_state = True
-        return "" if older is None or self._descends else self._lost(older, before[0])
+        return "" if older is None else self._lost(older, before)
 
     def _end(self) -> str:
-        if not self._any_records or self._descends:
+        if not self._any_records:
             return ""
         if not self._any_state:
             return "" if self._started else self._none()
-        return self._lost(self._older, self._state) if self._older is not None else self._again()
+        if self._older is not None:
+            return self._lost(self._older, self._state)
+        # A state that was computed, such as the greatest value less an hour, is meant to lie before its records.
+        if self._in_pages and self._state == self._last and self._greatest is not None and self._rank is not None:
+            rank, value = self._greatest
+            self._newer = value if rank > self._rank else self._newer
+        return "" if self._newer is None else self._again()
 
     def _none(self) -> str:
         return (
@@ -80,27 +93,31 @@ class AuthorState:
     def _lost(self, value: object, state: object) -> str:
         return (
             f"{self._stream.name}: a record with {value!r} in {self._field!r} came after a state with {state!r}: where "
-            "a read is interrupted between the two, the record is never read, for the next read asks for what is "
-            "newer. Ask the API for ascending order, or set the state once, behind all records"
+            "a read is interrupted between the two, the record is never read, if the next read asks for what is "
+            "newer. Ask the API for ascending order and set the state behind the record, or set it once, behind all"
             f"{defined_at(self._stream.read_records)}"
         )
 
     def _again(self) -> str:
-        if self._newer is None:
-            return ""
         return (
-            f"{self._stream.name}: records with up to {self._newer!r} in {self._field!r} came after the last state, "
-            f"which has {self._state!r}: the next read asks for them again, and an incremental sync that appends adds "
-            f"them again. Set the state behind the last record, too{defined_at(self._stream.read_records)}"
+            f"{self._stream.name}: the last state has {self._state!r} in {self._field!r}, and records with up to "
+            f"{self._newer!r} came: the next read asks for these again, and an incremental sync that appends adds them "
+            f"again. Set the state to the greatest value, behind the last record{defined_at(self._stream.read_records)}"
         )
 
 
 def _ends(values: Sequence[object]) -> Sequence[object]:
     """The least and the greatest of values that are all numbers or all strings; none of others."""
     kinds = set(map(type, values))
-    if kinds and (kinds <= {int, float} or kinds == {str}):
-        return [min(values), max(values)]  # type: ignore[type-var] # they are of one kind
-    return ()
+    if kinds and kinds <= {int, float}:
+        return [min(values), max(values)]  # type: ignore[type-var] # they are numbers
+    if kinds != {str}:
+        return ()
+    if len({len(str(value)) for value in values}) == 1:
+        return [min(values), max(values)]  # type: ignore[type-var] # they are strings
+    # "10" is greater than "9", though less by its letters.
+    ranked = [(rank, value) for value in values if (rank := _rank(value)) is not None]
+    return [min(ranked, key=itemgetter(0))[1], max(ranked, key=itemgetter(0))[1]] if ranked else ()
 
 
 def _rank(value: object) -> bytes | None:

@@ -176,7 +176,7 @@ class StreamSync:
     @property
     def stops_at_pages(self) -> bool:
         """Whether a slice can be interrupted, and go on in another task."""
-        return self.stream.supports_checkpointing and not self._to_end
+        return self.stream.stops_at_pages and not self._to_end
 
     @property
     def in_read_order(self) -> bool:

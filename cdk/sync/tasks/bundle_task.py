@@ -36,7 +36,7 @@ from cdk.rest.limits.budget_slice import TermEnded
 from cdk.rest.limits.task_budgets import SliceTerm, sharing, waiting
 from cdk.rest.tracing import Trace, tracing
 from cdk.sources.crashes import CRASH_SECRETS
-from cdk.state.position import Checkpoint, Done
+from cdk.state.position import Checkpoint, Done, Position
 from cdk.state.slice import Slice
 from cdk.state.source_state.http_validators import HttpSnapshot
 from cdk.streams.read_slice import ReadPage
@@ -100,8 +100,14 @@ class _TaskTime:
             return True
         return self._many and self.drained and len(self.reading) <= self._execute.level // 2
 
-    def ends_slice(self) -> bool:
-        """Whether the slice that is read here stops at its page; what was requested ahead is read before."""
+    def ends_slice(self, position: Position | None) -> bool:
+        """Whether the slice that is read here stops at its page; what was requested ahead is read before.
+
+        Where its author has advanced the cursor only an interruption stops it: many lists are not sorted by it, and the
+        rest would ask for what is newer alone. One that is set at the end would have all be read again, each time.
+        """
+        if isinstance(position, Checkpoint) and (position.last or position.by_author):
+            return position.by_author and not position.last and bool(self._interruption.why)
         ahead = current_read_ahead()
         return self.spent and (ahead is None or bool(self._interruption.why) or ahead.end())
 
@@ -315,10 +321,8 @@ def _read_slice(
                 crash_point("page_read")
                 buffer.pages_read += 1
                 yield page if trace is None else page._replace(source=_source(target, task, trace, buffer.pages_read))
-                # A cursor that its author sets at the end would have all be read again from there, each time.
-                at_end = isinstance(page.position, Checkpoint) and page.position.last
                 if buffer.broken or (
-                    resumable and not at_end and page.position != slice.start and task_time.ends_slice()
+                    resumable and page.position != slice.start and task_time.ends_slice(page.position)
                 ):
                     return
     except TokenEnded:
