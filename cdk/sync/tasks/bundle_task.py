@@ -103,11 +103,13 @@ class _TaskTime:
     def ends_slice(self, position: Position | None) -> bool:
         """Whether the slice that is read here stops at its page; what was requested ahead is read before.
 
-        Where its author has advanced the cursor only an interruption stops it: many lists are not sorted by it, and the
-        rest would ask for what is newer alone. One that is set at the end would have all be read again, each time.
+        Where its author has advanced the cursor only an interruption stops it, or an interval of nothing, by which a
+        connector is proved: many lists are not sorted by it, and the rest would ask for what is newer alone. One that
+        is set at the end would have all be read again, each time.
         """
         if isinstance(position, Checkpoint) and (position.last or position.by_author):
-            return position.by_author and not position.last and bool(self._interruption.why)
+            stops = bool(self._interruption.why) or self._seconds <= 0
+            return stops and position.by_author and not position.last
         ahead = current_read_ahead()
         return self.spent and (ahead is None or bool(self._interruption.why) or ahead.end())
 

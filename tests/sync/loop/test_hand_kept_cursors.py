@@ -16,6 +16,7 @@ from tests.worlds.table import rows
 
 COUNT = 3
 CALLS = 2 * COUNT
+SHORT = timedelta(microseconds=1)
 
 
 class Kept(Source):
@@ -94,10 +95,10 @@ def test_places_that_are_no_cursor_are_gone_on_from(tmp_path: Path, kind: type[A
     stream = kind([])
     stream.cursor_field = None
 
-    check_sync(tmp_path, stream, "append", "full_refresh")
+    check_sync(tmp_path, stream, "append", "full_refresh", timedelta(0))
 
 
-def check_sync(folder: Path, stream: AtEnd, mode: str, sync_mode: str) -> None:
+def check_sync(folder: Path, stream: AtEnd, mode: str, sync_mode: str, interval: timedelta = SHORT) -> None:
     """Sync a stream that commits at each page: all rows are there once."""
     stream.primary_key, stream.schema = "n", {"properties": {"n": {"type": "integer"}}}
     pipeline = Pipeline(
@@ -105,7 +106,7 @@ def check_sync(folder: Path, stream: AtEnd, mode: str, sync_mode: str) -> None:
         source=SourceOptions(connector="given"),
         target=TargetOptions(path=str(folder)),
         streams={stream.name: StreamOptions.model_validate({"sync_mode": sync_mode, "write_mode": mode})},
-        checkpoint_interval=timedelta(0),
+        checkpoint_interval=interval,
     )
 
     (report,) = SyncRunner(pipeline, Kept(stream), workers=Workers(run_inline, 1)).run().streams
