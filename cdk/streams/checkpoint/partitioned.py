@@ -188,9 +188,13 @@ class PartitionCheckpointReader(CheckpointReader):
         if not (self._skips_finished and after.key in up_to):
             yield from up_to.values()
             return
-        # They are among those that the source lists, as `forget_missing` must know. What parents had read waits for
-        # them still: an incremental read may follow, to which what is new of them belongs.
-        self._opened_keys.update(up_to)
+        # Those that are left out are among what the source lists, as `forget_missing` must know. What parents had read
+        # waits for them still: an incremental read may follow, to which what is new of them belongs.
+        for key, partition in up_to.items():
+            if self._is_finished(partition):
+                self._opened_keys.add(key)
+            else:
+                yield partition
 
     def _repeat(self, partition: Partition) -> None:
         """Note that a partition has come again: it may have changed since, for this read or another one."""
@@ -198,6 +202,15 @@ class PartitionCheckpointReader(CheckpointReader):
             ticket = self._queue.open(None)
             if self._takes_newer:
                 self._repeated[partition] = ticket
+
+    def _is_finished(self, partition: Partition) -> bool:
+        """Whether an interrupted read had read a partition to its end that came before the one to resume behind.
+
+        Parents that are followed are listed from where they were interrupted, and then anew, so that there others come
+        before that one, too: only the reader of each knows.
+        """
+        known = self._positions.get(partition)
+        return not (self._follows or known is None or known.resume or known.paging)
 
     def _end_plan(self) -> None:
         if not self._planned:

@@ -129,6 +129,16 @@ def test_a_full_refresh_that_resumes_leaves_out_what_it_had_read_to_its_end(
     assert (reader.finished, reader.forget_missing(AT, timedelta())) == (True, 0)
 
 
+def test_a_refresh_reads_what_followed_parents_list_before_the_partition_to_resume_behind() -> None:
+    """They go on at the page where they were interrupted, and then begin anew."""
+    finished, begun = Checkpoint({"day": day(3)}), Checkpoint({"day": day(1)}, resume=Resume(day(1)))
+    state = StreamState({A: finished, B: finished, C: begun}, after=B)
+    reader = PartitionCheckpointReader([C, PARENT, A, B, C, D], windows_of, state)
+    reader.skip_finished()
+
+    assert {slice.partition for slice in slices(reader)} == {C, D}
+
+
 def test_a_plan_that_is_ended_has_no_windows_for_what_came_since() -> None:
     begun = [*slices(windows_of(A, Start()))]
     assert begun[1].window is not None
@@ -156,7 +166,8 @@ def test_a_partition_that_comes_last_is_not_taken_for_one_of_another_type() -> N
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_what_parents_had_read_waits_for_partitions_that_come_last(leaves: bool) -> None:  # noqa: FBT001 - both
-    reader = PartitionCheckpointReader([A, PARENT, B], windows_of, StreamState(after=A))
+    state = StreamState({A: Checkpoint({"day": day(3)})}, after=A)
+    reader = PartitionCheckpointReader([A, PARENT, B], windows_of, state)
     if leaves:
         reader.skip_finished()
     opened = [*slices(reader)]
