@@ -27,7 +27,7 @@ from cdk.rest.http.transport import RequestsTransport, Transport
 from cdk.rest.limits.budget import Budget
 from cdk.rest.pagination.paginator import Paginator, SinglePage
 from cdk.rest.records.decoder import Decoder, JsonDocument
-from cdk.rest.retriever import PageRetriever
+from cdk.rest.retriever import LISTS, PageRetriever
 from cdk.state.slice import Slice
 from cdk.streams.page import Page
 from cdk.streams.paged import PagedStream
@@ -101,7 +101,7 @@ class HttpStream(PagedStream):
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
         """The records of a page: by default the list at `records_path` as it came. Code without types may yield them.
 
-        A paginator that counts sees what this returns.
+        A paginator sees what this method found, also where one that overrides it leaves some of that out.
         """
         where = as_path(self.records_path, "records_path")
         if self._untouched and (lines := response.cut_out(where, slice.record_type)):
@@ -127,7 +127,10 @@ class HttpStream(PagedStream):
                 f"{exchange_text(response)}; found an error, expected records at {at}. Try again later; if the API "
                 "has no records then, ignore the response by a rule of the error handler"
             )
-        return records_at(value, where, response.request)
+        records = records_at(value, where, response.request)
+        if (lists := LISTS.get()) is not None:
+            lists.append(records)
+        return records
 
     def _is_failure(self, body: JsonValue, value: JsonValue, where: Sequence[str]) -> bool:
         """Whether a body says that the API failed, with `value` in the place of its records."""

@@ -7,6 +7,7 @@ where a run may send few requests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, cast
@@ -14,6 +15,7 @@ from typing import Protocol, cast
 from cdk.base.errors import BadState, NotFound, StaleToken
 from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
 from cdk.base.process.request_lease import current_lease
+from cdk.base.run import setting
 from cdk.base.values import Record, Stored
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.status_errors import BadRequest, error_text
@@ -33,6 +35,10 @@ from cdk.streams.paged import listed, read_pages
 _TOKEN_REFUSED = {400, 404, 410, 422}
 """Statuses that APIs answer a page token with that has expired; others say nothing about the token."""
 _NO_BODY = frozenset((204, 304))
+
+
+LISTS: ContextVar[list[Sequence[Record]] | None] = ContextVar("lists", default=None)
+"""Gets the records that responses have, as `HttpStream.parse` finds them for one that an author has written."""
 
 
 class Retriever(Protocol):
@@ -91,14 +97,15 @@ class PageRetriever:
             if (trace := TRACE.get()) is not None:
                 trace.note(self.path, 0, 0, None, f"a response with status {response.status} ends the slice")
             return Page((), None)
-        records = self._records(response, slice)
-        following = self.paginator.next(response, records, token)
-        doubt = self._doubt(slice, token, response, records) if following is None and records else None
+        records, listed_there = self._records(response, slice)
+        following = self.paginator.next(response, listed_there, token)
+        doubt = self._doubt(slice, token, response, listed_there) if following is None and listed_there else None
         if (trace := TRACE.get()) is not None:
             why = f"{type(self.paginator).__name__} finds {'none' if following is None else 'one'}"
-            trace.note(self.path, len(records), len(records), following, why, request=response.request)
+            trace.note(self.path, len(listed_there), len(records), following, why, request=response.request)
         following = None if following is None else saved_token(response.request, following)
-        return Page(records, following, doubt=doubt, source=self._source(response, len(records), token or following))
+        source = self._source(response, len(listed_there), token or following)
+        return Page(records, following, doubt=doubt, source=source)
 
     def _source(self, response: Response, count: int, token: Token | None) -> PageSource | None:
         """What records came in; nothing of a body that is not kept. token: its own, or that of the next page."""
@@ -113,8 +120,11 @@ class PageRetriever:
         ends = partial(says_end, response) if counts_all else lambda *_: says_end(response, 0, 0)
         return PageSource(response.body, count, unread, partial(total_records, response), ends)
 
-    def _records(self, response: Response, slice: Slice) -> Sequence[Record]:
-        return listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
+    def _records(self, response: Response, slice: Slice) -> tuple[Sequence[Record], Sequence[Record]]:
+        """The records, and those that the response has: an author's `parse` may leave some of these out."""
+        with setting(LISTS, lists := list[Sequence[Record]]()):
+            records = listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
+        return records, lists[0] if len(lists) == 1 else records
 
     def _doubt(
         self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]
@@ -126,7 +136,7 @@ class PageRetriever:
             def fetch() -> tuple[Response, int]:
                 request = paginator.apply(self._first(slice), paginator.behind(token, len(records)))
                 response = self.client.send(request)
-                return response, len(self._records(response, slice)) if response.ok else 0
+                return response, len(self._records(response, slice)[1]) if response.ok else 0
 
             look_behind(self, last, len(records), fetch)
         # Where there was a page before, it has named this one.

@@ -21,7 +21,8 @@ class Paginator(Protocol):
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
         """The token of the page after this one, None when this was the last.
 
-        records: what the stream's `parse` gave. last: the token this page was asked with, None for the first.
+        records: those that the response has, or what a `parse` gave that finds them by itself.
+        last: the token this page was asked with, None for the first.
         """
 
     def apply(self, request: Request, token: Token | None) -> Request:

@@ -257,10 +257,10 @@ def test_a_last_page_that_comes_again_is_the_end_where_it_says_so(sign: str, siz
         assert [record["id"] for record in result.records] == list(range(total))
 
 
-def test_what_a_parse_leaves_out_is_not_warned_of() -> None:
+def test_what_a_parse_leaves_out_ends_no_pages_and_is_not_warned_of() -> None:
     result = read(Counted(PageNumber(size=2)), transport=counting(7, {"total": 7}))
 
-    assert (len(result.records), result.warnings) == (3, [])
+    assert (len(result.records), result.warnings) == (6, [])
 
 
 def test_a_read_that_goes_on_at_a_page_does_not_count_those_before_it() -> None:
