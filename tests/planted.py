@@ -110,7 +110,7 @@ BUGS = [
         "environ_of(path.parent, folder)",
         "environ_of(folder)",
     ),
-    Bug("progress never passes what is still open", "state/ack", "self._tickets[0].closed", "len(self._tickets) > 1"),
+    Bug("progress never passes what is still open", "state/ack", "tickets[0].closed", "len(tickets) > 1"),
     Bug(
         "a new partition starts at its beginning", "state/stream_state", "get(WHOLE) or", "get(min(self.positions)) or"
     ),
@@ -3197,8 +3197,8 @@ BUGS = [
     Bug(
         "a connector's mistake has its place",
         "streams/stream",
-        "if not isinstance(value, Iterable) or isinstance(value, Mapping | str):",
-        "if not isinstance(value, Iterable):",
+        "(not isinstance(value, Iterable) or isinstance(value, Mapping | str))",
+        "not isinstance(value, Iterable)",
     ),
     Bug(
         "a line of the kit is none of the connector's",
@@ -3408,8 +3408,8 @@ BUGS = [
             (
                 "the last records come",
                 "streams/read_slice",
-                "yield finish(records, Done())",
-                "yield finish([], Done())",
+                "yield finish.end(records)",
+                "yield finish.end([])",
                 "hostile_world",
             ),
         )

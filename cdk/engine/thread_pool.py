@@ -125,13 +125,13 @@ class AdaptiveThreadPool(Generic[W]):
                     yield timed.piece, timed.page
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
-                    # Between pieces it is looked more often, so this is of one piece.
-                    waits = idle.since() > _LONG_LOOK and idle.share() < _ALONE
-                    if not self._serial and (waits or self._concurrency.level > 1):
-                        # To take it back again would be to and fro.
-                        self._alone = self._alone and not waits
-                        self._give(reading)
-                        return
+                        # Between pieces it is looked more often, so this is of one piece.
+                        waits = idle.since() > _LONG_LOOK and idle.share() < _ALONE
+                        if not self._serial and (waits or self._concurrency.level > 1):
+                            # To take it back again would be to and fro.
+                            self._alone = self._alone and not waits
+                            self._give(reading)
+                            return
                     reading.begin()
             except BaseException:
                 reading.close()

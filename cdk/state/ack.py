@@ -45,7 +45,7 @@ class AckQueue(Generic[T]):
 
     def pop_closed(self) -> list[T]:
         """Remove and return the closed items at the front, oldest first; empty while the first is still open."""
-        closed = []
-        while self._tickets and self._tickets[0].closed:
-            closed.append(self._tickets.popleft().item)
+        closed, tickets = [], self._tickets
+        while tickets and tickets[0].closed:
+            closed.append(tickets.popleft().item)
         return closed

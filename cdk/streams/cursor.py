@@ -124,14 +124,20 @@ class Cursor(ABC):
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     def side(self, window: Window, value: object) -> Side:
-        """Where a record's value lies, seen from `window`.
+        """Where a record's value lies, seen from `window`, as `sides` says it."""
+        return self.sides(window, (value,))[0]
+
+    def sides(self, window: Window, values: Sequence[object]) -> list[Side]:
+        """Where the values of some records lie, seen from `window`.
 
         What lies AFTER it does not move the cursor: nothing that comes before its date would ever be read.
         """
-        rank = self.state_order.rank
-        return side_of(  # type: ignore[type-var] # one type in an order
-            self.order.rank(value), rank(window.start), rank(window.end), rank(window.until), last=window.last
-        )
+        rank, rank_of_record = self.state_order.rank, self.order.rank
+        start, end, until = rank(window.start), rank(window.end), rank(window.until)
+        return [
+            side_of(rank_of_record(value), start, end, until, last=window.last)  # type: ignore[type-var] # one type in an order
+            for value in values
+        ]
 
     def owns(self, window: Window, value: object) -> bool:
         """Whether a record with this value belongs to `window`, see `owned`."""

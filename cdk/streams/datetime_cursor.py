@@ -265,13 +265,17 @@ class DatetimeCursor(Cursor):
         ends = min(values), max(values)
         return None if None in map(self._moment_of_record, ends) else ends
 
-    def side(self, window: Window, value: object) -> Side:
+    def sides(self, window: Window, values: Sequence[object]) -> list[Side]:
         moment = self.moment
-        at, end = self._moment_of_record(value), moment(window.end)
-        if window.last and self._end is None and at and end and at > end == self._as_written(at):
-            # The window ends now, which a format without a time writes as the midnight before.
-            return Side.INSIDE
-        return side_of(at, moment(window.start), end, moment(window.until), last=window.last)
+        start, end, until = moment(window.start), moment(window.end), moment(window.until)
+        # A window that ends now, which a format without a time writes as the midnight before.
+        until_now = window.last and self._end is None
+        return [
+            Side.INSIDE
+            if until_now and at and end and at > end == self._as_written(at)
+            else side_of(at, start, end, until, last=window.last)
+            for at in map(self._moment_of_record, values)
+        ]
 
     def plan_end(self, now: datetime) -> object:
         return self.write(self._last(now)) if self._lookback else None

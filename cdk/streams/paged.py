@@ -43,44 +43,63 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
     does not say that nothing follows. Raises FatalError: a token is no JSON.
     """
     token: Token | None = slice.start.cursor
-    circle, repeats, count = _Circle(token, slice.start.trail), _Repeats(slice), _Count(slice)
-    overlap = _Overlap()
+    # Most slices have one page, which nothing is compared with.
+    checks = None if token is None else _Checks(slice)
     while True:
         following: Token | None = None
-        in_parts, repeated = False, 0
+        in_parts = False
         for part in read_page(slice, token):
             match part:
-                case Page(next=following, source=source):
-                    # Records that were handed on before their page cannot be taken back.
-                    says_end = (lambda _: False) if in_parts else count.says_end
-                    ended = source is not None and repeats.end_with(source, token, says_end)
-                    if source is not None and not ended:
-                        count.add(source, last=following is None)
-                        repeated = 0 if in_parts else overlap.count(part.records, source)
-                    if ended or following is None:
-                        following, records = None, () if ended else part.records
-                        moved = count.moved()
-                        warning = part.warning or count.unread() or moved
-                        yield part._replace(
-                            records=records,
-                            next=None,
-                            warning=warning,
-                            source=None,
-                            moved=bool(moved),
-                            repeated=repeated,
-                        )
-                    else:
-                        trail = circle.trail_after(following, last=token)
-                        end = _digest(source.body) if source is not None and count.says_end(source) else ""
-                        yield part._replace(trail=trail, source=None, total=count.total, end=end, repeated=repeated)
+                case Page(next=None) if checks is None:
+                    yield part._replace(source=None)
+                case Page():
+                    checks = checks or _Checks(slice)
+                    page = checks.checked(part, token, in_parts=in_parts)
+                    following = page.next
+                    yield page
                 case _:
                     in_parts = True
                     yield from part
         if following is None:
             return
-        if circle.closed is not None:
-            raise circle.closed
+        if checks is not None and checks.closed is not None:
+            raise checks.closed
         token = following
+
+
+class _Checks:
+    """What the pages of a slice are compared with: those before them, and what the source says of all."""
+
+    def __init__(self, slice: Slice) -> None:
+        self._circle, self._repeats = _Circle(slice.start.cursor, slice.start.trail), _Repeats(slice)
+        self._count, self._overlap = _Count(slice), _Overlap()
+
+    @property
+    def closed(self) -> PaginationLoop | None:
+        """The error to end with: the last page has closed a circle, the first one."""
+        return self._circle.closed
+
+    def checked(self, page: Page, token: Token | None, *, in_parts: bool) -> Page:
+        """A page, that of `token`, with what is found of it. in_parts: records of it were handed on already.
+
+        Raises as `read_pages`, but for a circle that is closed for the first time.
+        """
+        source, count, following, repeated = page.source, self._count, page.next, 0
+        # Records that were handed on before their page cannot be taken back.
+        says_end = (lambda _: False) if in_parts else count.says_end
+        ended = source is not None and self._repeats.end_with(source, token, says_end)
+        if source is not None and not ended:
+            count.add(source, last=following is None)
+            repeated = 0 if in_parts else self._overlap.count(page.records, source)
+        if ended or following is None:
+            records, moved = () if ended else page.records, count.moved()
+            warning = page.warning or count.unread() or moved
+            checked = page._replace(records=records, next=None, warning=warning, moved=bool(moved))
+        else:
+            end = _digest(source.body) if source is not None and count.says_end(source) else ""
+            trail = self._circle.trail_after(following, last=token)
+            checked = page._replace(trail=trail, total=count.total, end=end)
+        return checked._replace(source=None, repeated=repeated)
 
 
 class _Circle:
@@ -94,7 +113,6 @@ class _Circle:
         self._resumed = token is not None
         self._trail = saved or (_FIRST if token is None else Trail.begin(token))
         self.closed: PaginationLoop | None = None
-        """The error to end with: the last page has closed a circle, the first one."""
 
     def trail_after(self, token: Token, *, last: Token | None) -> Trail | None:
         """What the state is to remember with `token`, the next one. last: that of the page that names it.

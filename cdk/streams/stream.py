@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import GeneratorType
 from typing import Self, TypeVar, cast
 
 import orjson
@@ -179,7 +180,7 @@ class Stream(metaclass=_StreamType):
         """The partitions. Raises FatalError: one is something else; authors write them without types."""
         for item in partitions:
             kind: type = type(item)
-            if not issubclass(kind, Partition | ParentState):
+            if kind is not Partition and not issubclass(kind, Partition | ParentState):
                 raise FatalError(
                     f"partitions has a {kind.__name__}, expected a Partition such as `Partition.of(region='eu')`"
                     f"{defined_at(self.partitions)}",
@@ -211,7 +212,8 @@ class Stream(metaclass=_StreamType):
     def _iterable(self, returned: Iterable[T], what: str, method: str = "") -> Iterable[T]:
         """What a method has returned, which an author may have written without types."""
         value: object = returned
-        if not isinstance(value, Iterable) or isinstance(value, Mapping | str):
+        # Most are generators: to ask abstract classes of each slice's takes longer.
+        if type(value) is not GeneratorType and (not isinstance(value, Iterable) or isinstance(value, Mapping | str)):
             kind, method = type(self), method or what
             raise FatalError(
                 f"{kind.__qualname__}.{method}{defined_at(getattr(kind, method))} returned a {type(value).__name__}, "

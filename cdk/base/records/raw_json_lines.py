@@ -116,7 +116,8 @@ def field_values(records: Sequence[Record], field: str) -> list[object]:
 
 def json_lines(records: Sequence[Record]) -> JsonLines | None:
     """The records of a page if they are text; None where they are objects."""
-    return records if isinstance(records, JsonLines) else None
+    # To ask an abstract class of each list is a call in Python.
+    return records if type(records) is not list and isinstance(records, JsonLines) else None
 
 
 def elements(text: bytes) -> "Sequence[msgspec.Raw]":

@@ -135,6 +135,6 @@ def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
             text = [str(item) for item in value]
         else:
             text = str(value)
-        if type(text) is not str or (name, text) not in in_url:
+        if not in_url or type(text) is not str or (name, text) not in in_url:
             texts[name] = text
     return texts

@@ -18,7 +18,7 @@ class SliceView(JsonObject):
     __slots__ = ("cursor_slice", "extra_fields", "partition", "window")
 
     def __init__(self, slice: Slice, cursor_slice: Mapping[str, JsonValue]) -> None:
-        super().__init__({**slice.partition, **cursor_slice})
+        super().__init__({**slice.partition.fields, **cursor_slice})
         self.partition, self.cursor_slice, self.window = slice.partition, cursor_slice, slice.window
         self.extra_fields = slice.partition.extra
 

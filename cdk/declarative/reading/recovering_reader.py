@@ -135,7 +135,7 @@ class _Attempt:
         self.remaining, self._uncut = remaining, remaining == [slice.window]
         self._incremental, self._limit = incremental, limit
         saved: Mapping[str, JsonValue] = slice.start.cursor or {}
-        own = saved.keys() & {_REMAINING, _READ}
+        own = saved.keys() & {_REMAINING, _READ} if saved else ()
         self.token = {name: value for name, value in saved.items() if name not in own} if own else saved
         """Of the next page; empty for the first."""
         self.slice = slice
@@ -144,7 +144,7 @@ class _Attempt:
             start = slice.start
             start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
             self.slice = replace(slice, window=remaining[0], start=start)
-        read = as_object(saved.get(_READ))
+        read = as_object(saved[_READ]) if _READ in own else {}
         count = read.get("records")
         self.known = type(count) is int or not self.token
         """Whether it is known what came since the first page. Tokens of earlier versions do not say it."""
@@ -197,7 +197,8 @@ class _Attempt:
             return
         cursor = self._incremental.cursor
         values = [value for record in records if (value := record.get(cursor.field)) is not None]
-        if values := [value for value in values if cursor.side(window, value) is not Side.AFTER]:
+        sides = cursor.sides(window, values)
+        if values := [value for value, side in zip(values, sides, strict=True) if side is not Side.AFTER]:
             self.greatest = cursor.greatest([self.greatest, cursor.greatest_of_records(values)])
 
 

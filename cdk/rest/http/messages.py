@@ -4,9 +4,9 @@ import re
 from base64 import b64decode
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, overload
-from urllib.parse import parse_qsl, quote_plus, urldefrag, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote_plus, urldefrag, urlsplit
 
 import orjson
 
@@ -90,7 +90,7 @@ class Request:
         url = urldefrag(self.url).url if "#" in self.url else self.url
         if not self.params:
             return url
-        query = urlencode(list(_pairs(self.params)), errors="surrogatepass", quote_via=_quote)
+        query = "&".join([f"{_quote(str(name))}={_quote(text)}" for name, text in _pairs(self.params)])
         if not query:
             return url
         return f"{url}{'&' if '?' in url else '?'}{query}"
@@ -346,12 +346,14 @@ def _password(header: str) -> str:
 
 
 # The names of parameters, and most values, are those of the request before.
-_quote = lru_cache(maxsize=1024)(quote_plus)
+_quote = lru_cache(maxsize=1024)(partial(quote_plus, errors="surrogatepass"))
 
 
 def _pairs(params: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     for name, value in params.items():
         match value:
+            case str():
+                yield name, value
             case None:
                 continue
             case list() | tuple():

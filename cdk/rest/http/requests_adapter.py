@@ -6,6 +6,7 @@ work. Mock libraries patch its `send`, as `responses` does, or that of the Sessi
 
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
@@ -145,6 +146,16 @@ class _Pieces:
         self._raw.close()
 
 
+class _Fields(CaseInsensitiveDict[str]):
+    """The headers of a request. What urllib3 copies of them, to send them, is a dict: a tenth of the work."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._store = OrderedDict([(name.lower(), (name, value)) for name, value in fields.items()])
+
+    def copy(self) -> dict[str, str]:  # type: ignore[override] # see above
+        return dict(self._store.values())
+
+
 class _Adapter(HTTPAdapter):
     """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies.
 
@@ -254,7 +265,7 @@ def _prepared(request: Request) -> requests.PreparedRequest:
     prepared = requests.PreparedRequest()
     prepared.method = request.method
     prepared.url = url if _CLEAN_URL.fullmatch(url) else requote_uri(url)
-    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict({**_DEFAULTS, **request.headers})
+    headers = _Fields({**_DEFAULTS, **request.headers})
     if request.body is not None:
         headers["Content-Length"] = str(len(request.body))
     prepared.headers = headers

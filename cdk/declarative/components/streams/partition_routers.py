@@ -152,7 +152,7 @@ class _Parent:
                 why = why or absence(record, self._key, "the first of them")
                 return None
             extra = {name: get(record) for name, get in self._extra} if self._extra else None
-            return Partition({self.field: value, PARENT_SLICE: dict(partition)}, extra=extra)
+            return Partition({self.field: value, PARENT_SLICE: dict(partition.fields)}, extra=extra)
 
         if self.follows:
             yield from child_partitions(self.stream, child, state)
