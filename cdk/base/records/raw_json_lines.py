@@ -126,6 +126,7 @@ def elements(text: bytes) -> "Sequence[msgspec.Raw]":
     return parts
 
 
+@lru_cache(maxsize=256)
 def is_plain(name: str) -> bool:
     """Whether a field's name stands in JSON as it is, so that it is found without decoding."""
     return _ESCAPED.search(name) is None

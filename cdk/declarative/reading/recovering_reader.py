@@ -6,6 +6,7 @@ interrupted resumes as if it had not been.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from cdk.base.errors import FatalError, StaleToken, TransientError
@@ -129,29 +130,39 @@ class _Attempt:
     limit: of records.
     """
 
+    token: Mapping[str, JsonValue] = MappingProxyType({})
+    """Of the next page; empty for the first."""
+    known = True
+    """Whether it is known what came since the first page. Tokens of earlier versions do not say it."""
+    handed = 0
+    """Records that were handed on."""
+    greatest: FieldValue = None
+    """Their greatest cursor value."""
+
     def __init__(
         self, slice: Slice, remaining: list[Window | None], incremental: Incremental | None, limit: int | None
     ) -> None:
         self.remaining, self._uncut = remaining, remaining == [slice.window]
         self._incremental, self._limit = incremental, limit
-        saved: Mapping[str, JsonValue] = slice.start.cursor or {}
-        own = saved.keys() & {_REMAINING, _READ} if saved else ()
-        self.token = {name: value for name, value in saved.items() if name not in own} if own else saved
-        """Of the next page; empty for the first."""
         self.slice = slice
         # Most slices are as they were planned.
+        if slice.start.cursor:
+            self._resume(slice.start.cursor)
+        elif not self._uncut:
+            self.slice = replace(slice, window=remaining[0], start=Start())
+
+    def _resume(self, saved: Mapping[str, JsonValue]) -> None:
+        own = saved.keys() & {_REMAINING, _READ}
+        self.token = {name: value for name, value in saved.items() if name not in own} if own else saved
+        start = self.slice.start
         if own or not self._uncut:
-            start = slice.start
             start = replace(start, cursor=self.token) if isinstance(start, Checkpoint) and self.token else Start()
-            self.slice = replace(slice, window=remaining[0], start=start)
-        read = as_object(saved[_READ]) if _READ in own else {}
+            self.slice = replace(self.slice, window=self.remaining[0], start=start)
+        read = as_object(saved.get(_READ))
         count = read.get("records")
         self.known = type(count) is int or not self.token
-        """Whether it is known what came since the first page. Tokens of earlier versions do not say it."""
         self.handed = count if type(count) is int else 0
-        """Records that were handed on."""
-        self.greatest: FieldValue = read.get("greatest")
-        """Their greatest cursor value."""
+        self.greatest = read.get("greatest")
 
     def read(self, inner: SliceReader) -> Iterator[Item]:
         """The items of the window. Raises ResetPagination: there are as many records as the limit says."""

@@ -8,6 +8,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NoReturn
 
 import requests
@@ -62,7 +63,7 @@ class Connections:
         response_seconds: float = 600.0,
         limits: Sequence[Egress] = (),
     ) -> None:
-        self._timeout, self._max_bytes = (connect_seconds, read_seconds), max_bytes
+        self._timeout, self._max_bytes = urllib3.Timeout(connect=connect_seconds, read=read_seconds), max_bytes
         self._adapter = _Adapter(response_seconds, limits)
         self._verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._proxies: dict[str, dict[str, str]] = {}
@@ -251,6 +252,7 @@ def _check_end(request: Request, raw: requests.Response) -> None:
         )
 
 
+@lru_cache(maxsize=_CONNECTIONS)  # it is asked for four times a request
 def _host(url: str) -> str:
     """The scheme and host of a URL: `https://api.example.com`."""
     match = _HOST.match(url)
