@@ -15,7 +15,7 @@ from cdk.rest.auth.tokens import IssuedToken
 from cdk.rest.cached_transport import CachedTransport
 from cdk.rest.client import HttpClient
 from cdk.rest.errors.error_handler import ErrorHandler, ignores
-from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, says_failed, says_outage
+from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, is_error_record, says_failed, says_outage
 from cdk.rest.errors.http_error_handler import HttpErrorHandler
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.authenticator import Authenticator
@@ -136,11 +136,9 @@ class HttpStream(PagedStream):
         """Whether a body says that the API failed, with `value` in the place of its records."""
         if value is None or value == []:
             return says_outage(body, where) if value == [] else says_failed(body)
-        return self._lacks_key(value) and says_failed(value)
-
-    def _lacks_key(self, value: JsonValue) -> bool:
-        """Whether a value is an object with nothing of the primary key."""
-        return type(value) is dict and bool(self.key_paths) and all(path(*key)(value) is None for key in self.key_paths)
+        # An error in a list is a record, but for that of a decoder, of all that came.
+        records = value if type(value) is list and self.decoder.streams else [value]
+        return is_error_record(records, self.key_paths)
 
     @property
     def _untouched(self) -> bool:

@@ -124,7 +124,7 @@ class PageRetriever:
         """The records, and those that the response has: an author's `parse` may leave some of these out."""
         with setting(LISTS, lists := list[Sequence[Record]]()):
             records = listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
-        return records, lists[0] if len(lists) == 1 else records
+        return records, max([records, *lists], key=len)
 
     def _doubt(
         self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]

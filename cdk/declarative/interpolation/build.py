@@ -26,6 +26,7 @@ _NAMES = frozenset({
     "stream_slice", "stream_partition", "stream_interval", "stream_state", "stream_template_config",
     "next_page_token", "last_record", "last_page_size", "last_page_token_value", "components_values",
     "creation_response", "polling_response", "download_target", "session_token", "property", "raw_schema",
+    "query_properties",
 })
 # fmt: on
 """What some place of the language gives its expressions."""

@@ -302,6 +302,7 @@ class StreamParts:
     transforms: Sequence[Transform] = ()
     schema: Callable[[], JsonSchema] = dict
     cached: bool = False
+    primary_key: Sequence[str | Sequence[str]] = ()
 
 
 class SliceReader(Retriever, Protocol):

@@ -14,61 +14,36 @@ from cdk.declarative.model.plug_points import Incremental, PageRequests, Request
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
+from cdk.declarative.reading.fetched_page import FetchedPage
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.error_handler import ignores
-from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat, has_graphql_errors, says_failed, says_outage
+from cdk.rest.errors.failed_body import (
+    ErrorInstead,
+    OtherFormat,
+    error_instead,
+    is_error_page,
+    is_error_record,
+    partial_errors,
+)
 from cdk.rest.errors.outcome import ReducePageSize
 from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
-from cdk.rest.pagination.last_page import doubtful, look_behind, unread_rows
-from cdk.rest.pagination.page_signs import counts_positions, says_end, total_records, unread_total
+from cdk.rest.pagination.last_page import doubtful, look_behind
+from cdk.rest.pagination.page_signs import counts_positions, unread_total
 from cdk.rest.pagination.page_url import saved_token
 from cdk.rest.records.extractor import Extractor, raw_count
 from cdk.rest.retriever import send_with_later
 from cdk.rest.tracing import TRACE
 from cdk.state.position import Start
 from cdk.state.slice import Slice
-from cdk.streams.page import Item, Page, PageSource, Token
+from cdk.streams.page import Item, Page, Token
 from cdk.streams.paged import PageParts, read_pages
 
 TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
 
 _NO_BODY = frozenset((204, 304))
-
-
-@dataclass(slots=True)
-class _FetchedPage:
-    """A page as it was found in a response."""
-
-    response: Response
-
-    raw: int = 0
-    """Records in the response, whatever a filter left of them."""
-
-    selected: int = 0
-
-    records: Sequence[Record] = ()
-    """Those that were selected and are not handed on yet."""
-
-    tail: Sequence[Record] = ()
-    """The last of those that were selected, and some before it."""
-
-    def source(self, *, ends_early: bool, by_position: bool) -> PageSource | None:
-        """What its records came in; nothing of a body that is not kept.
-
-        ends_early: the slice may have more pages. by_position: pages are asked for by their position in a list.
-        """
-        response = self.response
-        if response.request.stream:
-            return None
-        unread = None if ends_early else partial(unread_rows, response)
-        if not by_position:
-            return PageSource(response.body, self.raw, unread)
-        return PageSource(
-            response.body, self.raw, unread, partial(total_records, response), partial(says_end, response)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +88,9 @@ class PageReader:
     reduction: Reduction | None = None
     """How pages shrink that the API refuses."""
 
+    key_paths: Sequence[Sequence[str]] = ()
+    """The primary key, as the protocol writes it."""
+
     lazy: bool = False
     """Partitions may hold their first page, see FIRST_PAGE."""
 
@@ -126,6 +104,13 @@ class PageReader:
     def read(self, slice: Slice) -> Iterator[Item]:
         items = read_pages(slice, _SliceReading(self, slice).page)
         return map(_without_token, items) if self._shifting else items
+
+    def _holds_object(self, response: Response) -> bool:
+        """Whether an object lies where a list of records may: one in a list is a record, whatever it says."""
+        if self.decoder.streams:
+            return True
+        body = self.decoder.decode(response)
+        return any(type(path(*place)(body)) is dict for place in self.extractor.paths)
 
     @property
     def is_feed(self) -> bool:
@@ -142,24 +127,27 @@ class PageReader:
         """Whether a saved token asks for another page once a record has come: pages are counted, the newest first."""
         return self.is_feed and self.pages.counts is not None
 
-    def records(self, page: _FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
+    def records(self, page: FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
         """The records of a response but for the last list of them, which is left in `page`, with the counts."""
         if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
-            page.raw = page.selected = len(lines)
+            page.raw = page.selected = page.present = len(lines)
             page.records = page.tail = lines
             return
         first = True
-        for listed in self._extracted(page.response):
+        for listed in self.extracted(page.response):
             if not first:
                 yield page.records
             first = False
-            page.raw += raw_count(listed)
-            records = self.select(listed, names) if listed and self.select is not None else listed
-            page.records = records
+            page.raw, page.present = page.raw + raw_count(listed), page.present + len(listed)
+            page.records = records = self.selected(listed, names)
             page.selected += len(records)
             page.tail = records or page.tail
 
-    def _extracted(self, response: Response) -> Iterator[list[JsonObject]]:
+    def selected(self, records: list[JsonObject], names: Names) -> list[JsonObject]:
+        """The stream's records of those that were extracted."""
+        return self.select(records, names) if records and self.select is not None else records
+
+    def extracted(self, response: Response) -> Iterator[list[JsonObject]]:
         """The records as the extractor gives them; none of a body in another format that the error handler ignores."""
         try:
             yield from self.extractor.pages(response)
@@ -167,7 +155,7 @@ class PageReader:
             if not ignores(self.requester.client.error_handler, response):
                 raise
 
-    def result(self, page: _FetchedPage, query: _PageQuery) -> PageResult:
+    def result(self, page: FetchedPage, query: _PageQuery) -> PageResult:
         """`page` as those see it who find the next one."""
         body = self._body(page.response) if self.pages.reads_body and page.response.ok else {}
         return PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
@@ -215,25 +203,28 @@ class PageReader:
             "unless the API leaves out what is empty"
         )
 
-    def check_answer(self, response: Response, *, resumed: bool, first: bool) -> None:
-        """Raise TransientError: there are no records, and the body says that the API failed.
+    def check(self, page: FetchedPage, *, resumed: bool, first: bool) -> None:
+        """Raise TransientError: there are no records, or an error in the place of one, and the API says that it failed.
 
-        Taken for the end of the pages it would have an overwrite lose what lies behind. On the first page, and where an
-        empty list is there, only errors of GraphQL and what says an outage are a failure: some APIs have a message of
-        an error where there is nothing.
+        Taken for the end of the pages it would have an overwrite lose what lies behind.
         """
-        where = self.extractor.path
-        if where is None or self.decoder.streams:
+        response, places = page.response, self.extractor.paths
+        if page.present:
+            failed = is_error_record(page.records, self.key_paths) and self._holds_object(response)
+        else:
+            failed = bool(places) and not self.decoder.streams
+            failed = failed and is_error_page(self.decoder.decode(response), places, first=first)
+        if not failed:
             return
-        body = self.decoder.decode(response)
-        value = path(*where)(body)
-        failed = says_failed(body) if not first and value is None else says_outage(body, where)
-        failed = failed or (value is None and has_graphql_errors(body))
-        if value not in (None, []) or not failed or ignores(self.requester.client.error_handler, response):
+        if ignores(self.requester.client.error_handler, response):
+            page.records, page.selected, page.tail = (), 0, ()
             return
+        if page.present:
+            raise error_instead(response, "a record with its primary key", page.records[0])
+        where = " or ".join(" > ".join(place) or "the top of the body" for place in places)
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(
-            f"{exchange_text(response)}; found an error, expected records at {' > '.join(where)}"
+            f"{exchange_text(response)}; found an error, expected records at {where}"
             f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
             f"{'has no records then' if first else 'ends its pages so'}, ignore the response by an error handler"
         )
@@ -267,12 +258,10 @@ class _SliceReading:
                     trace.note(self._reader.extractor.path, 0, 0, None, f"{status} ends the slice")
                 yield Page((), None)
                 return
-            page = _FetchedPage(response)
+            page = FetchedPage(response)
             for listed in self._reader.records(page, self._slice, query.names):
                 yield self._in_feed(listed)
-            if not page.raw:
-                first = not (self._any_records or query.resumed)
-                self._reader.check_answer(response, resumed=query.resumed, first=first)
+            self._check(page, query)
         self._any_records = self._any_records or page.raw > 0
         # A full page has as many records as it was requested with; the next one may be requested with more.
         size = self._sizes.size
@@ -293,7 +282,7 @@ class _SliceReading:
         if (trace := TRACE.get()) is not None:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
-        warning = "" if page.raw or not page.response.ok else self._reader.absence(page.response)
+        warning = self._warning(page)
         token = following if query.token is None else query.token
         by_position = self._reader.pages.counts is not None or (token is not None and counts_positions(token))
         source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
@@ -306,6 +295,17 @@ class _SliceReading:
         self._next = self._reader.saved(safe, self._sizes.size), following
         yield Page(records, self._next[0], warning=warning, source=source)
 
+    def _warning(self, page: FetchedPage) -> str:
+        """What to say of a page that may lack records."""
+        if not page.response.ok:
+            return ""
+        return partial_errors(page.response) if page.raw else self._reader.absence(page.response)
+
+    def _check(self, page: FetchedPage, query: _PageQuery) -> None:
+        """Raise TransientError: a page says that the API failed, see `PageReader.check`."""
+        if page.raw < 2 or not page.present:  # noqa: PLR2004 - one record may be an error
+            self._reader.check(page, resumed=query.resumed, first=not (self._any_records or query.resumed))
+
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
         """Raise RowsBehindEnd: a page that names no next one is not the last."""
         reader = self._reader
@@ -315,7 +315,7 @@ class _SliceReading:
         def fetch() -> tuple[Response, int]:
             token = reader.pages.behind(last)
             query = _PageQuery(token, self._names_with(token), resumed=False)
-            page = _FetchedPage(reader.requester.client.send(self._request(query)))
+            page = FetchedPage(reader.requester.client.send(self._request(query)))
             if page.response.ok:
                 deque(reader.records(page, self._slice, query.names), 0)
             return page.response, page.raw
@@ -369,18 +369,25 @@ class _SliceReading:
             return False
         return incremental.cursor.precedes(window, record.get(incremental.cursor.field))
 
-    def _merged(self, properties: Properties, query: _PageQuery) -> _FetchedPage:
+    def _merged(self, properties: Properties, query: _PageQuery) -> FetchedPage:
         """A page that is asked for in several requests, each for some of the properties."""
         parts: list[list[JsonObject]] = []
-        page: _FetchedPage | None = None
+        pages: list[FetchedPage] = []
         for chunk in properties.chunks():
             part = replace(query, names=with_properties(query.names, chunk))
-            page = _FetchedPage(self._send(part))
+            page = FetchedPage(self._send(part))
+            pages.append(page)
             if page.response.ok:
-                records = chain(*self._reader.records(page, self._slice, part.names), page.records)
-                parts.append([dict(record) for record in records])
-        assert page is not None
-        page.records = page.tail = properties.merged(parts)
+                lists = list(self._reader.extracted(page.response))
+                page.raw, page.records = sum(map(raw_count, lists)), list(chain.from_iterable(lists))
+                page.present = len(page.records)
+                self._check(page, part)
+                parts.append([dict(record) for record in page.records])
+        # A response that is ignored, as one may be for properties that the API does not have, names no next page.
+        page = max(reversed(pages), key=lambda each: (each.response.ok, each.raw))
+        names = with_properties(query.names, list(dict.fromkeys(chain.from_iterable(properties.chunks()))))
+        # A filter may look at what only one of the requests has brought.
+        page.records = page.tail = self._reader.selected(properties.merged(parts), names)
         page.selected = len(page.records)
         return page
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from cdk.base.errors import DecodeError, TransientError
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, canonical
 from cdk.rest.errors.api_message import find_message
+from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Response
 
 _ERRORS = {"error", "errors", "failure", "failures", "err", "error_message", "errormessage"}
@@ -66,11 +68,7 @@ def other_format(response: Response, expected: str, text: str, body: JsonValue) 
     """
     request = response.request
     if says_failed(body):
-        message = " ".join(request.hide(find_message(body) or text).split())[:_LONGEST]
-        return ErrorInstead(
-            f"{request} answered {response.status}: {message}; found an error, expected {expected}. "
-            f"Try again later; {_IGNORE}"
-        )
+        return error_instead(response, expected, body, text)
     kind = response.headers.get("content-type", "no content type")
     # Hidden before it is cut: half a secret would not be found.
     return OtherFormat(
@@ -78,6 +76,26 @@ def other_format(response: Response, expected: str, text: str, body: JsonValue) 
         f"{request.hide(text)[:_SHOWN]!r}), as the page of an outage is. Try again later, or check the path and the "
         f"decoder; {_IGNORE}"
     )
+
+
+def error_instead(response: Response, expected: str, body: JsonValue, text: str = "") -> ErrorInstead:
+    """The error for one that the API gives where something else was expected. text: of the body, if it is no JSON."""
+    request = response.request
+    message = " ".join(request.hide(find_message(body) or text or canonical(body)).split())[:_LONGEST]
+    return ErrorInstead(
+        f"{request} answered {response.status}: {message}; found an error, expected {expected}. "
+        f"Try again later; {_IGNORE}"
+    )
+
+
+def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> None:
+    """Raise ErrorInstead: a body, or an element of one that is read as it arrives, has no records and says an outage.
+
+    where: the place of the records.
+    """
+    if is_error_page(body, [where], first=True):
+        expected = f"records at {' > '.join(where) or 'the top of the body'}"
+        raise error_instead(response, expected, body)
 
 
 def says_failed(body: JsonValue) -> bool:
@@ -96,6 +114,41 @@ def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
     nothing, or a page behind the last. Nor is a status: it may be that of what was asked for, such as a job's.
     """
     return any(map(_has_outage, _objects(body, where)))
+
+
+def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bool) -> bool:
+    """Whether a body says that the API failed, and has no records at any of the places where they may lie.
+
+    Of the first page of a slice, and where an empty list is there, only errors of GraphQL and what says an outage
+    count: some APIs have a message of an error where there is nothing. Of a list, as of the files of an archive, each
+    element is a body.
+    """
+    bodies = body if type(body) is list else [body]
+    values = [path(*where)(each) for each in bodies for where in places]
+    if any(value is not None and not _is_empty(value) for value in values):
+        return False
+    if any(says_outage(each, where) for each in bodies for where in places):
+        return True
+    if any(value is not None for value in values):
+        return any(map(has_graphql_errors, bodies)) and [] not in values
+    if first:
+        return any(map(has_graphql_errors, bodies))
+    # The element around all of an XML document is no more than a body.
+    around = chain(bodies, *(_objects(each, where) for each in bodies for where in places))
+    return any(map(says_failed, around)) or any(map(has_graphql_errors, bodies))
+
+
+def _is_empty(value: JsonValue) -> bool:
+    """Whether a value holds no record: GraphQL has nulls for those that it failed to find."""
+    return type(value) is list and all(element is None for element in value)
+
+
+def is_error_record(records: Sequence[object], key_paths: Sequence[Sequence[str]]) -> bool:
+    """Whether the only record of a page says that the API failed, and has nothing of the primary key."""
+    if len(records) != 1 or not key_paths:
+        return False
+    record = records[0]
+    return type(record) is dict and all(path(*key)(record) is None for key in key_paths) and says_failed(record)
 
 
 def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonValue]]:
@@ -132,6 +185,23 @@ def has_graphql_errors(body: JsonValue) -> bool:
     """Whether the body says so as GraphQL does, where nothing else means that: a list of errors with their messages."""
     errors = body.get("errors") if type(body) is dict else None
     return type(errors) is list and bool(errors) and all(type(e) is dict and "message" in e for e in errors)
+
+
+def partial_errors(response: Response) -> str:
+    """What to say of a GraphQL response that has errors beside its records; empty for nothing."""
+    if response.is_stream or b'"errors"' not in response.frame_text:
+        return ""
+    try:
+        body = response.frame()
+    except (DecodeError, ValueError):
+        return ""
+    if not has_graphql_errors(body):
+        return ""
+    message = response.request.hide(find_message(body) or "no message")[:_LONGEST]
+    return (
+        f"{response.request} answered with records and errors: {message}; what these are about may be missing, records "
+        "and fields. If it must not be, have the error handler fail or retry where the body has `errors`"
+    )
 
 
 def _is_failure(name: str, value: JsonValue) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias, TypeGuard
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
 from cdk.base.values import JsonValue, json_kind
+from cdk.rest.errors.failed_body import refuse_outage
 from cdk.rest.http.json_path import ANY, absence, path
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
@@ -40,6 +41,11 @@ class Extractor(Protocol):
     def path(self) -> tuple[str, ...] | None:
         """Where the records lie in a body, for people; None where no path says it."""
         return None
+
+    @property
+    def paths(self) -> Sequence[tuple[str, ...]]:
+        """The places in a body where records may lie; none where no paths say it."""
+        return () if self.path is None else (self.path,)
 
     @property
     def text_path(self) -> tuple[str, ...] | None:
@@ -84,10 +90,14 @@ class FieldExtractor(Extractor):
     def pages(self, response: Response) -> Iterator[Records]:
         for values in self.values(response):
             records = objects(values, self.where, response.request)
-            if self.expand is None:
-                yield records
-            else:
-                yield from self.expand(records)
+            yield from [records] if self.expand is None else self._expanded(records, self.expand)
+
+    def _expanded(self, records: Records, expand: Callable[[Records], Iterator[Records]]) -> Iterator[Records]:
+        """What is made of records. They are counted as the API did, which knows nothing of those made of them."""
+        raw = raw_count(records)
+        for page in expand(records):
+            yield CountedRecords(page, raw)
+            raw = 0
 
     @property
     def path(self) -> tuple[str, ...] | None:
@@ -111,6 +121,9 @@ class FieldExtractor(Extractor):
             return
         items = self.decoder.items(response)
         while batch := list(islice(items, PAGE)):
+            for item in batch if self.where and self.where[0] != ANY else ():
+                if type(item) is dict and not item.get(self.where[0]):
+                    refuse_outage(response, item, self.where)
             yield self._find(batch)
 
 
@@ -175,6 +188,11 @@ class ExtractorGroup(Extractor):
     extractors: Sequence[Extractor]
     first_match: bool = False
     skip_empty: bool = False
+
+    @property
+    def paths(self) -> Sequence[tuple[str, ...]]:
+        paths = [extractor.paths for extractor in self.extractors]
+        return list(chain.from_iterable(paths)) if all(paths) else ()
 
     def pages(self, response: Response) -> Iterator[Records]:
         dropped = 0  # records of extractors before the first match, as the API counts them

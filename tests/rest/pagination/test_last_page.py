@@ -257,8 +257,17 @@ def test_a_last_page_that_comes_again_is_the_end_where_it_says_so(sign: str, siz
         assert [record["id"] for record in result.records] == list(range(total))
 
 
-def test_what_a_parse_leaves_out_ends_no_pages_and_is_not_warned_of() -> None:
-    result = read(Counted(PageNumber(size=2)), transport=counting(7, {"total": 7}))
+class CountedTwice(Items):
+    """Counts what a page has before it leaves some out."""
+
+    def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
+        count = len(super().parse(response, slice))
+        return [{**record, "of": count} for record in super().parse(response, slice) if record["id"] != 3]
+
+
+@pytest.mark.parametrize("kind", [Counted, CountedTwice])
+def test_what_a_parse_leaves_out_ends_no_pages_and_is_not_warned_of(kind: type[Items]) -> None:
+    result = read(kind(PageNumber(size=2)), transport=counting(7, {"total": 7}))
 
     assert (len(result.records), result.warnings) == (6, [])
 

@@ -198,7 +198,9 @@ class _Counting(PageStrategy):
             if not isinstance(rendered, int | float | str):
                 raise ManifestError(f"the page size is {rendered!r}, expected a number")
             size = int(rendered)
-        return next_number(self._number(page), page.raw if self._by_records else 1, page.raw, size)
+        # Of a list of lists an API may count either: a page is full by the larger number.
+        count = max(page.raw, page.selected)
+        return next_number(self._number(page), page.raw if self._by_records else 1, count, size)
 
     def _number(self, page: PageResult) -> int:
         number = self._start if page.token is None else page.token
@@ -266,8 +268,8 @@ class _CursorStrategy(PageStrategy):
         filtered = page.selected < page.raw and page.raw >= (self.size or 0)
         if filtered and (self._reads_size or (self._reads_last and not page.selected)):
             return (
-                f"a filter that leaves {page.selected} of its {page.raw} records, and `last_page_size` and "
-                "`last_record` are of those: have the paginator look at `response` instead"
+                f"a filter or an expander that leaves {page.selected} of its {page.raw} records, and "
+                "`last_page_size` and `last_record` are of those: have the paginator look at `response` instead"
             )
         names = self._names(page, size)
         decided = self._stop if self._stop is not None and self._stop.true(names) else self._value

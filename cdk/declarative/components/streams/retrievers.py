@@ -196,6 +196,7 @@ class SimpleRetriever(AnyRetriever):
             properties=requester.properties,
             reduction=self._reduction(ctx, pages, requester.properties),
             lazy=len(routers) == 1 and routers[0].brings_first_page,
+            key_paths=[[part] if isinstance(part, str) else part for part in parts.primary_key],
         )
         reset, split = self.pagination_reset, self.request_window_splitting
         return RecoveringReader(

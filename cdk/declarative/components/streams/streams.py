@@ -95,6 +95,7 @@ class DeclarativeStream(AnyStream):
             transforms=[item.build(ctx) for item in self.transformations],
             schema=schema,
             cached=as_parent or name in ctx.runtime.parents,
+            primary_key=self._key(),
         )
         reader = self.retriever.build(ctx, parts)
         if incremental is not None and reader.router is not None and reader.router.shares_cursor:

@@ -2,16 +2,18 @@
 
 import codecs
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
 from cdk.base.errors import DecodeError
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, from_json
+from cdk.rest.errors.failed_body import refuse_outage
 from cdk.rest.http.messages import Response
 from cdk.rest.records.decoders.text_formats import BodyFile, not_encoded
 
 _DEPTH = 500
+_SHORT = 2**16
 _WINDOW = 2**12
 """Bytes after which the depth is looked at; it cannot grow much in so few."""
 
@@ -42,11 +44,17 @@ class JsonItems:
                 if self.encoding.lower() in {"utf-8", "utf8"}
                 else _utf8(response, chunks, self.encoding)
             )
+            any_items, begin = False, list[bytes]()
             try:
-                yield from ijson.items(BodyFile(_shallow(response, pieces)), where, use_float=True)
+                for item in ijson.items(BodyFile(_shallow(response, _noting(pieces, begin))), where, use_float=True):
+                    any_items = True
+                    yield item
             except (ijson.JSONError, UnicodeDecodeError) as error:
                 why = str(error).splitlines()[0]
                 raise DecodeError(f"{response.request}: the body is no JSON, or ends too early: {why}") from None
+            if not any_items:
+                with suppress(ValueError):  # a body that is longer than what was noted
+                    refuse_outage(response, from_json(b"".join(begin)), self.items_path.split("."))
 
 
 def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -58,6 +66,16 @@ def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
             break
     yield begin.removeprefix(codecs.BOM_UTF8)
     yield from pieces
+
+
+def _noting(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
+    """The pieces as they are, of which the first go into `begin`: an error in the place of records is short."""
+    size = 0
+    for piece in pieces:
+        if size < _SHORT:
+            begin.append(piece)
+        size += len(piece)
+        yield piece
 
 
 def _shallow(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:

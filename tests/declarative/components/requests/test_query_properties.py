@@ -1,9 +1,11 @@
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from cdk.base.errors import ManifestError
+from cdk.base.values import Json
 from cdk.declarative.model.context import Runtime
 from cdk.declarative.model.query_properties import by_length
 from cdk.rest import Headers, Request, Response
@@ -50,6 +52,55 @@ def test_records_of_several_requests_become_one() -> None:
         {"id": 1, "of": {"a": 1, "b": 1, "c": 1}, "a": "a1", "b": "b1", "c": "c1"},
         {"id": 2, "of": {"a": 2, "b": 2, "c": 2}, "a": "a2", "b": "b2", "c": "c2"},
     ]
+
+
+@pytest.mark.parametrize("failing", ["id,a,b", "id,c"])
+@pytest.mark.parametrize("body", [{"error": "quota exceeded"}, {"data": None, "errors": [{"message": "quota"}]}])
+def test_an_error_in_the_place_of_the_records_of_one_request_fails_the_read(failing: str, body: Json) -> None:
+    def answers(request: Request) -> Response:
+        response = rows(request)
+        return replace(response, body=orjson.dumps(body)) if request.params["fields"] == failing else response
+
+    api = MockApi()
+    api.get("/items").answers(answers)
+    properties = asked(always_include_properties=["id"], property_chunking=CHUNKS)
+
+    made = run(api, requester={**SHOWN, "query_properties": properties})
+
+    assert "found an error, expected records at data" in str(made.error)
+    assert made.records == []
+
+
+def test_a_filter_looks_at_the_properties_of_all_requests() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    properties = asked(always_include_properties=["id"], property_chunking=CHUNKS)
+    condition = {"type": "RecordFilter", "condition": "{{ record['a'] == 'a1' and record['c'] == 'c1' }}"}
+
+    made = run(api, requester={**SHOWN, "query_properties": properties}, selector={"record_filter": condition})
+
+    assert [(record["a"], record["b"], record["c"]) for record in made.records] == [("a1", "b1", "c1")]
+    assert made.warnings == []
+
+
+def test_a_request_that_is_ignored_does_not_end_the_pages() -> None:
+    def answers(request: Request) -> Response:
+        response = rows(request) if "page" not in request.params else replace(rows(request), body=b'{"data": []}')
+        return replace(response, status=404, body=b"{}") if request.params["fields"] == "id,c" else response
+
+    api = MockApi()
+    api.get("/items").answers(answers)
+    properties = asked(always_include_properties=["id"], property_chunking=CHUNKS)
+    handler = {"type": "DefaultErrorHandler", "response_filters": [{"http_codes": [404], "action": "IGNORE"}]}
+
+    made = run(
+        api,
+        requester={**SHOWN, "query_properties": properties, "error_handler": handler},
+        paginator=paginator({"type": "OffsetIncrement", "page_size": 2}),
+    )
+
+    assert made.error is None
+    assert [query.get("page") for query in queries(api)] == [None, None, "2", "2"]
 
 
 def test_pages_are_found_in_the_last_of_the_requests() -> None:
