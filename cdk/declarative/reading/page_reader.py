@@ -110,7 +110,7 @@ class PageReader:
         if self.decoder.streams:
             return True
         body = self.decoder.decode(response)
-        return any(type(path(*place)(body)) is dict for place in self.extractor.paths)
+        return any(type(path(*where)(body)) is dict for where in self.extractor.paths)
 
     @property
     def is_feed(self) -> bool:
@@ -221,7 +221,7 @@ class PageReader:
             return
         if page.present:
             raise error_instead(response, "a record with its primary key", page.records[0])
-        where = " or ".join(" > ".join(place) or "the top of the body" for place in places)
+        where = " or ".join(" > ".join(names) or "the top of the body" for names in places)
         expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
         raise TransientError(
             f"{exchange_text(response)}; found an error, expected records at {where}"
