@@ -37,19 +37,22 @@ class Page(NamedTuple):
     """The records that the source counted in all when the slice was begun; 0 where that is unknown, or of no use."""
 
     moved: bool = False
-    """Records may have been missed, for others before them left the source while its pages were read."""
+    """The source lost records while its pages were read, so that later ones may have moved to a page read before."""
 
     end: str = ""
-    """A digest of what it came in, where that says that nothing follows and `next` asks for more all the same."""
+    """A digest of its body, where that says that it is the last page and `next` asks for another one all the same.
+
+    A read that resumes there knows the page by it that comes again.
+    """
 
     state: Record | None = None
-    """What the author of a `PagedStream` has set while its pages were read; empty for nothing yet."""
+    """What the author of a `PagedStream` has set while its pages were read; empty for nothing yet. None: keeps none."""
 
     runs_job: bool = False
     """A job of the source runs for what follows, and others wait until it has ended: it is read on at once."""
 
     repeated: int = 0
-    """So many records it begins with are the last of the page before: others came to the list before them meanwhile."""
+    """How many records it begins with were the last of the page before: others came to the list before them."""
 
 
 class PageSource(NamedTuple):

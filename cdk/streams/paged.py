@@ -1,4 +1,4 @@
-"""PagedStream: resumable full refresh without thinking about it; and the loop over pages that all readers share."""
+"""PagedStream: a full refresh that resumes by itself; and the loop over pages that all readers share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,8 +62,8 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
                     yield from part
         if following is None:
             return
-        if checks is not None and checks.closed is not None:
-            raise checks.closed
+        if checks is not None and checks.circle_error is not None:
+            raise checks.circle_error
         token = following
 
 
@@ -75,9 +75,9 @@ class _Checks:
         self._count, self._overlap = _Count(slice), _Overlap()
 
     @property
-    def closed(self) -> PaginationLoop | None:
+    def circle_error(self) -> PaginationLoop | None:
         """The error to end with: the last page has closed a circle, the first one."""
-        return self._circle.closed
+        return self._circle.error
 
     def checked(self, page: Page, token: Token | None, *, in_parts: bool) -> Page:
         """A page, that of `token`, with what is found of it. in_parts: records of it were handed on already.
@@ -87,7 +87,7 @@ class _Checks:
         source, count, following, repeated = page.source, self._count, page.next, 0
         # Records that were handed on before their page cannot be taken back.
         says_end = (lambda _: False) if in_parts else count.says_end
-        ended = source is not None and self._repeats.end_with(source, token, says_end)
+        ended = source is not None and self._repeats.is_last_again(source, token, says_end)
         if source is not None and not ended:
             count.add(source, last=following is None)
             repeated = 0 if in_parts else self._overlap.count(page.records, source)
@@ -112,7 +112,7 @@ class _Circle:
         # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
         self._resumed = token is not None
         self._trail = saved or (_FIRST if token is None else Trail.begin(token))
-        self.closed: PaginationLoop | None = None
+        self.error: PaginationLoop | None = None
 
     def trail_after(self, token: Token, *, last: Token | None) -> Trail | None:
         """What the state is to remember with `token`, the next one. last: that of the page that names it.
@@ -134,7 +134,7 @@ class _Circle:
             raise PaginationLoop(
                 f"{text}finds it and how it is sent; then reset the stream's state, which remembers the circle"
             )
-        self.closed = PaginationLoop(
+        self.error = PaginationLoop(
             f"{text}finds it and how it is sent. The next attempt goes on with that page, and ends for good where it "
             "comes back to it"
         )
@@ -158,7 +158,7 @@ class _Repeats:
         self._last: bytes | int | None = None
         self._times = 1
 
-    def end_with(self, source: PageSource, token: Token | None, says_end: Callable[[PageSource], bool]) -> bool:
+    def is_last_again(self, source: PageSource, token: Token | None, says_end: Callable[[PageSource], bool]) -> bool:
         """Whether a page, that of `token`, is the last one, again.
 
         Raises PaginationLoop: it is the one before, again, and does not say that nothing follows.
@@ -285,7 +285,7 @@ def listed(records: object, what: str, method: object) -> Sequence[Record]:
 
 
 class PagedStream(StateMixin):
-    """A stream read page by page; a cut read resumes at its page. Write `read_page`."""
+    """A stream read page by page; an interrupted read resumes at its page. Write `read_page`."""
 
     @abstractmethod
     def read_page(self, slice: Slice, token: Token | None) -> Page:

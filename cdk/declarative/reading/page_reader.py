@@ -1,4 +1,4 @@
-"""PageReader: the pages of a slice, one request each, from the first or from where a cut read stopped."""
+"""PageReader: the pages of a slice, one request each, from the first or from where an interrupted read stopped."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -275,10 +275,10 @@ class _SliceReading:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
             raise
-        if records and (recent := self._in_feed(records)) is not records:
+        if records and self._reader.is_feed:
             # Newest first: where the last record of a page is too old, all that follow are; one that is too new says
             # nothing of them.
-            following, records = None if self._is_too_old(records[-1]) else following, recent
+            following, records = None if self._is_too_old(records[-1]) else following, self._in_feed(records)
         if (trace := TRACE.get()) is not None:
             request = page.response.request if self._reader.properties is None else None
             trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
@@ -308,20 +308,18 @@ class _SliceReading:
 
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
         """Raise RowsBehindEnd: a page that names no next one is not the last."""
-        reader = self._reader
-        if following is not None or not last.raw:
+        reader, token = self._reader, self._reader.pages.behind(last)
+        if following is not None or not last.raw or token is None or reader.properties is not None:
             return
 
         def fetch() -> tuple[Response, int]:
-            token = reader.pages.behind(last)
             query = _PageQuery(token, self._names_with(token), resumed=False)
             page = FetchedPage(reader.requester.client.send(self._request(query)))
             if page.response.ok:
                 deque(reader.records(page, self._slice, query.names), 0)
             return page.response, page.raw
 
-        if reader.pages.behind(last) is not None and reader.properties is None:
-            look_behind(reader, last.response, last.raw, fetch)
+        look_behind(reader, last.response, last.raw, fetch)
 
     def _doubt(self, last: PageResult, size: int | None) -> str:
         """Why the only page of the slice may not be the last; empty for nothing, and where it has no records.
@@ -397,7 +395,7 @@ class _SliceReading:
             known = self._slice.extra[FIRST_PAGE]
             if not known:
                 return None
-            request = self._reader.draft(self._slice, query, self._sizes.size).request()
+            request = self._request(query)
             return Response(200, Headers({}), to_json(known, str), request.url, request)
         if not self._sizes.reducible:
             return self._send(query)

@@ -189,6 +189,10 @@ class ExtractorGroup(Extractor):
     first_match: bool = False
     skip_empty: bool = False
 
+    def absence(self, response: Response) -> str:
+        absences = [extractor.absence(response) for extractor in self.extractors]
+        return " and ".join(absences) if all(absences) else ""
+
     @property
     def paths(self) -> Sequence[tuple[str, ...]]:
         paths = [extractor.paths for extractor in self.extractors]

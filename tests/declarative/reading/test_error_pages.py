@@ -185,3 +185,12 @@ def test_an_empty_list_that_is_read_as_it_arrives_is_no_error(decoder: Jsonl | J
     request = Request("GET", "https://api.example.com/items")
 
     assert list(decoder.items(Response(200, Headers({}), body, "", request))) == []
+
+
+def test_paths_that_lead_nowhere_are_all_named() -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"datum": [{"id": 1}]})
+
+    made = run(api, selector={"extractor": {"type": "CombinedExtractor", "extractors": BOTH}})
+
+    assert [each for each in made.warnings if "there is no 'data'" in each and "no 'more'" in each]
