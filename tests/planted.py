@@ -223,6 +223,18 @@ BUGS = [
         "slice",
     ),
     Bug(
+        "a rate limit in a rule's own words keeps its wait",
+        "rest/errors/outcome",
+        "RateLimited(message, wait=wait, detail=detail) if kind is RateLimited else kind(message, detail=detail)",
+        "kind(message, detail=detail)",
+    ),
+    Bug(
+        "a rule that calls a 403 a rate limit is believed",
+        "rest/errors/outcome",
+        "(known and action is not Action.RATE_LIMITED)",
+        "known",
+    ),
+    Bug(
         "a connector ends the process nowhere behind a refused token either",
         "streams/read_slice",
         "yield from _guarded(stream, replace(",
