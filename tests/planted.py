@@ -235,6 +235,13 @@ BUGS = [
         "known",
     ),
     Bug(
+        "an element never gets the list of lists that it comes from",
+        "rest/records/expand",
+        "[part for part in elements if part is not _NOTHING]",
+        "[value[i] if part is _NOTHING else part for i, part in enumerate(elements)]",
+        "tests/rest/records/test_extractor.py",
+    ),
+    Bug(
         "a connector ends the process nowhere behind a refused token either",
         "streams/read_slice",
         "yield from _guarded(stream, replace(",
