@@ -242,6 +242,12 @@ BUGS = [
         "tests/rest/records/test_extractor.py",
     ),
     Bug(
+        "a list that a next link repeats is sent once",
+        "declarative/model/request_builder",
+        "[text for text in items if (name, text) not in in_url] if in_url else items",
+        "items",
+    ),
+    Bug(
         "a connector ends the process nowhere behind a refused token either",
         "streams/read_slice",
         "yield from _guarded(stream, replace(",
