@@ -219,8 +219,39 @@ BUGS = [
     Bug(
         "a refused token restarts its slice",
         "streams/read_slice",
-        "replace(slice, start=Checkpoint(since) if since else Start())",
+        "replace(slice, start=_start_without_token(slice.start))",
         "slice",
+    ),
+    Bug(
+        "a rate limit in a rule's own words keeps its wait",
+        "rest/errors/outcome",
+        "RateLimited(message, wait=wait, detail=detail) if kind is RateLimited else kind(message, detail=detail)",
+        "kind(message, detail=detail)",
+    ),
+    Bug(
+        "a rule that calls a 403 a rate limit is believed",
+        "rest/errors/outcome",
+        "(known and action is not Action.RATE_LIMITED)",
+        "known",
+    ),
+    Bug(
+        "an element never gets the list of lists that it comes from",
+        "rest/records/expand",
+        "[part for part in elements if part is not _NOTHING]",
+        "[value[i] if part is _NOTHING else part for i, part in enumerate(elements)]",
+        "tests/rest/records/test_extractor.py",
+    ),
+    Bug(
+        "a list that a next link repeats is sent once",
+        "declarative/model/request_builder",
+        "[text for text in items if (name, text) not in in_url] if in_url else items",
+        "items",
+    ),
+    Bug(
+        "a connector ends the process nowhere behind a refused token either",
+        "streams/read_slice",
+        "yield from _guarded(stream, replace(",
+        "yield from _pages(stream, replace(",
     ),
     Bug("a page has only what its window owns", "streams/read_slice", "if i not in foreign", ""),
     Bug(

@@ -112,17 +112,28 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     descend although the cursor is `ordered`, or would end the process.
     """
     try:
-        with ExplainedRefusals():
-            yield from _pages(stream, slice)
-    except SystemExit as error:
-        raise ConnectorExit(error, stream=stream.name) from error
+        yield from _guarded(stream, slice)
     except StaleToken as refused:
         if slice.start == Start():
             raise
         logger.warning("%s %s: %s; reading this slice from its start", stream.name, slice, refused)
         yield ReadPage((), restarted=True)
-        since = slice.start.paging and slice.start.cursor
-        yield from _pages(stream, replace(slice, start=Checkpoint(since) if since else Start()))
+        yield from _guarded(stream, replace(slice, start=_start_without_token(slice.start)))
+
+
+def _guarded(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
+    """The pages of a slice; an error of the author's code says what the kit knows of it, and no exit gets out."""
+    try:
+        with ExplainedRefusals():
+            yield from _pages(stream, slice)
+    except SystemExit as error:
+        raise ConnectorExit(error, stream=stream.name) from error
+
+
+def _start_without_token(start: Position) -> Position:
+    """Where a slice begins again: with the author's own state, if there is one, for only the page token was refused."""
+    state = start.paging and start.cursor
+    return Checkpoint(state) if state else Start()
 
 
 def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:

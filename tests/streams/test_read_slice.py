@@ -11,6 +11,7 @@ import pytest
 
 from cdk import (
     Checkpoint,
+    ConfigError,
     CountCursor,
     Cursor,
     DatetimeCursor,
@@ -27,6 +28,7 @@ from cdk import (
     Stream,
     Window,
 )
+from cdk.base.process.unseen_refusals import note_unseen
 from cdk.state.position import Edge
 from cdk.streams.cursor import Side
 from cdk.streams.read_slice import PAGE_RECORDS, ReadPage, read_slice
@@ -242,6 +244,29 @@ def test_a_connector_that_would_end_the_process_fails_its_stream() -> None:
 
     with pytest.raises(FatalError, match=r"the connector ended the process with 3 \(sys.exit\)"):
         list(read_slice(Exiting(), Slice()))
+
+
+def test_a_connector_that_would_end_the_process_where_a_slice_begins_anew_fails_its_stream() -> None:
+    class Exiting(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            if token is not None:
+                raise StaleToken("page 2 is gone")
+            sys.exit(3)
+
+    with pytest.raises(FatalError, match=r"the connector ended the process with 3 \(sys.exit\)"):
+        list(read_slice(Exiting(), Slice(start=Checkpoint({"page": 2}))))
+
+
+def test_a_connection_refused_unseen_where_a_slice_begins_anew_is_said_first() -> None:
+    class Refused(Users):
+        def read_page(self, slice, token):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, ARG002
+            if token is not None:
+                raise StaleToken("page 2 is gone")
+            note_unseen(ConfigError("no request may go to a.com"))
+            raise IndexError(0)
+
+    with pytest.raises(ConfigError, match=r"^no request may go to a.com; .* failed: IndexError"):
+        list(read_slice(Refused(), Slice(start=Checkpoint({"page": 2}))))
 
 
 def reused(slice: Slice) -> Iterator[Item]:  # noqa: ARG001

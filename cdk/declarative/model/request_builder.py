@@ -124,17 +124,18 @@ class RequestBuilder:
 
 def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
     """Fields as they are sent: strings, and lists of strings; without null, and without what the query of `url` has."""
-    in_url = set(query_of(url)) if "?" in url else ()
+    in_url = frozenset(query_of(url)) if "?" in url else frozenset[tuple[str, str]]()
     texts: JsonObject = {}
     for name, value in fields.items():
-        if type(value) is str:
-            text: JsonValue = value
-        elif value is None:
+        if value is None:
             continue
-        elif isinstance(value, list | tuple):
-            text = [str(item) for item in value]
+        if isinstance(value, list | tuple):
+            items = list(map(str, value))
+            unsent = [text for text in items if (name, text) not in in_url] if in_url else items
+            if unsent or not items:
+                texts[name] = unsent
         else:
-            text = str(value)
-        if not in_url or type(text) is not str or (name, text) not in in_url:
-            texts[name] = text
+            text = value if type(value) is str else str(value)
+            if not in_url or (name, text) not in in_url:
+                texts[name] = text
     return texts

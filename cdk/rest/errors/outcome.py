@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from cdk.base.errors import CdkError, ConfigError, FailureType, FatalError, RateLimited, TransientError
 from cdk.rest.errors.error_handler import Action
-from cdk.rest.errors.status_errors import STATUSES, as_error, error_for, exchange_text
+from cdk.rest.errors.status_errors import RATE_LIMIT_STATUS, STATUSES, as_error, error_for, exchange_text
 from cdk.rest.http.messages import Response
 
 
@@ -78,13 +78,14 @@ def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkEr
     if kind is type(usual) and not meaning.text:
         return usual
     text = response.request.hide(meaning.text)
-    return kind(text or usual.message, detail=usual.message if text else "")
+    message, detail = text or usual.message, usual.message if text else ""
+    return RateLimited(message, wait=wait, detail=detail) if kind is RateLimited else kind(message, detail=detail)
 
 
 def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
-    if response.status in STATUSES or (
-        response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and action is not Action.RATE_LIMITED
-    ):
+    known = response.status in STATUSES or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    # Some APIs limit with a 403, whose own meaning would send people to permissions that are not missing.
+    if response.status == RATE_LIMIT_STATUS or (known and action is not Action.RATE_LIMITED):
         return error_for(response, wait=wait)
     exchange = exchange_text(response)
     match action:

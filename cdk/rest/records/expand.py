@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from cdk.base.errors import DecodeError
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, Record, json_kind
+from cdk.base.values import FieldValue, Record, copied, json_kind
 from cdk.rest.http.json_path import ANY, matches, path
 from cdk.rest.records.extractor import PAGE, Records
 
 _ORIGINAL = "original_record"
+_NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,12 @@ class Expander:
         if not (self.merge_parent or self.parent_fields or self.remain_original):
             return None
         rest = without(parent, self.where) if self.merge_parent else None
-        copied = [(path(*source)(parent), target) for source, target in self.parent_fields]
+        fields = [(path(*source)(parent), target) for source, target in self.parent_fields]
 
         def dress(record: dict[str, FieldValue]) -> dict[str, FieldValue]:
-            record = dict(record) if rest is None else {**clone(rest), **record}
-            for value, target in copied:
-                _put(record, target, clone(value))
+            record = dict(record) if rest is None else {**copied(rest), **record}
+            for value, target in fields:
+                _put(record, target, copied(value))
             if self.remain_original:
                 record[_ORIGINAL] = dict(parent)
             return record
@@ -102,24 +103,21 @@ class Expander:
 def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
     """A copy of `value` without the lists at a path."""
     name, *rest = where
-    if type(value) is list:
-        if name == ANY:
-            return [without(part, tuple(rest)) if rest else part for part in value]
-        return value
-    if type(value) is not dict:
-        return value
-    if rest:
-        return {key: without(held, tuple(rest)) if name in (key, ANY) else held for key, held in value.items()}
-    return {key: held for key, held in value.items() if name not in (key, ANY) or type(held) is not list}
-
-
-def clone(value: FieldValue) -> FieldValue:
-    """A copy of a JSON value that shares nothing with it."""
     if type(value) is dict:
-        return {key: clone(held) for key, held in value.items()}
+        parts = ((key, _left_of(held, rest) if name in (key, ANY) else held) for key, held in value.items())
+        return {key: held for key, held in parts if held is not _NOTHING}
     if type(value) is list:
-        return [clone(held) for held in value]
+        index = int(name) if name.isdecimal() else None
+        elements = (_left_of(part, rest) if name == ANY or i == index else part for i, part in enumerate(value))
+        return [part for part in elements if part is not _NOTHING]
     return value
+
+
+def _left_of(value: FieldValue, rest: Sequence[str]) -> FieldValue:
+    """What is left of a value on the path, which has `rest` behind it."""
+    if rest:
+        return without(value, tuple(rest))
+    return _NOTHING if type(value) is list else value
 
 
 def _put(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValue) -> None:

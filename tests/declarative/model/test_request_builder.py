@@ -94,6 +94,34 @@ def test_what_the_url_says_already_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "ids", "sent"),
+    [
+        ("ids=1&ids=2", ["1", "2"], {}),
+        ("ids=1&ids=2", [1, 2], {}),
+        ("ids=1", (1, 2), {"ids": ["2"]}),
+        ("size=1", ["1", "2"], {"ids": ["1", "2"]}),
+        ("ids=1", [], {"ids": []}),
+    ],
+)
+def test_the_values_of_a_list_that_a_next_link_has_already_are_sent_once(query: str, ids: Any, sent: Any) -> None:
+    made = draft()
+    made.params["ids"] = ids
+    made.follow(f"{URL}?{query}&page=2")
+
+    assert made.request().params == sent
+
+
+@pytest.mark.parametrize(
+    ("link", "url"), [("?page=2", f"{URL}?page=2"), ("next", f"{URL.rpartition(chr(47))[0]}/next"), ("/x", None)]
+)
+def test_a_relative_link_is_joined_to_a_base_with_a_query_as_browsers_do(link: str, url: str | None) -> None:
+    made = draft(url=f"{URL}?page=1")
+    made.follow(link)
+
+    assert made.url == (url or "https://api.example.com/x")
+
+
+@pytest.mark.parametrize(
     ("link", "url"),
     [
         ("https://other.example.com/x?page=2", "https://other.example.com/x?page=2"),

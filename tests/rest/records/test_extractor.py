@@ -164,6 +164,35 @@ def test_a_wildcard_expands_several_lists() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("where", "parent", "rest"),
+    [
+        (("g", "*"), {"g": [[1, 2], "a", [3]]}, {"g": ["a"]}),
+        (("g", "*", "*"), {"g": [[[1, 2], [3]], {"u": [4], "v": 5}]}, {"g": [[], {"v": 5}]}),
+        (("g", "0", "xs"), {"g": [{"xs": [1], "n": 2}, {"xs": [3]}]}, {"g": [{"n": 2}, {"xs": [3]}]}),
+        (("g", "1"), {"g": [[1], [2], [3]]}, {"g": [[1], [3]]}),
+        (("g", "1"), {"g": {"1": [2], "0": [1]}}, {"g": {"0": [1]}}),
+        (("*",), {"a": [1], "b": [2], "n": 3}, {"n": 3}),
+    ],
+)
+def test_an_element_never_gets_the_list_that_it_comes_from(where: Any, parent: Any, rest: Any) -> None:
+    records = expanded(Expander(where, merge_parent=True), parent)
+
+    assert records
+    assert [{**record, "value": 0} for record in records] == [{**rest, "value": 0}] * len(records)
+
+
+def test_an_element_of_a_parent_with_hundreds_of_levels_gets_what_it_is_told_to_get() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    expander = Expander(("l",), merge_parent=True, parent_fields=((("deep",), ("of",)),))
+
+    (record,) = expanded(expander, {"deep": deep, "l": [{"x": 1}]})
+
+    assert (record["x"], record["of"] is deep, list(record)) == (1, True, ["deep", "x", "of"])
+
+
 def test_a_list_that_is_cut_short_is_fetched_whole() -> None:
     asked: list[Any] = []
 
