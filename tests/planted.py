@@ -287,6 +287,32 @@ BUGS = [
         "tests/worlds/test_manifests.py",
     ),
     Bug(
+        "a parent that comes twice advances behind the children of both",
+        "declarative/reading/parents_in_turn",
+        "if not isinstance(item, ParentState) or self._is_alone(item.name):",
+        "if not isinstance(item, ParentState) or item.name not in self._confused:",
+    ),
+    Bug(
+        "of a parent that comes twice the first read counts",
+        "declarative/reading/parents_in_turn",
+        "elif number == self._first[item.name] and",
+        "elif",
+    ),
+    Bug(
+        "different parents of one name are not followed",
+        "declarative/model/declared_stream",
+        "    made_of: object = None\n",
+        "    made_of = property(lambda _: None, lambda *_: None)\n",
+        "tests/declarative/reading/test_parents_in_turn.py",
+    ),
+    Bug(
+        "of a parent that a custom router reads twice the first read counts",
+        "compat/airbyte/partition_routers",
+        "case ParentState() if counts:",
+        "case ParentState() if followed:",
+        "tests/compat/test_slices.py",
+    ),
+    Bug(
         "groups that were started stay together",
         "declarative/components/streams/partition_routers",
         "unsent=self._unsent, started=list(started)",
