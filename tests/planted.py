@@ -313,6 +313,20 @@ BUGS = [
         "tests/compat/test_slices.py",
     ),
     Bug(
+        "a partition whose value is zero is asked for",
+        "declarative/components/requests/request_options",
+        'return value in (None, "", [], {})',
+        "return not value",
+        "tests/declarative/components/streams/test_partition_routers.py",
+    ),
+    Bug(
+        "a partition of a custom router whose value is zero is asked for",
+        "compat/airbyte/partition_routers",
+        "not is_empty(slice.get(name)):",
+        "slice.get(name):",
+        "tests/compat/test_slices.py",
+    ),
+    Bug(
         "groups that were started stay together",
         "declarative/components/streams/partition_routers",
         "unsent=self._unsent, started=list(started)",

@@ -71,6 +71,27 @@ class Light(SubstreamPartitionRouter):
     assert len(projects.requests) == 1
 
 
+def test_a_custom_router_sends_a_value_that_is_zero(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+
+class Same(SubstreamPartitionRouter):
+    pass
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": 0}, {"id": 7}])
+    api.get("/items").returns(json={"data": []})
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "of"}
+    config = {**PARENT, "request_option": option}
+    router = {"class_name": "components.Same", "parent_stream_configs": [config]}
+    written = manifest(partition_router={"type": "CustomPartitionRouter", **router})
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert [request.params for request in api.requests[1:]] == [{"of": "0"}, {"of": "7"}]
+
+
 def test_of_a_parent_that_a_router_reads_twice_the_first_read_counts(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter

@@ -9,6 +9,7 @@ from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, Requ
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
 from cdk.compat.airbyte.streams import StreamFacade
+from cdk.declarative.components.requests.request_options import is_empty
 from cdk.rest import path
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as NativeState
@@ -54,8 +55,8 @@ class Placing(PartitionRouter):
         values: JsonObject = {}
         if isinstance(slice, Mapping):
             for option, name in self._options():
-                if option is not None and option.inject_into.value == where and (value := slice.get(name)):
-                    values[text_of(option.field_name, self.config)] = value
+                if option is not None and option.inject_into.value == where and not is_empty(slice.get(name)):
+                    values[text_of(option.field_name, self.config)] = slice[name]
         return values
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
-from cdk.declarative.components.requests.request_options import Put, RequestOption
+from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
@@ -68,8 +68,7 @@ class _Listed(Router):
         return list_partitions(self._name, self._values())
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
-        # As the peer: no falsy value is sent.
-        if self._put is not None and (value := slice.partition.get(self._name)):
+        if self._put is not None and not is_empty(value := slice.partition.get(self._name)):
             self._put(draft, value)
 
 
@@ -179,7 +178,7 @@ class _Substream(Router):
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for field, put in self._puts:
-            if value := slice.partition.get(field):
+            if not is_empty(value := slice.partition.get(field)):
                 put(draft, value)
 
 
