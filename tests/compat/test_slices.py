@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -9,7 +10,7 @@ from cdk.protocol import AirbyteStateMessage
 from cdk.testing import MockApi, read
 from tests.compat.sources import URL, manifest, source
 
-PARENT = {
+PARENT: dict[str, Any] = {
     "type": "ParentStreamConfig",
     "parent_key": "id",
     "partition_field": "project",
@@ -68,6 +69,54 @@ class Light(SubstreamPartitionRouter):
     assert (every.error, one.error) == (None, None)
     assert (every.records, one.records) == ([{"id": "a"}, {"id": "c"}], [{"id": "c"}])
     assert len(projects.requests) == 1
+
+
+def test_a_custom_router_sends_a_value_that_is_zero(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+
+class Same(SubstreamPartitionRouter):
+    pass
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": 0}, {"id": 7}])
+    api.get("/items").returns(json={"data": []})
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "of"}
+    config = {**PARENT, "request_option": option}
+    router = {"class_name": "components.Same", "parent_stream_configs": [config]}
+    written = manifest(partition_router={"type": "CustomPartitionRouter", **router})
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert [request.params for request in api.requests[1:]] == [{"of": "0"}, {"of": "7"}]
+
+
+def test_of_a_parent_that_a_router_reads_twice_the_first_read_counts(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+
+class Same(SubstreamPartitionRouter):
+    pass
+"""
+    api = MockApi()
+    early, late = {"id": "a", "boss": "c", "at": "2024-01-02"}, {"id": "b", "boss": "c", "at": "2024-01-03"}
+    # No GET, which the second would share with the first.
+    api.post("/projects").returns(json=[early]).returns(json=[early, late])
+    for name in "abc":
+        api.get(f"/projects/{name}/items").returns(json={"data": [{"id": name, "at": "2024-01-02"}]})
+    followed: dict[str, Any] = {**PARENT["stream"], "incremental_sync": {"type": "DatetimeBasedCursor", **INCREMENTAL}}
+    followed["retriever"] = {**followed["retriever"]}
+    followed["retriever"]["requester"] = {**followed["retriever"]["requester"], "http_method": "POST"}
+    config = {**PARENT, "stream": followed, "incremental_dependency": True}
+    written = of_projects("components.Same", parent_stream_configs=[config, {**config, "parent_key": "boss"}])
+    written["streams"][0]["incremental_sync"] = {"type": "DatetimeBasedCursor", **INCREMENTAL}
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert {str(record["id"]) for record in run.records} == {"a", "c"}
+    assert run.states[-1]["parent_state"] == {"projects": {"at": "2024-01-02"}}
 
 
 def test_a_router_reads_its_parents_itself(tmp_path: Path) -> None:

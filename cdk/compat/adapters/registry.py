@@ -57,7 +57,7 @@ _ADAPTERS: Mapping[str, Callable[..., object]] = {
     "CustomConfigTransformation": lambda custom, _: adapt_records.changing(custom),
     "CustomDecoder": lambda custom, _: adapt_records.CustomDecoderAdapter(custom),
     "CustomErrorHandler": lambda custom, _: adapt_http.CustomJudge(custom),
-    "CustomPartitionRouter": lambda custom, ctx: adapt_slices.CustomRouterAdapter(custom, ctx.window),
+    "CustomPartitionRouter": lambda custom, ctx: adapt_slices.CustomRouterAdapter(custom, ctx.stream, ctx.window),
     "CustomRecordFilter": lambda custom, _: adapt_records.filtering(custom),
     "CustomSchemaLoader": lambda custom, _: adapt_records.loading(custom),
     "CustomSchemaNormalization": lambda custom, _, schema: adapt_records.normalizing(custom, schema),

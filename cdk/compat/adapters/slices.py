@@ -11,6 +11,7 @@ from cdk.compat.airbyte.streams import StreamFacade, slice_facade
 from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.declarative.model.plug_points import Router, StreamParts
 from cdk.declarative.model.request_builder import RequestBuilder
+from cdk.declarative.reading.parents_in_turn import Origin, PartitionsInTurn
 from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -23,18 +24,23 @@ _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: l
 class CustomRouterAdapter(Router):
     """Partitions of a router that is custom code."""
 
-    def __init__(self, custom: CustomObject, fields: tuple[str, str]) -> None:
+    def __init__(self, custom: CustomObject, stream: str, fields: tuple[str, str]) -> None:
         self._custom, self._fields = custom, fields
         configs = custom.get("parent_stream_configs", ())
         streams = [config.stream for config in configs]
         streams += [value for value in vars(custom.instance).values() if isinstance(value, StreamFacade)]
         self.parents = [stream.native for stream in streams]
         self._substream = custom.instance if isinstance(custom.instance, SubstreamPartitionRouter) else None
-        self.follows = self._substream is not None and any(config.incremental_dependency for config in configs)
+        follows = self._substream is not None
+        self.followed = [config.stream.native for config in configs if follows and config.incremental_dependency]
+        self._all = PartitionsInTurn(stream, [Origin(self.followed, self._partitions)])
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
+        return self._all.partitions(parents)
+
+    def _partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         progress: dict[str, ParentState] = {}
-        if self.follows and self._substream is not None:
+        if self.followed and self._substream is not None:
             self._substream.follow(parents, progress)
         for item in self._slices():
             fields: Mapping[str, JsonValue] = getattr(item, "partition", item)

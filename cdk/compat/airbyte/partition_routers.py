@@ -9,6 +9,7 @@ from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, Requ
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
 from cdk.compat.airbyte.streams import StreamFacade
+from cdk.declarative.components.requests.request_options import is_empty
 from cdk.rest import path
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as NativeState
@@ -54,8 +55,8 @@ class Placing(PartitionRouter):
         values: JsonObject = {}
         if isinstance(slice, Mapping):
             for option, name in self._options():
-                if option is not None and option.inject_into.value == where and (value := slice.get(name)):
-                    values[text_of(option.field_name, self.config)] = value
+                if option is not None and option.inject_into.value == where and not is_empty(slice.get(name)):
+                    values[text_of(option.field_name, self.config)] = slice[name]
         return values
 
 
@@ -106,7 +107,8 @@ class ParentStreamConfig:
 class SubstreamPartitionRouter(WithParameters, Placing):
     """One slice for each record of a parent stream.
 
-    Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices.
+    Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices:
+    that of the first, where several of them are the same stream.
     """
 
     parent_stream_configs: list[ParentStreamConfig]
@@ -114,6 +116,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
     parameters: InitVar[Parameters]
     _resume_from: Mapping[str, NativeState] = field(default_factory=dict, init=False, repr=False)
     _progress: dict[str, ParentState] = field(default_factory=dict, init=False, repr=False)
+    _first: dict[str, ParentStreamConfig] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def logger(self) -> logging.Logger:
@@ -121,7 +124,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
 
     def follow(self, states: Mapping[str, NativeState], progress: dict[str, ParentState]) -> None:
         """Read parents from their states, by name, and put those that they reach into `progress`."""
-        self._resume_from, self._progress = states, progress
+        self._resume_from, self._progress, self._first = states, progress, {}
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         for parent in self.parent_stream_configs:
@@ -129,6 +132,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
 
     def _slices(self, parent: ParentStreamConfig) -> Iterator[StreamSlice]:
         name, followed = parent.stream.name, parent.incremental_dependency
+        counts = followed and self._first.setdefault(name, parent) is parent
         value_of = path(*text_of(parent.parent_key, self.config).strip("/").split("/"))
         field_name = text_of(parent.partition_field, self.config)
         extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
@@ -145,7 +149,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
             match item:
                 case StreamSlice():
                     yield item
-                case ParentState() if followed:
+                case ParentState() if counts:
                     self._progress[name] = item
                 case _:
                     pass

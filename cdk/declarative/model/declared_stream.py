@@ -20,6 +20,9 @@ class DeclaredStream(Stream):
     copy: Mapping[str, JsonValue] | None = None
     """What the template has become for it: all that it was asked of the API or the config for."""
 
+    made_of: object = None
+    """What declares it: equal where two are the same stream."""
+
     reload: Callable[[], Stream] | None = None
     """Rebuilds it in another process: the manifest and the config travel, not what was built of them."""
 

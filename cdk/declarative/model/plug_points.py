@@ -219,8 +219,8 @@ class Router(Protocol):
     parents: Sequence[Stream] = ()
     """The streams whose records make the partitions, where a state may tell how far these were read."""
 
-    follows: bool = False
-    """The progress of parents is part of the state."""
+    followed: Sequence[DeclaredStream] = ()
+    """The parents whose progress is part of the state."""
 
     shares_cursor: bool = False
     """One cursor serves all partitions."""

@@ -15,6 +15,11 @@ Put: TypeAlias = Callable[[RequestBuilder, JsonValue], None]
 """Puts one value where an option says."""
 
 
+def is_empty(value: JsonValue) -> bool:
+    """Whether a value says nothing, so that it is left out of requests. 0 and false say which partition is meant."""
+    return value in (None, "", [], {})
+
+
 class AnyPageTokenOption(Component, type=None):
     """Where the token of a page goes."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -10,12 +9,13 @@ from pydantic import Field
 from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
-from cdk.declarative.components.requests.request_options import Put, RequestOption
+from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
 from cdk.declarative.model.component import ONE_OR_MANY, Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE
+from cdk.declarative.reading.parents_in_turn import Origin, PartitionsInTurn
 from cdk.rest import Extract, path
 from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
@@ -68,8 +68,7 @@ class _Listed(Router):
         return list_partitions(self._name, self._values())
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
-        # As the peer: no falsy value is sent.
-        if self._put is not None and (value := slice.partition.get(self._name)):
+        if self._put is not None and not is_empty(value := slice.partition.get(self._name)):
             self._put(draft, value)
 
 
@@ -117,7 +116,7 @@ class SubstreamPartitionRouter(AnyPartitionRouter):
         return any(config.lazy_read_pointer for config in self.parent_stream_configs)
 
     def build(self, ctx: BuildContext) -> Router:
-        return _Substream([_Parent(config, ctx) for config in self.parent_stream_configs])
+        return _Substream(ctx.stream, [_Parent(config, ctx) for config in self.parent_stream_configs])
 
 
 class _Parent:
@@ -127,7 +126,7 @@ class _Parent:
         self.stream = config.stream.build(ctx, as_parent=True)
         self.field = ctx.expression(config, "partition_field").text()
         self.put = _put(config.request_option, ctx)
-        self.follows = config.incremental_dependency
+        self.followed = [self.stream] if config.incremental_dependency else []
         key = ctx.expression(config, "parent_key").text()
         self._key = key.strip("/").split("/")
         self._value: Extract = path(*self._key)
@@ -137,7 +136,7 @@ class _Parent:
             names = ctx.strings(config, "lazy_read_pointer")
             self._extra.append((FIRST_PAGE, path(*names)))
 
-    def partitions(self, state: StreamState | None) -> Iterator[Partition | ParentState]:
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         """The partitions of the parent's records; where it stands, too, if that is followed.
 
         Warns, in the end, of records that have no such field, or all of them null: nothing is read for these.
@@ -154,8 +153,8 @@ class _Parent:
             extra = {name: get(record) for name, get in self._extra} if self._extra else None
             return Partition({self.field: value, PARENT_SLICE: dict(partition.fields)}, extra=extra)
 
-        if self.follows:
-            yield from child_partitions(self.stream, child, state)
+        if self.followed:
+            yield from child_partitions(self.stream, child, parents.get(self.stream.name))
         else:
             yield from without_states(child_partitions(self.stream, child))
         if lacking and (why or lacking == records):
@@ -169,19 +168,17 @@ class _Parent:
 class _Substream(Router):
     """The partitions of all parents."""
 
-    def __init__(self, parents: Sequence[_Parent]) -> None:
-        self._parents = parents
-        self.parents = [parent.stream for parent in parents]
-        self.follows = any(parent.follows for parent in parents)
+    def __init__(self, stream: str, parents: Sequence[_Parent]) -> None:
+        self._all = PartitionsInTurn(stream, [Origin(parent.followed, parent.partitions) for parent in parents])
+        self.parents, self.followed = [parent.stream for parent in parents], self._all.followed
         self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
-        for parent in self._parents:
-            yield from parent.partitions(parents.get(parent.stream.name))
+        return self._all.partitions(parents)
 
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
         for field, put in self._puts:
-            if value := slice.partition.get(field):
+            if not is_empty(value := slice.partition.get(field)):
                 put(draft, value)
 
 
@@ -235,7 +232,7 @@ class _Grouped(Router):
     ) -> None:
         self._unsent, self._warn = unsent, FirstWarning()
         self._inner, self._size, self._deduplicate, self._started = inner, size, deduplicate, started
-        self.parents, self.follows = inner.parents, inner.follows
+        self.parents, self.followed = inner.parents, inner.followed
 
     def resuming(self, started: Iterable[Partition]) -> Router:
         """The same with the groups that a read has started: what came to others meanwhile is in further ones."""
@@ -326,20 +323,21 @@ class UnionPartitionRouter(AnyPartitionRouter):
 
     def build(self, ctx: BuildContext) -> Router:
         name = ctx.expression(self, "partition_field").text()
-        return _United(name, [router.build(ctx) for router in self.partition_routers])
+        return _United(name, ctx.stream, [router.build(ctx) for router in self.partition_routers])
 
 
 class _United(Router):
     """The partitions of several routers, each value once."""
 
-    def __init__(self, name: str, routers: Sequence[Router]) -> None:
-        self._name, self._routers = name, routers
+    def __init__(self, name: str, stream: str, routers: Sequence[Router]) -> None:
+        self._name = name
+        self._all = PartitionsInTurn(stream, [Origin(router.followed, router.partitions) for router in routers])
         self.parents = [parent for router in routers for parent in router.parents]
-        self.follows = any(router.follows for router in routers)
+        self.followed = self._all.followed
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         keys: set[str] = set()
-        for item in chain.from_iterable(router.partitions(parents) for router in self._routers):
+        for item in self._all.partitions(parents):
             match item:
                 case ParentState():
                     yield item

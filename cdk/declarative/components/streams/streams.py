@@ -68,7 +68,7 @@ class DeclarativeStream(AnyStream):
         with collecting() as bearers:
             stream = self._built(ctx, as_parent=as_parent)
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
-        stream.issue = partial(issue_all, bearers, client)
+        stream.issue, stream.made_of = partial(issue_all, bearers, client), self
         return stream
 
     def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:
@@ -209,9 +209,11 @@ class StateDelegatingStream(AnyStream):
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
         """The stream, which chooses when a read begins."""
-        return DelegatingStream(
+        stream = DelegatingStream(
             self.full_refresh_stream.build(ctx, as_parent=as_parent),
             self.incremental_stream.build(ctx, as_parent=as_parent),
             retention=ctx.duration(self, "api_retention_period", None),
             is_parent=as_parent,
         )
+        stream.made_of = self
+        return stream

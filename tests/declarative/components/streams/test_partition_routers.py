@@ -104,6 +104,19 @@ def test_values_that_are_no_list_are_told() -> None:
     assert "values: found a number, expected a list" in str(made.error)
 
 
+def test_values_that_are_zero_or_false_are_sent_and_empty_ones_are_not() -> None:
+    made = {**listed("q"), "values": "{{ [0, false, ''] }}"}
+    substream = parents(parent())
+
+    assert asked(api(), made) == [{"q": "0"}, {"q": "False"}, {}]
+    assert asked(api({"id": 0}, {"id": False}, {"id": ""}, {"id": 7}), substream) == [
+        {"pid": "0"},
+        {"pid": "False"},
+        {},
+        {"pid": "7"},
+    ]
+
+
 def test_several_routers_are_combined_the_last_varying_fastest() -> None:
     found = asked(api(), [listed("q", "a", "b"), listed("r", "1", "2")])
 

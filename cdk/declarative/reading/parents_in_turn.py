@@ -1,0 +1,77 @@
+"""PartitionsInTurn: partitions of several origins, one after the other, with the progress of parents they share."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cdk.base.logs import FirstWarning
+from cdk.declarative.model.declared_stream import DeclaredStream
+from cdk.state.slice import Partition
+from cdk.state.stream_state import StreamState
+from cdk.streams.checkpoint.parent_state import ParentState
+
+
+class Origin(NamedTuple):
+    """Where partitions come from: a parent, or a router."""
+
+    followed: Sequence[DeclaredStream]
+    """The parents whose progress is part of the state."""
+
+    partitions: Callable[[Mapping[str, StreamState]], Iterable[Partition | ParentState]]
+    """The partitions, in order, when the parents stand as told."""
+
+
+class PartitionsInTurn:
+    """The partitions of all origins, in order.
+
+    A state knows parents by name alone. Where several origins follow one of a name, what the first of them had read
+    counts once the partitions of the last are through: before, a read that goes on there would leave out what the
+    later ones make of the same records. Where they are different streams, none of them is followed.
+
+    stream: the one that is read, for warnings.
+    """
+
+    def __init__(self, stream: str, origins: Sequence[Origin]) -> None:
+        self._origins, self._warn = origins, FirstWarning()
+        self.followed = [parent for origin in origins for parent in origin.followed]
+        self._confused = _confused(self.followed)
+        known = set[str]().union(*(_confused(origin.followed) for origin in origins if len(origins) > 1))
+        self._text = _different(stream, sorted(self._confused - known))
+        self._first: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+        for number, origin in enumerate(origins):
+            for parent in origin.followed:
+                self._first.setdefault(parent.name, number)
+                self._last[parent.name] = number
+
+    def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
+        """The partitions, and where parents stand, when they stood at `parents`."""
+        self._warn(self._text)
+        parents = {name: state for name, state in parents.items() if name not in self._confused}
+        held: dict[str, ParentState] = {}
+        for number, origin in enumerate(self._origins):
+            for item in origin.partitions(parents):
+                if not isinstance(item, ParentState) or self._is_alone(item.name):
+                    yield item
+                elif number == self._first[item.name] and item.name not in self._confused:
+                    # Not what a later one had read, which may have met records that the first had not.
+                    held[item.name] = item
+            yield from [held.pop(name) for name in [*held] if number == self._last[name]]
+
+    def _is_alone(self, name: str) -> bool:
+        return name not in self._confused and self._first.get(name) == self._last.get(name)
+
+
+def _confused(streams: Iterable[DeclaredStream]) -> set[str]:
+    """The names that are those of different streams."""
+    known: dict[str, object] = {}
+    return {stream.name for stream in streams if known.setdefault(stream.name, stream.made_of) != stream.made_of}
+
+
+def _different(stream: str, names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"{stream}: found different streams that are called {', '.join(map(repr, names))} among its parents with "
+        "`incremental_dependency`, expected a name for each, since a state knows parents by name: none of these is "
+        "followed, so that each read looks at all of their records; give each a name of its own"
+    )
