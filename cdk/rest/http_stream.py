@@ -136,9 +136,10 @@ class HttpStream(PagedStream):
         """Whether a body says that the API failed, with `value` in the place of its records."""
         if value is None or value == []:
             return says_outage(body, where) if value == [] else says_failed(body)
-        # An error in a list is a record, but for that of a decoder, of all that came.
-        records = value if type(value) is list and self.decoder.streams else [value]
-        return is_error_record(records, self.key_paths)
+        if type(value) is not list:
+            return is_error_record([value], self.key_paths)
+        # What says so in a list is a record; but a decoder that streams makes a list of all that came.
+        return self.decoder.streams and is_error_record(value, self.key_paths)
 
     @property
     def _untouched(self) -> bool:

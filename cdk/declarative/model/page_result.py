@@ -1,12 +1,52 @@
-"""PageResult: a page that was read, as those see it who find the next one."""
+"""FetchedPage and PageResult: a page as it was fetched, and as those see it who find the next one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cdk.base.records.raw_json_lines import json_lines
 from cdk.base.values import JsonValue, Record
 from cdk.declarative.model.context import Names
 from cdk.rest import Response
+from cdk.rest.pagination.last_page import unread_rows
+from cdk.rest.pagination.page_signs import says_end, total_records
+from cdk.streams.page import PageSource
+
+
+@dataclass(slots=True)
+class FetchedPage:
+    """A page as it was found in a response."""
+
+    response: Response
+
+    raw: int = 0
+    """Records in the response, whatever a filter left of them."""
+
+    selected: int = 0
+
+    present: int = 0
+    """Records in the response that are not null."""
+
+    records: Sequence[Record] = ()
+    """Those that were selected and are not handed on yet."""
+
+    tail: Sequence[Record] = ()
+    """The last of those that were selected, and some before it."""
+
+    def source(self, *, ends_early: bool, by_position: bool) -> PageSource | None:
+        """What its records came in; nothing of a body that is not kept.
+
+        ends_early: the slice may have more pages. by_position: pages are asked for by their position in a list.
+        """
+        response = self.response
+        if response.request.stream:
+            return None
+        unread = None if ends_early else partial(unread_rows, response)
+        if not by_position:
+            return PageSource(response.body, self.raw, unread)
+        return PageSource(
+            response.body, self.raw, unread, partial(total_records, response), partial(says_end, response)
+        )
 
 
 @dataclass(frozen=True, slots=True)

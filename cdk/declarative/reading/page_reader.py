@@ -9,12 +9,11 @@ from itertools import chain
 from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken, TransientError
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
-from cdk.declarative.model.page_result import PageResult
+from cdk.declarative.model.page_result import FetchedPage, PageResult
 from cdk.declarative.model.plug_points import Incremental, PageRequests, Requester, Router, Select
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
-from cdk.declarative.reading.fetched_page import FetchedPage
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.error_handler import ignores
