@@ -222,7 +222,8 @@ class CursorPagination(AnyPaginationStrategy):
     """
 
     cursor_value: str = Field(
-        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`."
+        description="The token of the next page; reads `response`, `headers`, `last_record` and `last_page_size`. "
+        "An empty one ends the pages, and so does 0, which some APIs send then."
     )
     page_size: int | str | None = Field(None, description="Records of a full page.")
     stop_condition: str | None = Field(None, description="Holds on the last page.")
