@@ -248,6 +248,18 @@ BUGS = [
         "items",
     ),
     Bug(
+        "no file of a record takes the place of another record's",
+        "declarative/components/records/file_uploader",
+        "self._owners.setdefault(path, unique) != unique",
+        "False",
+    ),
+    Bug(
+        "an object in an answer is a file of JSON",
+        "declarative/components/records/file_uploader",
+        "value.encode() if isinstance(value, str) else to_json(value, str)",
+        "str(value).encode()",
+    ),
+    Bug(
         "a connector ends the process nowhere behind a refused token either",
         "streams/read_slice",
         "yield from _guarded(stream, replace(",

@@ -69,8 +69,9 @@ class Trace:
         *,
         request: Request | None = None,
     ) -> None:
-        """Note what was made of a response, see `PageNote`. why: where `explain_next` was not called."""
+        """Note what was made of a response, see `PageNote`. why: where `explain_next` was not called for it."""
         self.page = PageNote(path, extracted, selected, following, self.why or why, request)
+        self.why = ""
 
     def drain(self) -> "Trace":
         """What was noted; from now on it is noted anew."""

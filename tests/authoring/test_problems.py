@@ -26,6 +26,12 @@ JSON = """{
         ("FILE: is not JSON: bad (line 2, column 5)", Problem("FILE", "is not JSON: bad", 2, 5)),
         ("a: is unknown", Problem("FILE", "is unknown", 2, None, "a")),
         ("nothing of the file", Problem("FILE", "nothing of the file", 1)),
+        ("cannot read schema.json: No such file", Problem("FILE", "cannot read schema.json: No such file", 1)),
+        ("cannot read x.yaml:3: is odd", Problem("FILE", "cannot read x.yaml:3: is odd", 1)),
+        ("schema.json: No such file", Problem("schema.json", "No such file")),
+        ("HTTPError: boom", Problem("FILE", "HTTPError: boom", 1)),
+        ("orders: 3 of 4 records", Problem("FILE", "orders: 3 of 4 records", 1)),
+        ("FILE: orders: is missing", Problem("FILE", "is missing", 1, None, "orders")),
         ("the secret hunter2 is here", Problem("FILE", "the secret **** is here", 1)),
     ],
 )
@@ -38,6 +44,26 @@ def test_a_line_of_an_error_is_a_problem_at_its_line(text: str, problem: Problem
 
     expected = Problem(problem.file.replace("FILE", str(file)), *[getattr(problem, n) for n in Problem.__slots__[1:]])
     assert problems.all == [expected]
+
+
+def test_a_file_whose_name_has_blanks_is_known_where_it_is_there(tmp_path: Path) -> None:
+    (other := tmp_path / "my other.yaml").write_text("a: 1")
+    own = tmp_path / "my own.yaml"
+    problems = Problems(own, Secrets())
+
+    problems.add(f"{other}: is wrong\n{own}:2 a: is wrong, too\n{'x ' * 999}a.yaml: is long")
+
+    assert {problem.file for problem in problems.all} == {str(other), str(own)}
+    assert [problem.message for problem in problems.all if problem.line] == ["is wrong, too"]
+
+
+def test_an_empty_line_of_an_error_is_no_problem_and_hides_none(tmp_path: Path) -> None:
+    problems = Problems(tmp_path / "a.yaml", Secrets())
+
+    problems.add("one\n\n  \ntwo")
+    problems.add("three", certain=False)
+
+    assert [problem.message for problem in problems.all] == ["one", "two", "three"]
 
 
 def test_errors_come_first_and_each_once(tmp_path: Path) -> None:
@@ -91,4 +117,14 @@ def test_an_error_that_has_a_place_retains_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^other\.json: a: is unknown$"), locating(file):
         raise ConfigError("a: is unknown", path="other.json")
     with pytest.raises(ConfigError, match=r"^a: is unknown$"), locating(None):
+        raise ConfigError("a: is unknown")
+
+
+@pytest.mark.parametrize("text", [None, "a: ["])
+def test_an_error_is_told_also_where_its_file_can_be_read_no_more(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "a.yaml"
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(ConfigError, match=r"^a: is unknown$"), locating(file):
         raise ConfigError("a: is unknown")

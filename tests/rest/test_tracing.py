@@ -4,7 +4,7 @@ import pytest
 
 from cdk import Slice, Timeout
 from cdk.rest import CursorToken, HttpStream, LinkHeader, Offset, PageNumber, Paginator, SinglePage
-from cdk.rest.tracing import PageNote, Trace, tracing
+from cdk.rest.tracing import PageNote, Trace, explain_next, tracing
 from cdk.testing import MockApi
 
 LINK = {"Link": '</users?page=2>; rel="next"'}
@@ -81,3 +81,15 @@ def test_what_was_taken_is_noted_anew_and_nothing_where_nobody_looks_on() -> Non
 
     assert (len(taken.exchanges), taken.page is not None) == (1, True)
     assert trace == Trace()
+
+
+def test_a_reason_is_that_of_one_page() -> None:
+    with tracing() as trace:
+        explain_next("the page has %s records", 0)
+        trace.note((), 0, 0, None, "there are no pages")
+        first = trace.page
+        trace.note((), 1, 1, None, "there are no pages")
+
+    assert first is not None
+    assert trace.page is not None
+    assert (first.why, trace.page.why) == ("the page has 0 records", "there are no pages")

@@ -55,6 +55,7 @@ class Jwt:
     def token(self) -> str:
         """A token signed now. Raises ConfigError: the key does not fit the algorithm, or a claim is none."""
         import jwt  # noqa: PLC0415 - brings cryptography, which few runs need
+        from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - as above
 
         now = int(self.clock().timestamp())
         claims = dict(self.claims() if callable(self.claims) else self.claims)
@@ -64,9 +65,11 @@ class Jwt:
             )
         claims |= {"iat": now, "exp": now + int(self.life.total_seconds()), "nbf": now}
         headers = dict(self.headers() if callable(self.headers) else self.headers)
+        if headers.get("alg", self.algorithm) != self.algorithm:
+            raise ConfigError(f"a signed token's alg is its algorithm, {self.algorithm}; leave it out of the headers")
         try:
             return jwt.encode(claims, self._signing_key(), self.algorithm, headers or None)
-        except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError) as error:
+        except (jwt.PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, NotImplementedError) as error:
             raise ConfigError(
                 f"cannot sign a token with {self.algorithm}: {type(error).__name__}; check that the secret key is one "
                 f"for this algorithm, its passphrase, and that claims and headers are texts where they must be"

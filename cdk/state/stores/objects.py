@@ -6,7 +6,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from uuid import uuid4
 
 from cdk.base.errors import ConfigError
@@ -46,14 +46,18 @@ class ObjectStore(ABC):
     def prepare(self) -> None:
         """Prove that a second create is refused: some servers accept the condition and ignore it."""
         path = f"{_PROBE}/{uuid4().hex}"
-        first, second = self._create(path, b"first"), self._create(path, b"second")
-        stored = self._read(path)
+        try:
+            first, second = self._create(path, b"first"), self._create(path, b"second")
+            stored = self._read(path)
+        except BaseException:
+            # The error that says what is wrong is the one to raise.
+            with suppress(Exception):
+                self._delete(path)
+            raise
         self._delete(path)
-        if not first or second or stored != b"first":
+        if problem := _problem_of(first=first, second=second, stored=stored):
             raise ConfigError(
-                "this store does not refuse to create what is there (found: it took the same object twice), so two "
-                "runs of a pipeline would overwrite each other's state; use a store with conditional writes "
-                "(PUT with If-None-Match), or `type: sql`",
+                f"{problem}; use a store with conditional writes (PUT with If-None-Match), or `type: sql`",
                 path=self.location,
             )
 
@@ -92,6 +96,21 @@ class ObjectStore(ABC):
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing open
         """Close connections; most stores hold none open."""
+
+
+def _problem_of(*, first: bool, second: bool, stored: bytes | None) -> str:
+    """What is wrong with a store that was to create two objects at one path, in words; empty for nothing."""
+    if not first:
+        return "this store refuses to create an object where none is, so it cannot hold a state"
+    if second or stored == b"second":
+        reason = "it took the same object twice" if second else "it refused the second object, and stored it"
+        return (
+            f"this store does not refuse to create what is there (found: {reason}), so two runs of a pipeline would "
+            "overwrite each other's state"
+        )
+    if stored != b"first":
+        return "this store reads back something else than was stored, so it cannot hold a state"
+    return ""
 
 
 def _record(key: StateKey, seq: int) -> str:

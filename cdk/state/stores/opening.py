@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple, TypeAlias, cast
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonValue
+from cdk.base.values import JsonValue, as_object
 from cdk.base.wording import did_you_mean
 from cdk.state.stores.objects import ObjectStore
 from cdk.state.stores.protocol import LogStore
@@ -70,12 +70,14 @@ def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> 
 def open_objects(where: str, options: Mapping[str, JsonValue] | None = None) -> ObjectStore:
     """The objects in a folder of this machine (a path, `file:///var/lib`) or of an object store (`s3://bucket/folder`).
 
+    A URL is read as by `open_store`, but for those of databases, which hold no objects.
     options: for an object store, see `cdk.state.stores.cloud.CloudStore`. Nothing is prepared.
     Raises ConfigError: an object store or an option that is not known, or a package that is missing.
     """
-    scheme, colon, rest = where.partition("://")
-    if not colon or scheme == "file":
-        return cast("ObjectStore", _open("local", {"path": rest if colon else where}))
+    settings = _settings(where)
+    kind, config = str(settings["type"]), as_object(settings.get("config"))
+    if kind in {"local", "memory"}:
+        return cast("ObjectStore", _open(kind, config))
     return cast("ObjectStore", _open("object", {"url": where, "options": options or {}}))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from cdk import ConfigError
 from cdk.rest import Request
@@ -60,3 +60,22 @@ def test_what_cannot_be_signed_is_an_error_without_the_key(given: dict[str, Any]
         Jwt(**settings, clock=Time().clock).token()
 
     assert KEY not in str(caught.value)
+
+
+def test_a_header_names_no_other_algorithm() -> None:
+    with pytest.raises(ConfigError, match="a signed token's alg is its algorithm, HS256"):
+        Jwt(KEY, "HS256", headers={"alg": "HS512"}).token()
+
+    assert read(Jwt(KEY, "HS256", headers={"alg": "HS256"}, clock=Time().clock).token(), KEY)
+
+
+def test_a_key_on_an_unknown_curve_is_an_error_without_the_key() -> None:
+    key = generate_private_key(SECP256R1()).private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    curve = bytes.fromhex("06082a8648ce3d030107")
+    text = b64encode(key.replace(curve, curve[:-1] + b"\x77")).decode()
+    pem = f"-----BEGIN PRIVATE KEY-----\n{text}\n-----END PRIVATE KEY-----\n"
+
+    with pytest.raises(ConfigError, match="cannot sign a token with ES256: UnsupportedAlgorithm") as caught:
+        Jwt(pem, "ES256", clock=Time().clock).token()
+
+    assert text not in str(caught.value)

@@ -34,6 +34,54 @@ def test_a_store_that_overwrites_is_refused(store: MemoryStore) -> None:
     assert refused.value.path == "careless:"
 
 
+class Unwilling(MemoryStore):
+    """Creates nothing."""
+
+    def _create(self, path: str, data: bytes) -> bool:  # noqa: ARG002
+        return False
+
+
+class Garbling(MemoryStore):
+    """Reads other bytes than were stored."""
+
+    def _read(self, path: str) -> bytes | None:
+        return b"<html>" if path in self.objects else None
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (Careless(), "it took the same object twice"),
+        (Lying(), "it refused the second object, and stored it"),
+        (Unwilling(), "this store refuses to create an object where none is"),
+        (Garbling(), "this store reads back something else than was stored"),
+    ],
+    ids=["careless", "lying", "unwilling", "garbling"],
+)
+def test_what_is_wrong_with_a_store_is_what_is_said(store: MemoryStore, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        store.prepare()
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_a_probe_that_fails_leaves_nothing_behind_and_says_why(deletes: bool) -> None:  # noqa: FBT001
+    class Failing(MemoryStore):
+        def _read(self, path: str) -> bytes | None:
+            raise ConfigError("no permission to read", path=path)
+
+        def _delete(self, path: str) -> None:
+            if not deletes:
+                raise ConfigError("no permission to delete", path=path)
+            super()._delete(path)
+
+    store = Failing()
+
+    with pytest.raises(ConfigError, match="no permission to read"):
+        store.prepare()
+
+    assert bool(store.objects) is not deletes
+
+
 def test_the_probe_leaves_nothing_behind() -> None:
     store = MemoryStore()
     store.prepare()

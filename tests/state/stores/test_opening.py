@@ -12,6 +12,7 @@ from cdk.state import LogStore, StateKey, open_store
 from cdk.state.stores import opening
 from cdk.state.stores.local import LocalStore
 from cdk.state.stores.memory import MemoryStore
+from cdk.state.stores.opening import open_objects
 from cdk.state.stores.sql import SqlStore
 
 KEY = StateKey("shop")
@@ -55,6 +56,18 @@ def test_the_kinds_of_stores_by_their_urls(tmp_path: Path) -> None:
     assert (
         open_store("s3://bucket/folder", writes=False).address_of(KEY, 1).startswith("s3://bucket/folder/default/shop")
     )
+
+
+def test_objects_are_at_the_urls_of_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    for url in (str(tmp_path / "a"), f"file://{tmp_path}/a", f"file:{tmp_path}/a", "a"):
+        store = open_objects(url)
+        store.put("x", url.encode())
+        assert (tmp_path / "a" / "x").read_bytes() == url.encode()
+    assert isinstance(open_objects("memory:"), MemoryStore)
+    assert open_objects("s3://bucket/folder").location == "s3://bucket/folder"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_store_that_is_only_looked_at_is_not_touched(tmp_path: Path) -> None:

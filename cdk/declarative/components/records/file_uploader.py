@@ -50,7 +50,9 @@ class FileUploader(Component):
         None, description="Finds the text of the file in a JSON answer; by default the file is the answer."
     )
     filename_extractor: str | None = Field(
-        None, description="Path of the file in the stream's folder; by default a name made of the record."
+        None,
+        description="Path of the file in the stream's folder, which gets a suffix where another record's file has it; "
+        "by default a name made of the record.",
     )
 
     def around(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
@@ -112,13 +114,14 @@ class _Upload:
     ) -> None:
         self._folder, self._stream = folder, safe_parts(stream) or ["stream"]
         self._requester, self._target, self._name, self._content = requester, target, name, content
+        self._owners: dict[Path, str] = {}
 
     def __call__(self, record: _Record, names: Names) -> None:
         written = to_json(record, str)
         request = Request("GET", self._stream[0])
         answer = Response(200, Headers(), written, request.url, request)
         target = next(chain.from_iterable(self._target.values(answer)), None)
-        if target is None:
+        if target is None or target == "":
             return
         names = {**names, "record": record, "download_target": target, "next_page_token": None}
         request = self._requester.draft(names).request()
@@ -129,6 +132,9 @@ class _Upload:
         unique = str(uuid5(NAMESPACE_URL, written.decode()))
         parts = [] if self._name is None else safe_parts(self._name.text(names))
         path = Path(*self._stream, *(parts or [unique]))
+        # The file of another record, which refers to it with its size, is not replaced.
+        if self._owners.setdefault(path, unique) != unique:
+            path = path.with_name(f"{path.stem}-{unique}{path.suffix}")
         size = self._write(path, response, unique)
         record["file_reference"] = {
             "staging_file_url": str(self._folder / path),
@@ -161,7 +167,8 @@ class _Upload:
     def _chunks(self, response: Response) -> Generator[bytes, None, None]:
         if self._content is None:
             return response.chunks()
-        return (str(text).encode() for text in chain.from_iterable(self._content.values(response)))
+        values = chain.from_iterable(self._content.values(response))
+        return (value.encode() if isinstance(value, str) else to_json(value, str) for value in values)
 
 
 def safe_parts(name: str) -> list[str]:

@@ -73,6 +73,46 @@ def test_a_record_without_a_target_has_no_file(tmp_path: Path) -> None:
     assert files(documents({"id": 1}), tmp_path) == [{"id": 1}]
 
 
+@pytest.mark.parametrize("link", ["", [""], [None], []])
+def test_a_record_with_an_empty_target_has_no_file(tmp_path: Path, link: Json) -> None:
+    api = documents({"id": 1, "link": link})
+
+    assert files(api, tmp_path) == [{"id": 1, "link": link}]
+    assert len(api.requests) == 1
+
+
+def test_records_of_the_same_file_name_have_a_file_each(tmp_path: Path) -> None:
+    def read() -> list[Json]:
+        records = [{"id": n, "link": f"/text/{n}"} for n in (1, 2, 2)]
+        api = documents(*records)
+        api.get("/text/1").returns(body=b"first")
+        api.get("/text/2").returns(body=b"the second")
+        return files(api, tmp_path, filename_extractor="letter.txt")
+
+    first, second, again = read()
+
+    assert first["file_reference"]["source_file_relative_path"] == "documents/letter.txt"
+    assert second["file_reference"]["source_file_relative_path"].endswith(".txt")
+    assert again == second
+    for record, text in ((first, "first"), (second, "the second")):
+        reference = record["file_reference"]
+        assert Path(reference["staging_file_url"]).read_text() == text
+        assert reference["file_size_bytes"] == len(text)
+    assert read() == [first, second, again]
+    assert len(list((tmp_path / "documents").iterdir())) == 2
+
+
+def test_what_is_no_text_inside_an_answer_is_written_as_json(tmp_path: Path) -> None:
+    api = documents({"id": 1, "link": "/text"})
+    api.get("/text").returns(json={"content": {"a": "ä", "b": [True, None]}})
+
+    content = {"type": "DpathExtractor", "field_path": ["content"]}
+    [record] = files(api, tmp_path, file_extractor=content)
+
+    written = Path(record["file_reference"]["staging_file_url"]).read_text(encoding="utf-8")
+    assert written == '{"a":"ä","b":[true,null]}'
+
+
 def test_the_text_of_a_file_may_lie_inside_an_answer(tmp_path: Path) -> None:
     api = documents({"id": 1, "link": "/text"})
     api.get("/text").returns(json={"content": "näher"})
