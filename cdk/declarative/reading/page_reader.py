@@ -425,7 +425,8 @@ class _SliceReading:
     def _begins(self) -> bool:
         """Whether a slice is all there is of a partition that was never read, and its first page is known."""
         slice, incremental = self._slice, self._reader.incremental
-        if FIRST_PAGE not in slice.extra or slice.start != Start():
+        # Where the pointer leads nowhere, only the API knows what there is.
+        if slice.extra.get(FIRST_PAGE) in (None, {}) or slice.start != Start():
             return False
         window = slice.window
         return window is None or incremental is None or (window.last and window.start == incremental.cursor.start)

@@ -90,7 +90,9 @@ class ParentStreamConfig(Component):
         False, description="Whether only parents that changed since the last read are looked at."
     )
     lazy_read_pointer: list[str] = Field(
-        [], description="Where a parent's record holds the first page of its children."
+        [],
+        description="Where a parent's record holds the first page of its children; it is requested where nothing is "
+        "there. An empty list: there are no children.",
     )
     extra_fields: list[list[str]] | None = Field(None, description="Fields of the parent's record for expressions.")
 

@@ -196,7 +196,7 @@ def parents(**child: Any) -> dict[str, Any]:
 
 
 def folders(api: MockApi) -> None:
-    found = [{"id": "f", "items": dated("02", next="b")}, {"id": "g", "items": dated("03")}, {"id": "h"}]
+    found = [{"id": "f", "items": dated("02", next="b")}, {"id": "g", "items": dated("03")}, {"id": "h", "items": []}]
     api.get("/folders").returns(json=found)
     api.get("/folders/f/items").returns(json=dated("04"))
 
@@ -210,6 +210,16 @@ def test_the_first_page_comes_of_the_parent_where_it_brings_it() -> None:
         "https://api.example.com/folders",
         "https://api.example.com/folders/f/items?page=b",
     ]
+
+
+@pytest.mark.parametrize("record", [{}, {"items": None}, {"items": {}}])
+def test_a_first_page_that_the_parent_does_not_bring_is_requested(record: dict[str, Json]) -> None:
+    api = MockApi()
+    api.get("/folders").returns(json=[{"id": "f", **record}, {"id": "g", "items": dated("03")}])
+    api.get("/folders/f/items").returns(json=dated("02", next="b"))
+    api.get("/folders/f/items", {"page": "b"}).returns(json=dated("04"))
+
+    assert ids(run(api, **parents())) == ["02", "04", "03"]
 
 
 def test_what_has_a_state_is_asked_for_with_its_window() -> None:
