@@ -1438,6 +1438,13 @@ BUGS = [
         "tests/declarative/components/requests/test_query_properties.py",
     ),
     Bug(
+        "a key that no record has merges none",
+        "declarative/model/query_properties",
+        "if records_of_all and all(key(record) is None for record in records_of_all):",
+        "if False:",
+        "tests/declarative/components/requests/test_query_properties.py",
+    ),
+    Bug(
         "a filter sees what all requests for a page have brought",
         "declarative/reading/page_reader",
         "properties.merged(parts), names)",

@@ -3,14 +3,18 @@
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeAlias, cast
 
+from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.slice_names import SliceView
 
 NAME = "query_properties"
 """The name under which expressions see the properties of a request."""
+
+_SHOWN = 30
 
 Records: TypeAlias = list[JsonObject]
 Merge: TypeAlias = Callable[[Sequence[Records]], Records]
@@ -77,14 +81,24 @@ def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
 
 
 def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
-    """Records with the same key become one, in the order in which keys came; those without one stay as they are."""
+    """Records with the same key become one, in the order in which keys came; those without one stay as they are.
+
+    Raises ManifestError: of several parts, no record has one, so that each would be there as often as there are parts.
+    """
 
     def merged(parts: Sequence[Records]) -> Records:
         if len(parts) == 1:
             return parts[0]
+        records_of_all = list(chain.from_iterable(parts))
+        if records_of_all and all(key(record) is None for record in records_of_all):
+            raise ManifestError(
+                "the record_merge_strategy found no record with its key, but the fields "
+                f"{', '.join(sorted(records_of_all[0])[:_SHOWN])}; expected the key in the records of every request: "
+                "correct `key`, or name it in `always_include_properties`"
+            )
         known: dict[str, JsonObject] = {}
         records: Records = []
-        for record in (record for part in parts for record in part):
+        for record in records_of_all:
             value = key(record)
             name = None if value is None else canonical(value)
             if name is None:

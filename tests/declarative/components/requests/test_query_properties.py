@@ -119,11 +119,24 @@ def test_pages_are_found_in_the_last_of_the_requests() -> None:
 
 def test_records_without_the_key_stay_apart() -> None:
     api = MockApi()
-    api.get("/items").returns(json={"data": [{"a": 1}]}).returns(json={"data": [{"c": 1}]})
+    api.get("/items").returns(json={"data": [{"a": 1}, {"id": 2, "a": 2}]}).returns(
+        json={"data": [{"c": 1}, {"id": 2, "c": 2}]}
+    )
 
     made = run(api, requester={**SHOWN, "query_properties": asked(property_chunking=CHUNKS)})
 
-    assert made.records == [{"a": 1}, {"c": 1}]
+    assert made.records == [{"a": 1}, {"id": 2, "a": 2, "c": 2}, {"c": 1}]
+
+
+def test_a_key_that_no_record_has_is_an_error_that_names_their_fields() -> None:
+    api = MockApi()
+    api.get("/items").answers(rows)
+    chunks = {**CHUNKS, "record_merge_strategy": {"type": "GroupByKeyMergeStrategy", "key": "Id"}}
+
+    made = run(api, requester={**SHOWN, "query_properties": asked(property_chunking=chunks)})
+
+    assert "found no record with its key, but the fields a, b, id, of; expected the key" in str(made.error)
+    assert made.records == []
 
 
 def test_a_parameter_may_be_the_properties() -> None:
