@@ -213,7 +213,7 @@ def test_the_first_page_comes_of_the_parent_where_it_brings_it() -> None:
 
 
 @pytest.mark.parametrize("record", [{}, {"items": None}, {"items": {}}])
-def test_a_first_page_that_the_parent_does_not_bring_is_requested(record: dict[str, Json]) -> None:
+def test_a_first_page_that_the_parent_does_not_bring_is_requested(record: dict[str, Any]) -> None:
     api = MockApi()
     api.get("/folders").returns(json=[{"id": "f", **record}, {"id": "g", "items": dated("03")}])
     api.get("/folders/f/items").returns(json=dated("02", next="b"))
