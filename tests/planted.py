@@ -1445,6 +1445,13 @@ BUGS = [
         "tests/declarative/components/requests/test_query_properties.py",
     ),
     Bug(
+        "each stream gets its turn under a limit",
+        "sync/loop/runner",
+        "runs.sort(key=lambda run: turn(run.plan.name, sync, resumes=run.resumes))",
+        "pass",
+        "tests/sync/loop/test_turns.py",
+    ),
+    Bug(
         "a filter sees what all requests for a page have brought",
         "declarative/reading/page_reader",
         "properties.merged(parts), names)",

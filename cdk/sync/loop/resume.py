@@ -8,6 +8,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, traits_of
+from cdk.state.position import digest_of
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
@@ -59,6 +60,15 @@ def resume_point(
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = max(saved.generation, others_generation()) + 1 if generation is None else generation
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
+
+
+def turn(name: str, sync: str, *, resumes: bool) -> tuple[bool, str]:
+    """Where in the order of its streams a sync reads one that may end at a limit before it has come to all.
+
+    First come those that were interrupted and can go on, and else each sync has an order of its own, by its id, which
+    no two have: where all began with the same streams, the others would never be read.
+    """
+    return not resumes, digest_of([sync, name])
 
 
 def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:

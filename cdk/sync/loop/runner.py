@@ -35,6 +35,7 @@ from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
+from cdk.sync.loop.resume import turn
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
@@ -323,6 +324,8 @@ class SyncRunner:
                 self._windows.catch_up(plans, self._tables, sync=sync)
             with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
                 runs = [run for plan in plans if (run := self._open(plan, sync, opened)) is not None]
+                if self._pipeline.max_requests is not None or self._pipeline.max_duration is not None:
+                    runs.sort(key=lambda run: turn(run.plan.name, sync, resumes=run.resumes))
                 self._facts = replace(self._facts, sync=sync)
                 with self._lineage([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)

@@ -102,6 +102,11 @@ class StreamSync:
         self._to_end = self._refused = False
 
     @property
+    def resumes(self) -> bool:
+        """Whether it goes on where it was interrupted."""
+        return self.report.resumed and bool(self.saved.state)
+
+    @property
     def stream(self) -> Stream:
         """The stream, with the options of the pipeline."""
         return self.plan.stream
