@@ -29,9 +29,6 @@ _WORTH = 1 / 3
 _SLOW = 2.0
 """How many times as long pages take when it is time to try half as many at once."""
 
-_SHORTEST = 0.01
-"""Seconds that the pages of a round take in all, at least: shorter ones are too alike to tell two levels apart."""
-
 _LEAST = 4
 """Pages by which two levels are compared, at least, once doubling has ended."""
 
@@ -109,7 +106,7 @@ class Concurrency:
             self._shrink(reading)
         elif reading >= self.level:
             self._pages, self._seconds = self._pages + 1, self._seconds + seconds
-            if self._seconds >= _SHORTEST and self._pages >= self._enough:
+            if self._pages >= self._enough:
                 self._judge(reading)
 
     @property
