@@ -11,7 +11,7 @@ from cdk.compat.airbyte.streams import StreamFacade, slice_facade
 from cdk.compat.facades.slices import fill, slice_arguments
 from cdk.declarative.model.plug_points import Router, StreamParts
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.declarative.reading.parents_in_turn import Origin, PartitionsInTurn
+from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
 from cdk.protocol import AirbyteMessage, Level
 from cdk.state.slice import Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -33,7 +33,7 @@ class CustomRouterAdapter(Router):
         self._substream = custom.instance if isinstance(custom.instance, SubstreamPartitionRouter) else None
         follows = self._substream is not None
         self.followed = [config.stream.native for config in configs if follows and config.incremental_dependency]
-        self._all = PartitionsInTurn(stream, [Origin(self.followed, self._partitions)])
+        self._all = PartitionsInTurn(stream, [PartitionOrigin(self.followed, self._partitions)])
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
         return self._all.partitions(parents)

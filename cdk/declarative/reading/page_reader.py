@@ -307,8 +307,10 @@ class _SliceReading:
 
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
         """Raise RowsBehindEnd: a page that names no next one is not the last."""
-        reader, token = self._reader, self._reader.pages.behind(last)
-        if following is not None or not last.raw or token is None or reader.properties is not None:
+        reader = self._reader
+        if following is not None or not last.raw or reader.properties is not None:
+            return
+        if (token := reader.pages.behind(last)) is None:
             return
 
         def fetch() -> tuple[Response, int]:

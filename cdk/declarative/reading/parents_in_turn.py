@@ -10,7 +10,7 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
 
 
-class Origin(NamedTuple):
+class PartitionOrigin(NamedTuple):
     """Where partitions come from: a parent, or a router."""
 
     followed: Sequence[DeclaredStream]
@@ -30,7 +30,7 @@ class PartitionsInTurn:
     stream: the one that is read, for warnings.
     """
 
-    def __init__(self, stream: str, origins: Sequence[Origin]) -> None:
+    def __init__(self, stream: str, origins: Sequence[PartitionOrigin]) -> None:
         self._origins, self._warn = origins, FirstWarning()
         self.followed = [parent for origin in origins for parent in origin.followed]
         self._confused = _confused(self.followed)

@@ -7,7 +7,7 @@ import pytest
 
 from cdk.base.values import Json
 from cdk.declarative.model.declared_stream import DeclaredStream
-from cdk.declarative.reading.parents_in_turn import Origin, PartitionsInTurn
+from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
 from cdk.state.position import Checkpoint
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stream_state import StreamState
@@ -125,11 +125,11 @@ def state(name: str, value: int) -> ParentState:
     return ParentState(name, StreamState().with_(WHOLE, Checkpoint({"u": value})))
 
 
-def origin(name: str, *items: Partition | ParentState) -> Origin:
+def origin(name: str, *items: Partition | ParentState) -> PartitionOrigin:
     def partitions(_: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         yield from items
 
-    return Origin([Parent(name)], partitions)
+    return PartitionOrigin([Parent(name)], partitions)
 
 
 A, B, C, D = (Partition({"id": name}) for name in "abcd")

@@ -15,7 +15,7 @@ from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE
-from cdk.declarative.reading.parents_in_turn import Origin, PartitionsInTurn
+from cdk.declarative.reading.parents_in_turn import PartitionOrigin, PartitionsInTurn
 from cdk.rest import Extract, path
 from cdk.rest.http.json_path import absence
 from cdk.state.slice import Partition, Slice
@@ -171,7 +171,9 @@ class _Substream(Router):
     """The partitions of all parents."""
 
     def __init__(self, stream: str, parents: Sequence[_Parent]) -> None:
-        self._all = PartitionsInTurn(stream, [Origin(parent.followed, parent.partitions) for parent in parents])
+        self._all = PartitionsInTurn(
+            stream, [PartitionOrigin(parent.followed, parent.partitions) for parent in parents]
+        )
         self.parents, self.followed = [parent.stream for parent in parents], self._all.followed
         self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
 
@@ -333,7 +335,9 @@ class _United(Router):
 
     def __init__(self, name: str, stream: str, routers: Sequence[Router]) -> None:
         self._name = name
-        self._all = PartitionsInTurn(stream, [Origin(router.followed, router.partitions) for router in routers])
+        self._all = PartitionsInTurn(
+            stream, [PartitionOrigin(router.followed, router.partitions) for router in routers]
+        )
         self.parents = [parent for router in routers for parent in router.parents]
         self.followed = self._all.followed
 
