@@ -1445,13 +1445,6 @@ BUGS = [
         "tests/declarative/components/requests/test_query_properties.py",
     ),
     Bug(
-        "each stream gets its turn under a limit",
-        "sync/loop/runner",
-        "runs.sort(key=lambda run: turn(run.plan.name, sync, resumes=run.resumes))",
-        "pass",
-        "tests/sync/loop/test_turns.py",
-    ),
-    Bug(
         "a filter sees what all requests for a page have brought",
         "declarative/reading/page_reader",
         "properties.merged(parts), names)",
@@ -1735,6 +1728,34 @@ BUGS = [
         "lake/storage/run_lock",
         "        try:\n            notes.write",
         "        try:\n            notes.delete(name)\n            notes.write",
+    ),
+    Bug(
+        "a sync that a limit ended goes on, and reads nothing again that is complete",
+        "lake/storage/run_lock",
+        "        if not has_rest():",
+        "        if has_rest is not None:",
+        "tests/worlds/test_limited_streams.py",
+    ),
+    Bug(
+        "a stream that a limit left out has its turn in the next sync",
+        "sync/loop/runner",
+        "(run.was_completed, -waits.get(run.plan.name, 0))",
+        "run.was_completed",
+        "tests/worlds/test_limited_streams.py",
+    ),
+    Bug(
+        "an incremental stream whose turn came and that a limit leaves out is done",
+        "sync/loop/stream_sync",
+        "if self._completed is not None and not any(",
+        "if self._completed is self.plan and not any(",
+        "tests/worlds/test_limited_streams.py",
+    ),
+    Bug(
+        "beside a stream that a limit keeps from its end the others are read again",
+        "sync/loop/runner",
+        "return came_nearer and any(",
+        "return any(",
+        "tests/worlds/test_limited_streams.py",
     ),
     Bug(
         "a second run is to try again later",

@@ -3,8 +3,8 @@
 The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
 does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the
 sync that runs, and is removed when that sync ends, with failed streams or without. A name that no sync holds means: it
-was cut, and the next run is the rest of it. The file is replaced as a whole, so a disk that is full keeps the name that
-it has.
+was cut, by a kill, a signal or a limit, and the next run is the rest of it. The file is replaced as a whole, so a disk
+that is full keeps the name that it has.
 
 The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
 folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
@@ -17,7 +17,7 @@ finds nothing new need not commit anything.
 import fcntl
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -30,10 +30,11 @@ from cdk.lake.storage.folder import Folder, as_folder, unwritable
 
 
 @contextmanager
-def only_run(target: Folder | Path, pipeline: str) -> Iterator[str]:
+def only_run(target: Folder | Path, pipeline: str, has_rest: Callable[[], bool] = lambda: False) -> Iterator[str]:
     """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
 
-    The id is that of the sync before when that one was cut: killed, or ended by an error of its own.
+    The id is that of the sync before when that one was cut: killed, or ended by an error of its own, or with a rest.
+    has_rest: whether the next run is the rest of this one, asked at its end.
     Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written, or a store refuses.
     TransientError: a store does not answer.
     """
@@ -45,7 +46,12 @@ def only_run(target: Folder | Path, pipeline: str) -> Iterator[str]:
         except OSError as error:
             raise unwritable(error, f"{notes}/{name}") from error
         yield sync
-        notes.delete(name)
+        if not has_rest():
+            notes.delete(name)
+            return
+        with suppress(OSError):  # it has the name already
+            # Of no process: the number of this one may soon be that of another.
+            notes.write(name, sync.encode())
 
 
 @contextmanager

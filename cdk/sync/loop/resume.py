@@ -8,7 +8,6 @@ from cdk.base.errors import ConfigError
 from cdk.base.logs import logger
 from cdk.lake.delta.table_state import TableState
 from cdk.lake.delta.write_modes import FULL_REFRESH_DEFAULT, traits_of
-from cdk.state.position import digest_of
 from cdk.sync.settings.stream_plan import StreamPlan
 
 
@@ -62,13 +61,12 @@ def resume_point(
     return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
 
 
-def turn(name: str, sync: str, *, resumes: bool) -> tuple[bool, str]:
-    """Where in the order of its streams a sync reads one that may end at a limit before it has come to all.
-
-    First come those that were interrupted and can go on, and else each sync has an order of its own, by its id, which
-    no two have: where all began with the same streams, the others would never be read.
-    """
-    return not resumes, digest_of([sync, name])
+def asks_again(before: TableState | None, saved: TableState) -> bool:
+    """Whether an incremental sync that starts from `saved` asks for what is new after a read that came to its end."""
+    if before is None or not before.complete:
+        return False
+    known = (before.sync_mode, before.generation)
+    return known == ("incremental", saved.generation) and saved.sync_mode == "incremental"
 
 
 def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:

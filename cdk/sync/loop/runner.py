@@ -35,7 +35,6 @@ from cdk.streams.source import Source, connector_name
 from cdk.streams.stream import Stream, full_name
 from cdk.sync.loop.conditional_state import FollowSettings
 from cdk.sync.loop.preview import Look, PlannedRead, Preview, look_ahead
-from cdk.sync.loop.resume import turn
 from cdk.sync.loop.skip_windows import SkipWindows
 from cdk.sync.loop.stale_removal import RemovalRequest, check_removal
 from cdk.sync.loop.state_log_mirror import mirroring, open_log, state_check
@@ -319,13 +318,12 @@ class SyncRunner:
             logger.warning("%s", note)
         if not plans:
             return
-        with only_run(target, self._pipeline.name) as sync:
+        runs: list[StreamSync] = []
+        with only_run(target, self._pipeline.name, lambda: _has_rest(runs)) as sync:
             if self._windows is not None:
                 self._windows.catch_up(plans, self._tables, sync=sync)
             with mirroring(log, self._pipeline, plans, self._tables, sync=sync, ended=self._ended):
-                runs = [run for plan in plans if (run := self._open(plan, sync, opened)) is not None]
-                if self._pipeline.max_requests is not None or self._pipeline.max_duration is not None:
-                    runs.sort(key=lambda run: turn(run.plan.name, sync, resumes=run.resumes))
+                runs = self._open_in_turn(plans, sync, opened)
                 self._facts = replace(self._facts, sync=sync)
                 with self._lineage([(plan, opened[plan.name]) for plan in plans]):
                     self._watch(report(), 0)
@@ -335,7 +333,7 @@ class SyncRunner:
                         loop = TaskLoop(self._pipeline, runs, workers, lambda seconds: self._watch(report(), seconds))
                         self._facts = replace(self._facts, readers=loop.readers)
                         loop.read_all()
-                        if any(run.report.status is Status.INTERRUPTED for run in runs):
+                        if any(run.interrupted for run in runs):
                             self._facts = replace(self._facts, interrupted=self._interruption.why or MAX_REQUESTS)
                 crash_point("done")
             read = [(run.plan, run.saved) for run in runs if run.report.status is Status.DONE]
@@ -364,7 +362,19 @@ class SyncRunner:
         modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
         return self._workers.start(self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules)
 
-    def _open(self, plan: StreamPlan, sync: str, opened: dict[str, Running]) -> StreamSync | None:
+    def _open_in_turn(self, plans: Sequence[StreamPlan], sync: str, opened: dict[str, Running]) -> list[StreamSync]:
+        """The runs of the streams that can be used, in the order in which they are read: who waits longest is first.
+
+        A limit may end each run before all were asked. What this sync has read to its end comes last.
+        """
+        history = RunHistory(self._target, self._pipeline.name)
+        completed = history.completed(sync)
+        known = [self._open(plan, sync, opened, completed=plan.name in completed) for plan in plans]
+        runs = [run for run in known if run is not None]
+        waits = history.waits([run.plan.name for run in runs if run.active])
+        return sorted(runs, key=lambda run: (run.was_completed, -waits.get(run.plan.name, 0)))
+
+    def _open(self, plan: StreamPlan, sync: str, opened: dict[str, Running], *, completed: bool) -> StreamSync | None:
         """The stream's run; None when not even its table or schema can be used. Either is added to `opened`."""
         stream = plan.stream
         try:
@@ -380,6 +390,7 @@ class SyncRunner:
                 followed=followed,
                 check=check,
                 started=self._facts.started,
+                completed=completed,
             )
         except Exception as error:  # noqa: BLE001 - it fails this stream and no other
             failure = Failure.of(error)
@@ -409,3 +420,13 @@ class SyncRunner:
             return None
         unknown = "the run ignores what was known" if self._pipeline.state.ignore_old_state else ""
         return RemovalRequest(options, unknown)
+
+
+def _has_rest(runs: Sequence[StreamSync]) -> bool:
+    """Whether the next run is the rest of the sync, for it was interrupted, and leaves out what is complete of it.
+
+    Only where the run came nearer to the end of the sync: else what is complete would never be read again beside a
+    stream that a limit keeps from its end each time.
+    """
+    came_nearer = any(run.report.came_nearer for run in runs if not run.was_completed)
+    return came_nearer and any(run.interrupted for run in runs)

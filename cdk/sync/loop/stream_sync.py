@@ -28,7 +28,7 @@ from cdk.state.slice import Slice
 from cdk.streams.read_slice import PageWarnings
 from cdk.streams.stream import Stream
 from cdk.sync.loop.conditional_state import FollowSettings
-from cdk.sync.loop.resume import is_refreshed, resume_point, warn_of_modes, with_beginning, with_start
+from cdk.sync.loop.resume import asks_again, is_refreshed, resume_point, warn_of_modes, with_beginning, with_start
 from cdk.sync.loop.slice_schedule import SliceSchedule
 from cdk.sync.loop.stale_removal import AS_THE_PLATFORM_SAYS, RemovalRequest
 from cdk.sync.loop.stream_commit import CommitOutcome, StreamCommit
@@ -59,6 +59,7 @@ class StreamSync:
         followed: FollowSettings | None = None,
         check: Callable[[TableState], None] = lambda _: None,
         started: datetime | None = None,
+        completed: bool = False,
     ) -> None:
         """Open the table and find out where to resume.
 
@@ -66,7 +67,7 @@ class StreamSync:
         from the beginning; one that was interrupted resumes; one that this sync completed before it was interrupted is
         done. removal: what is to become of rows that a complete read did not see; None: they stay. followed: how the
         source is asked whether it has changed; None: all is read. check: raises for a state that may not be kept.
-        started: when the whole sync began.
+        started: when the whole sync began. completed: an earlier run of it has read the stream to its end.
         Raises ConfigError and StateError of the table.
         """
         self._trace = sync if plan.trace_rows else ""
@@ -75,6 +76,7 @@ class StreamSync:
         check_owner(self.table, plan, tables.pipeline)
         warn_of_modes(plan, before)
         saved, resumed = resume_point(plan, before, sync, lambda: self.table.others.generation)
+        self._completed = before if completed and asks_again(before, saved) else None
         if saved.state is not None:
             warn_of_removed_rows(self.table, plan)
         self._beginning = partial(with_beginning, plan, started=started)
@@ -88,6 +90,8 @@ class StreamSync:
         """How often the reading was begun: slices of an attempt, and what they bring, are of no use to the next."""
         resumed = self._begin(resumed=resumed)
         status = Status.DONE if self.saved.complete else Status.READING
+        self.was_completed = status is Status.DONE or self._completed is not None
+        """Whether an earlier run of this sync has read it to its end."""
         self.report = self._committed = StreamReport(
             plan.name,
             status,
@@ -100,11 +104,6 @@ class StreamSync:
         self._http = HttpMetrics()
         self._losses = FileLosses(plan.root, plan.stream.name)
         self._to_end = self._refused = False
-
-    @property
-    def resumes(self) -> bool:
-        """Whether it goes on where it was interrupted."""
-        return self.report.resumed and bool(self.saved.state)
 
     @property
     def stream(self) -> Stream:
@@ -179,6 +178,11 @@ class StreamSync:
         return self.report.status is Status.READING
 
     @property
+    def interrupted(self) -> bool:
+        """Whether its reading ended before its end, and nothing went wrong."""
+        return self.report.status is Status.INTERRUPTED
+
+    @property
     def stops_at_pages(self) -> bool:
         """Whether a slice can be interrupted, and go on in another task."""
         return self.stream.stops_at_pages and not self._to_end
@@ -204,7 +208,7 @@ class StreamSync:
                 return planning()
         except RequestsSpent:
             # What it was planning is lost with it: this is not the end of the plan.
-            self.report = replace(self.report, status=Status.INTERRUPTED)
+            self._end_early()
             return None
         except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
             self.fail(Failure.of(error))
@@ -259,6 +263,14 @@ class StreamSync:
     def interrupt(self) -> None:
         """End this stream's reading where it stands, unless the next commit finds that all was read."""
         if self.active and not (self.idle and self._schedule.all_planned):
+            self._end_early()
+
+    def _end_early(self) -> None:
+        """End this stream's reading: one that this sync had read to its end, and now has got nothing of, is done."""
+        if self._completed is not None and not any((self.report.pages, self.report.slices, self.report.commits)):
+            self.saved = self._completed
+            self.report = replace(self.report, status=Status.DONE)
+        else:
             self.report = replace(self.report, status=Status.INTERRUPTED)
 
     @property

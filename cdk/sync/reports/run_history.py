@@ -12,6 +12,7 @@ from cdk.base.logs import logger
 from cdk.base.values import Stored, from_json, to_json
 from cdk.lake.storage.folder import Folder
 from cdk.sync.reports.run_report import FORMAT, Report
+from cdk.sync.reports.stream_report import Status
 
 _MOST = 1000
 """Reports that are retained."""
@@ -56,6 +57,27 @@ class RunHistory:
         names = {_sync(name): name for name in reversed(self._names()) if _sync(name) in syncs}
         return {report["sync_id"]: report for report in self._read(names.values())}
 
+    def completed(self, sync: str) -> frozenset[str]:
+        """The streams that a sync had read to their ends when its last run ended; none where another ran since."""
+        last: Report = next(self.reports(), {"sync_id": None})
+        done = last["streams"] if last["sync_id"] == sync else ()
+        return frozenset(stream["name"] for stream in done if stream["status"] == Status.DONE)
+
+    def waits(self, names: Collection[str]) -> Mapping[str, int]:
+        """How many runs have passed over each of some streams since one asked for it.
+
+        They are counted back to the last run that nothing interrupted: who was not asked since waits longest.
+        """
+        waits: dict[str, int] = {}
+        runs = 0
+        for report in self.reports():
+            if report["interrupted"] is None or waits.keys() >= set(names):
+                break
+            for stream in filter(_was_read, report["streams"]):
+                waits.setdefault(stream["name"], runs)
+            runs += 1
+        return dict.fromkeys(names, runs) | waits
+
     def _names(self) -> list[str]:
         """The names of the reports, that of the newest run first."""
         return sorted((name for name in self._folder.names() if name.endswith(".json")), reverse=True)
@@ -68,6 +90,11 @@ class RunHistory:
                 continue
             if isinstance(report, dict) and report.get("format") == FORMAT:
                 yield report
+
+
+def _was_read(stream: Report) -> bool:
+    """Whether a run has asked for anything of a stream, by its report."""
+    return any((stream["http"]["requests"], stream["records"]["read"], stream["slices"]["done"]))
 
 
 def _began(moment: datetime) -> str:

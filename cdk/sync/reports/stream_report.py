@@ -87,9 +87,20 @@ class StreamReport:
         return self.sync_mode == "full_refresh" and traits_of(self.write_mode).repeats_rows
 
     @property
+    def came_nearer(self) -> bool:
+        """Whether the run has brought the stream nearer to an end that it comes to, however often it is interrupted.
+
+        An incremental read may have none: it asks partitions again for what is new.
+        """
+        ends = self.status is Status.INTERRUPTED and self.sync_mode == "full_refresh"
+        return self.status is Status.DONE or (ends and bool(self.slices or self.read))
+
+    @property
     def begins_anew(self) -> bool:
         """Whether it was interrupted before it met a position, so that the next sync has nothing to resume from."""
-        return self.status is Status.INTERRUPTED and self.planned > 0 and not (self.slices or self.read or self.total)
+        # One whose slices wait for a task that never began was not read in vain.
+        started = self.planned > 0 and self.http.requests > 0
+        return self.status is Status.INTERRUPTED and started and not (self.slices or self.read or self.total)
 
     @property
     def ends_in_list(self) -> bool:

@@ -221,12 +221,16 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
 
 
 def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew() -> None:
-    anew = replace(USERS, status=Status.INTERRUPTED, read=0, slices=0, total=0, planned=1, resumed=True)
-    goes_on = replace(ORDERS, status=Status.INTERRUPTED, failure=None)
+    waits = replace(USERS, status=Status.INTERRUPTED, read=0, slices=0, total=0, planned=1, resumed=True)
+    anew, goes_on = (
+        replace(waits, http=HttpMetrics({"2xx": 1})),
+        replace(ORDERS, status=Status.INTERRUPTED, failure=None),
+    )
     run = RunFacts(interrupted="max_requests")
 
     alone, both, neither = (
-        summary(*reports, run=run) for reports in ([anew, replace(anew, name="days")], [anew, goes_on], [goes_on])
+        summary(*reports, run=run)
+        for reports in ([anew, replace(anew, name="days")], [anew, goes_on], [replace(waits, resumed=False), goes_on])
     )
 
     note = "users: nothing of it is committed, for it was interrupted before its first checkpoint"

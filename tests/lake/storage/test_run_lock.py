@@ -10,7 +10,7 @@ import pytest
 
 from cdk.base.errors import ConfigError, StateConflict
 from cdk.lake.storage.folder import LocalFolder
-from cdk.lake.storage.run_lock import last_completed, note_completed, only_run
+from cdk.lake.storage.run_lock import last_completed, note_completed, only_run, unfinished_sync
 
 HOLD = """
 import sys
@@ -90,6 +90,17 @@ def test_a_run_that_ends_by_an_error_is_continued_by_the_next(tmp_path: Path) ->
             run()
 
     assert len(set(syncs)) == 1
+
+
+def test_a_run_that_says_it_has_a_rest_is_continued_by_the_next_and_names_no_process(tmp_path: Path) -> None:
+    with only_run(tmp_path, "shop", lambda: True) as sync:
+        pass
+
+    assert unfinished_sync(LocalFolder(tmp_path), "shop") == (sync, False)
+    with only_run(tmp_path, "shop", lambda: False) as rest:
+        assert rest == sync
+    with only_run(tmp_path, "shop") as following:
+        assert following != sync
 
 
 def test_pipelines_do_not_lock_each_other_out(tmp_path: Path) -> None:

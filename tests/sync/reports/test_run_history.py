@@ -49,6 +49,43 @@ def test_the_last_report_of_a_sync_counts_that_was_gone_on_with(history: RunHist
     assert {sync: each["status"] for sync, each in history.by_sync({"a", "z"}).items()} == {"a": "done"}
 
 
+def streams(**requests: int) -> list[dict[str, Any]]:
+    """Parts of a report: streams that were asked so often; who was not asked is done."""
+    return [
+        {
+            "name": name,
+            "status": "interrupted" if asked else "done",
+            "http": {"requests": asked},
+            "records": {"read": 0},
+            "slices": {"done": 0},
+        }
+        for name, asked in requests.items()
+    ]
+
+
+def test_a_stream_waits_since_the_last_run_that_asked_for_it_back_to_one_that_nothing_interrupted(
+    history: RunHistory,
+) -> None:
+    history.add(report(1, "a", streams=streams(never=3, once=3)))
+    for minute, asked in [(2, {"early": 1}), (3, {"once": 1, "never": 0}), (4, {"late": 1})]:
+        history.add(report(minute, "b", interrupted="max_requests", streams=streams(**asked)))
+
+    assert history.waits(["never", "early", "once", "late"]) == {"never": 3, "early": 2, "once": 1, "late": 0}
+
+    history.add(report(5, "c"))
+    assert set(history.waits(["early", "late"]).values()) == {0}
+
+
+def test_a_sync_has_completed_what_its_last_run_says_unless_another_ran_since(history: RunHistory) -> None:
+    assert history.completed("a") == frozenset()
+
+    history.add(report(1, "a", interrupted="max_requests", streams=streams(users=0, orders=2)))
+
+    assert history.completed("a") == {"users"}
+    history.add(report(2, "b"))
+    assert history.completed("a") == frozenset()
+
+
 def test_the_oldest_reports_leave_where_they_are_many(history: RunHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_history, "_MOST", 30)
     for minute in range(33):
