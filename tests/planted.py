@@ -1519,7 +1519,7 @@ BUGS = [
     ),
     Bug(
         "an id of another type is noticed",
-        "streams/checkpoint/partitioned",
+        "streams/checkpoint/partition_fields",
         "yield from _forms(other)\n",
         "yield value\n",
     ),
@@ -3396,8 +3396,8 @@ BUGS = [
     Bug(
         "partitions by other fields are told",
         "streams/checkpoint/partitioned",
-        "if text := self._other_fields():",
-        "if text := '':",
+        "(difference := self._compared.difference)",
+        "(difference := '')",
         "tests/streams/test_state_check.py",
     ),
     Bug(
@@ -3423,7 +3423,7 @@ BUGS = [
     ),
     Bug(
         "new partitions of other fields are no other name",
-        "streams/checkpoint/partitioned",
+        "streams/checkpoint/partition_fields",
         "_names(known.fields) == fields for known",
         "False for known",
         "tests/streams/checkpoint/test_partitioned.py",

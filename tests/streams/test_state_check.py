@@ -75,7 +75,7 @@ def test_partitions_by_another_field_are_warned_of(
 
     list(read(ShopOrders(), state))
 
-    assert caplog.text.count("none goes on from the state") == warnings
+    assert caplog.text.count("none resumes from the state") == warnings
 
 
 def test_an_unknown_field_is_refused_with_the_one_that_is_meant() -> None:

@@ -171,14 +171,16 @@ def test_every_row_comes_once_however_often_the_source_goes_away(  # noqa: PLR09
         got = Counter(row["id"] for row in rows(folder / "things"))
         # Refreshes that append have each row once, those that were not cut and the one of now.
         most = 1 + refreshes[:-1].count(Status.DONE) if kind is Tokens and mode == "append" else 1
-        if kind is Tokens or not inclusive or mode == "append_dedup":
+        # A list that grows at its head moves the place at which the read of it was interrupted.
+        moved = kind is PagesBackwards and mode != "append_dedup" and world.ids != first
+        if (kind is Tokens or not inclusive or mode == "append_dedup") and not moved:
             assert max(got.values(), default=1) <= most
         if report.status is Status.DONE:
             assert set(before) <= set(got)
         return report.status
 
     refreshes: list[Status] = []
-    before = world.ids
+    first = before = world.ids
     for budget, part, more in syncs:
         sync(budget)
         if part < len(counts):

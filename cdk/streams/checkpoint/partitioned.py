@@ -2,29 +2,23 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import chain, islice, product
-
-import orjson
+from itertools import chain
 
 from cdk.base.logs import logger
-from cdk.base.values import FieldValue, canonical, from_json
+from cdk.base.values import canonical
 from cdk.state.ack import AckQueue, Ticket
 from cdk.state.position import Edge, Position, Start
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import MovingPositions
 from cdk.state.stream_state import StreamState
 from cdk.streams.checkpoint.parent_state import ParentState
+from cdk.streams.checkpoint.partition_fields import ComparedFields, other_types
 from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 
-_MOST_ALIKE = 64
-"""Partitions of other types that are looked for in the state."""
 _SEARCHED = 1_000
 """Partitions that are listed, where parents are followed, before the first is read: the run may end meanwhile."""
-_EXACT = 2**53
-"""Integers below it are floats, too."""
 
 
 class PartitionCheckpointReader(CheckpointReader):
@@ -49,10 +43,9 @@ class PartitionCheckpointReader(CheckpointReader):
         self._parents = {name: ParentState(name, at) for name, at in state.parents.items()}
         self._readers: dict[Partition, PartitionReader] = {}
         self._opened_keys: set[str] = set()
-        self._fields: set[frozenset[str]] = set()
-        """By which today's partitions are known, until the state is found to know such."""
-        self._resumes = not state.positions or WHOLE in state.positions
-        """Whether the state knows partitions by the fields that some of today's have, or none would begin anew."""
+        compares = bool(state.positions) and WHOLE not in state.positions
+        self._compared = ComparedFields(state.positions) if compares else None
+        """Of today's partitions and those of the state; None once some have the same."""
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[ParentState | None] = AckQueue()
@@ -95,11 +88,12 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._current = self._reopened.popleft()
                 continue
             match next(self._partitions, None):
-                case None if self._takes_another_reader():
-                    self._open(self._ended_early.popleft())
                 case None:
-                    self._end_plan()
-                    return None
+                    self._end_repeats()
+                    if not self._ended_early:
+                        self._end_plan()
+                        return None
+                    self._open(self._ended_early.popleft())
                 case ParentState() as parent:
                     self._follows = True
                     self._queue.close(self._queue.open(parent))
@@ -213,14 +207,14 @@ class PartitionCheckpointReader(CheckpointReader):
         return not (self._follows or known is None or known.resume or known.paging)
 
     def _end_plan(self) -> None:
-        if not self._planned:
-            self._warn_of_fields()
+        if not self._planned and self._compared is not None and (difference := self._compared.difference):
+            logger.warning("%s: none resumes from the state, all are read from their start", difference)
         self._planned = True
         self._leave_shared_cursor()
 
-    def _takes_another_reader(self) -> bool:
-        """Whether a partition that was read takes another reader."""
-        # Asked for whenever a slice ends: what is open is gone through only where something has come again.
+    def _end_repeats(self) -> None:
+        """Have those that came again, and are not open, read once more, or what parents had read wait no longer."""
+        # Called whenever a slice ends: what is open is gone through only where something has come again.
         busy = self._readers.keys() | set(self._ended_early) if self._repeated else ()
         for partition in [item for item in self._repeated if item not in busy]:
             ticket = self._repeated.pop(partition)
@@ -229,7 +223,6 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._ended_early.append(partition)
             else:
                 self._queue.close(ticket)
-        return bool(self._ended_early)
 
     def _open(self, partition: Partition) -> None:
         self._opened_keys.add(partition.key)
@@ -244,11 +237,12 @@ class PartitionCheckpointReader(CheckpointReader):
                 "what is older of those is not read",
                 _words(self._positions.get(WHOLE) or Start()),
             )
-        may_differ = position is None and self._state.positions and not self.mismatch
-        if may_differ and (alike := next(filter(self._is_unread, _alike(partition)), None)) is not None:
-            self.mismatch = (
-                f"the state knows the partition {alike.key}, and today's is {partition.key}, of another type"
-            )
+        if position is None and self._state.positions and not self.mismatch:
+            known = next(filter(self._is_unread, other_types(partition)), None)
+            if known is not None:
+                self.mismatch = (
+                    f"the state knows the partition {known.key}, and today's is {partition.key}, of another type"
+                )
         position = position or self._positions.get(WHOLE) or Start()
         reader = self._inner(partition, position)
         self.mismatch = self.mismatch or reader.mismatch
@@ -267,10 +261,10 @@ class PartitionCheckpointReader(CheckpointReader):
     def compare_fields(self) -> None:
         """List partitions up to the first that has the fields of one in the state: all, and hold them, if none has."""
         listed: list[Partition | ParentState] = []
-        while not (self._resumes or self.mismatch):
+        while self._compared is not None and not self.mismatch:
             item = next(self._partitions, None)
             if item is None:
-                self.mismatch = self._other_fields()
+                self.mismatch = self._compared.difference
                 break
             listed.append(item)
             if not isinstance(item, ParentState):
@@ -279,23 +273,8 @@ class PartitionCheckpointReader(CheckpointReader):
             self._partitions = chain(listed, self._partitions)
 
     def _compare(self, partition: Partition) -> None:
-        """Note by which fields today's partitions are known, and whether the state knows such."""
-        if not self._resumes and (fields := _names(partition.fields)) not in self._fields:
-            self._fields.add(fields)
-            # Of many in the state the first one tells, where nothing has changed.
-            self._resumes = any(_names(known.fields) == fields for known in self._state.positions)
-
-    def _warn_of_fields(self) -> None:
-        if text := self._other_fields():
-            logger.warning("%s: none goes on from the state, all are read from their start", text)
-
-    def _other_fields(self) -> str:
-        """Say that the state is of no use: it knows partitions by other fields than today's, all of them."""
-        if self._resumes or not self._fields:
-            return ""
-        known = {_names(partition.fields) for partition in self._state.positions}
-        old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._fields))
-        return f"the state knows partitions by {old}, and today's have {today or 'no fields'}"
+        if self._compared is not None and self._compared.has_those_of(partition):
+            self._compared = None
 
     def _refresh(self, reader: PartitionReader) -> None:
         """Note that a partition has moved, and forget its reader once nothing more can come from it.
@@ -349,40 +328,3 @@ class PartitionCheckpointReader(CheckpointReader):
 def _words(position: Position) -> str:
     """Where a partition stands, as its state is written."""
     return "read to its end" if position.cursor is None else canonical(dict(position.cursor))
-
-
-def _names(fields: FieldValue, path: str = "") -> frozenset[str]:
-    """The paths of a partition's fields: what a substream's has in the one of its parent counts, too."""
-    match fields:
-        case dict() if fields or not path:
-            parts = (_names(value, f"{path}.{name}" if path else name) for name, value in fields.items())
-            return frozenset(chain.from_iterable(parts))
-        case _:
-            return frozenset({path})
-
-
-def _alike(partition: Partition) -> Iterator[Partition]:
-    """The partitions whose numbers are strings or of another kind, or the other way round."""
-    forms = _forms(partition.fields)
-    return (Partition(fields) for fields in islice(forms, 1, _MOST_ALIKE))
-
-
-def _forms(value: FieldValue) -> Iterator[FieldValue]:
-    """A value as it is, and then as another type writes it."""
-    match value:
-        case dict():
-            choices = [[(name, form) for form in _forms(part)] for name, part in value.items()]
-            yield from map(dict, product(*choices))
-        case str():
-            yield value
-            with suppress(orjson.JSONDecodeError):
-                other = from_json(value)
-                if not isinstance(other, str | dict | list) and canonical(other) == value:
-                    yield from _forms(other)
-        case float() if value.is_integer():
-            yield from (value, int(value), canonical(value), canonical(int(value)))
-        case int() if not isinstance(value, bool) and abs(value) < _EXACT:
-            yield from (value, float(value), canonical(value), canonical(float(value)))
-        case _:
-            yield value
-            yield canonical(value)

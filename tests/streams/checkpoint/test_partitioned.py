@@ -27,7 +27,6 @@ from cdk import (
     StreamState,
 )
 from cdk.base.process.interruption import Interrupted
-from cdk.base.values import FieldValue
 from cdk.state.position import OpenSlice, Resume
 from cdk.state.slice import WHOLE
 from cdk.state.stored_positions import StoredPositions
@@ -275,14 +274,6 @@ def test_a_partition_whose_id_has_another_type_is_read_from_its_start_and_named(
     assert reader.mismatch == (
         'the state knows the partition {"id":1,"shop":"a"}, and today\'s is {"id":"1","shop":"a"}, of another type'
     )
-
-
-@pytest.mark.parametrize(("before", "now"), [(1, 1.0), (1.0, 1), ("1", 1.0), (1.0, "1"), ("1.0", 1), (1, "1.0")])
-def test_a_number_that_is_written_in_another_way_is_of_another_type(before: FieldValue, now: FieldValue) -> None:
-    reader = members(Partition.of(id=now), state=StreamState({Partition.of(id=before): Done()}))
-
-    assert len([*slices(reader)]) == 1
-    assert "of another type" in reader.mismatch
 
 
 @pytest.mark.parametrize("parts", [(ONE, TEXT), (A, ONE, B, TEXT)])

@@ -1,0 +1,81 @@
+"""Whether today's partitions are those of the state, by their fields and by the types of their values."""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from itertools import chain, islice, product
+
+import orjson
+
+from cdk.base.values import FieldValue, canonical, from_json
+from cdk.state.slice import Partition
+
+_MOST_FORMS = 64
+"""Partitions with values of other types that are looked for in the state."""
+_EXACT = 2**53
+"""Integers below it are floats, too."""
+
+
+class ComparedFields:
+    """The fields of today's partitions, as long as no partition of the state has such: then none would resume.
+
+    known: the partitions of the state, at least one.
+    """
+
+    def __init__(self, known: Collection[Partition]) -> None:
+        self._known = known
+        self._today: set[frozenset[str]] = set()
+
+    def has_those_of(self, partition: Partition) -> bool:
+        """Whether a partition of the state has the fields of one of today's."""
+        fields = _names(partition.fields)
+        if fields in self._today:
+            return False
+        self._today.add(fields)
+        # Of many in the state the first one tells, where nothing has changed.
+        return any(_names(known.fields) == fields for known in self._known)
+
+    @property
+    def difference(self) -> str:
+        """By which fields partitions are known to the state and today; empty where there are none today."""
+        if not self._today:
+            return ""
+        known = {_names(partition.fields) for partition in self._known}
+        old, today = (", ".join(map(repr, sorted(min(fields, key=sorted)))) for fields in (known, self._today))
+        return f"the state knows partitions by {old}, and today's have {today or 'no fields'}"
+
+
+def other_types(partition: Partition) -> Iterator[Partition]:
+    """A partition as others might know it: its numbers as strings or of another kind, or the other way round."""
+    forms = _forms(partition.fields)
+    return (Partition(fields) for fields in islice(forms, 1, _MOST_FORMS))
+
+
+def _forms(value: FieldValue) -> Iterator[FieldValue]:
+    """A value as it is, and then as another type writes it."""
+    match value:
+        case dict():
+            choices = [[(name, form) for form in _forms(part)] for name, part in value.items()]
+            yield from map(dict, product(*choices))
+        case str():
+            yield value
+            with suppress(orjson.JSONDecodeError):
+                other = from_json(value)
+                if not isinstance(other, str | dict | list) and canonical(other) == value:
+                    yield from _forms(other)
+        case float() if value.is_integer():
+            yield from (value, int(value), canonical(value), canonical(int(value)))
+        case int() if not isinstance(value, bool) and abs(value) < _EXACT:
+            yield from (value, float(value), canonical(value), canonical(float(value)))
+        case _:
+            yield value
+            yield canonical(value)
+
+
+def _names(fields: FieldValue, path: str = "") -> frozenset[str]:
+    """The paths of a partition's fields: what a substream's has in the one of its parent counts, too."""
+    match fields:
+        case dict() if fields or not path:
+            parts = (_names(value, f"{path}.{name}" if path else name) for name, value in fields.items())
+            return frozenset(chain.from_iterable(parts))
+        case _:
+            return frozenset({path})
