@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from cdk.base.records.raw_json_lines import json_lines
-from cdk.base.values import JsonValue, Record
+from cdk.base.values import JsonObject, JsonValue, Record
 from cdk.declarative.model.context import Names
 from cdk.rest import Response
 from cdk.rest.pagination.last_page import unread_rows
@@ -26,6 +26,9 @@ class FetchedPage:
 
     present: int = 0
     """Records in the response that are not null."""
+
+    lone_object: JsonObject | None = None
+    """Where there is one record, and it may be an error in the place of a list: what was there; see `PageCheck`."""
 
     records: Sequence[Record] = ()
     """Those that were selected and are not handed on yet."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
-from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken, TransientError
+from cdk.base.errors import CdkError, DecodeError, NotFound, StaleToken
 from cdk.base.values import JsonObject, JsonValue, Record, to_json
 from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.page_result import FetchedPage, PageResult
@@ -14,20 +14,12 @@ from cdk.declarative.model.plug_points import Incremental, PageRequests, Request
 from cdk.declarative.model.query_properties import Properties, with_properties
 from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import FIRST_PAGE, slice_names, view
+from cdk.declarative.reading.page_check import PageCheck
 from cdk.declarative.reading.page_size_reduction import PageSizes, Reduction
 from cdk.rest import BadRequest, Decoder, Headers, Response
 from cdk.rest.errors.error_handler import ignores
-from cdk.rest.errors.failed_body import (
-    ErrorInstead,
-    OtherFormat,
-    error_instead,
-    is_error_page,
-    is_error_record,
-    partial_errors,
-)
+from cdk.rest.errors.failed_body import ErrorInstead, OtherFormat
 from cdk.rest.errors.outcome import ReducePageSize
-from cdk.rest.errors.status_errors import exchange_text
-from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Request
 from cdk.rest.pagination.last_page import doubtful, look_behind
 from cdk.rest.pagination.page_signs import counts_positions, unread_total
@@ -93,23 +85,19 @@ class PageReader:
     lazy: bool = False
     """Partitions may hold their first page, see FIRST_PAGE."""
 
+    check: PageCheck = field(init=False)
+
     _cut: tuple[str, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
         # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
         untouched = self.select is None and self.properties is None and not self.pages.reads_body
         self._cut = self.extractor.text_path if untouched else None
+        self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
 
     def read(self, slice: Slice) -> Iterator[Item]:
         items = read_pages(slice, _SliceReading(self, slice).page)
         return map(_without_token, items) if self._shifting else items
-
-    def _holds_object(self, response: Response) -> bool:
-        """Whether an object lies where a list of records may: one in a list is a record, whatever it says."""
-        if self.decoder.streams:
-            return True
-        body = self.decoder.decode(response)
-        return any(type(path(*where)(body)) is dict for where in self.extractor.paths)
 
     @property
     def is_feed(self) -> bool:
@@ -131,6 +119,8 @@ class PageReader:
         if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
             page.raw = page.selected = page.present = len(lines)
             page.records = page.tail = lines
+            if page.raw == 1:
+                page.lone_object = self.check.lone_object(lines, page.response)
             return
         first = True
         for listed in self.extracted(page.response):
@@ -138,6 +128,8 @@ class PageReader:
                 yield page.records
             first = False
             page.raw, page.present = page.raw + raw_count(listed), page.present + len(listed)
+            if page.raw == 1:
+                page.lone_object = self.check.lone_object(listed, page.response)
             page.records = records = self.selected(listed, names)
             page.selected += len(records)
             page.tail = records or page.tail
@@ -194,40 +186,6 @@ class PageReader:
             state["page_size"] = size
         return state
 
-    def absence(self, response: Response) -> str:
-        """What to say of an answer that has nothing where records should lie."""
-        absence = self.extractor.absence(response)
-        return absence and (
-            f"{response.request} brought no records: there is {absence}; check `field_path`, "
-            "unless the API leaves out what is empty"
-        )
-
-    def check(self, page: FetchedPage, *, resumed: bool, first: bool) -> None:
-        """Raise TransientError: there are no records, or an error in the place of one, and the API says that it failed.
-
-        Taken for the end of the pages it would have an overwrite lose what lies behind.
-        """
-        response, places = page.response, self.extractor.paths
-        if page.present:
-            failed = is_error_record(page.records, self.key_paths) and self._holds_object(response)
-        else:
-            failed = bool(places) and not self.decoder.streams
-            failed = failed and is_error_page(self.decoder.decode(response), places, first=first)
-        if not failed:
-            return
-        if ignores(self.requester.client.error_handler, response):
-            page.records, page.selected, page.tail = (), 0, ()
-            return
-        if page.present:
-            raise error_instead(response, "a record with its primary key", page.records[0])
-        where = " or ".join(" > ".join(names) or "the top of the body" for names in places)
-        expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
-        raise TransientError(
-            f"{exchange_text(response)}; found an error, expected records at {where}"
-            f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
-            f"{'has no records then' if first else 'ends its pages so'}, ignore the response by an error handler"
-        )
-
 
 def _without_token(item: Item) -> Item:
     """The item as one from which no read resumes."""
@@ -246,64 +204,58 @@ class _SliceReading:
         self._next: tuple[Token | None, JsonValue] = (None, None)
 
     def page(self, _: Slice, saved: Token | None) -> PageParts:
-        query = self._query(saved)
-        if self._reader.properties is not None:
-            page = self._merged(self._reader.properties, query)
+        reader, query = self._reader, self._query(saved)
+        if reader.properties is not None:
+            page = self._merged(reader.properties, query)
         else:
             response = self._answer(query)
             if response is None or not response.ok or response.status in _NO_BODY:
                 if (trace := TRACE.get()) is not None:
                     status = "no request" if response is None else f"a response with status {response.status}"
-                    trace.note(self._reader.extractor.path, 0, 0, None, f"{status} ends the slice")
+                    trace.note(reader.extractor.path, 0, 0, None, f"{status} ends the slice")
                 yield Page((), None)
                 return
             page = FetchedPage(response)
-            for listed in self._reader.records(page, self._slice, query.names):
+            for listed in reader.records(page, self._slice, query.names):
                 yield self._in_feed(listed)
-            self._check(page, query)
+            self._refuse_error(page, query)
         self._any_records = self._any_records or page.raw > 0
         # A full page has as many records as it was requested with; the next one may be requested with more.
         size = self._sizes.size
         self._sizes.succeeded()
         records = page.records
         try:
-            result = self._reader.result(page, query)
-            following = self._reader.pages.next(result, size) if page.response.ok else None
+            result = reader.result(page, query)
+            following = reader.pages.next(result, size) if page.response.ok else None
             self._look_behind(result, following)
         except CdkError:
             # What was read is handed on before it is said that the next page cannot be found.
             yield Page(records, None)
             raise
-        if records and self._reader.is_feed:
+        if records and reader.is_feed:
             # Newest first: where the last record of a page is too old, all that follow are; one that is too new says
             # nothing of them.
             following, records = None if self._is_too_old(records[-1]) else following, self._in_feed(records)
         if (trace := TRACE.get()) is not None:
-            request = page.response.request if self._reader.properties is None else None
-            trace.note(self._reader.extractor.path, page.raw, page.selected, following, request=request)
-        warning = self._warning(page)
+            request = page.response.request if reader.properties is None else None
+            trace.note(reader.extractor.path, page.raw, page.selected, following, request=request)
+        warning = reader.check.warning(page)
         token = following if query.token is None else query.token
-        by_position = self._reader.pages.counts is not None or (token is not None and counts_positions(token))
-        source = page.source(ends_early=not self._reader.counts_all, by_position=by_position)
+        by_position = reader.pages.counts is not None or (token is not None and counts_positions(token))
+        source = page.source(ends_early=not reader.counts_all, by_position=by_position)
         if following is None:
             # Where there was a page before, it has named this one.
             doubt = partial(self._doubt, result, size) if saved is None else None
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
         safe = saved_token(page.response.request, following)
-        self._next = self._reader.saved(safe, self._sizes.size), following
+        self._next = reader.saved(safe, self._sizes.size), following
         yield Page(records, self._next[0], warning=warning, source=source)
 
-    def _warning(self, page: FetchedPage) -> str:
-        """What to say of a page that may lack records."""
-        if not page.response.ok:
-            return ""
-        return partial_errors(page.response) if page.raw else self._reader.absence(page.response)
-
-    def _check(self, page: FetchedPage, query: _PageQuery) -> None:
-        """Raise TransientError: a page says that the API failed, see `PageReader.check`."""
-        if page.raw < 2 or not page.present:  # noqa: PLR2004 - one record may be an error
-            self._reader.check(page, resumed=query.resumed, first=not (self._any_records or query.resumed))
+    def _refuse_error(self, page: FetchedPage, query: _PageQuery) -> None:
+        """Raise TransientError: a page says that the API failed."""
+        first = not (self._any_records or query.resumed)
+        self._reader.check.refuse_error(page, resumed=query.resumed, first=first)
 
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
         """Raise RowsBehindEnd: a page that names no next one is not the last."""
@@ -380,7 +332,9 @@ class _SliceReading:
                 lists = list(self._reader.extracted(page.response))
                 page.raw, page.records = sum(map(raw_count, lists)), list(chain.from_iterable(lists))
                 page.present = len(page.records)
-                self._check(page, part)
+                if page.raw == 1:
+                    page.lone_object = self._reader.check.lone_object(page.records, page.response)
+                self._refuse_error(page, part)
                 parts.append([dict(record) for record in page.records])
         # A response that is ignored, as one may be for properties that the API does not have, names no next page.
         page = max(reversed(pages), key=lambda each: (each.response.ok, each.raw))

@@ -113,7 +113,7 @@ def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
     a quota, an outage, a refusal. An error with other words is none, for so do many APIs answer a search that finds
     nothing, or a page behind the last. Nor is a status: it may be that of what was asked for, such as a job's.
     """
-    return any(map(_has_outage, _objects(body, where)))
+    return any(map(has_outage, _objects(body, where)))
 
 
 def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bool) -> bool:
@@ -160,7 +160,8 @@ def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonVa
         body = body.get(name)
 
 
-def _has_outage(around: dict[str, JsonValue]) -> bool:
+def has_outage(around: dict[str, JsonValue]) -> bool:
+    """Whether an object that is nothing itself has an error or a message with words of an outage, see `says_outage`."""
     fields = {name.lower(): value for name, value in around.items()}
     if not _OWN.isdisjoint(fields):
         return False

@@ -82,8 +82,8 @@ FORMATS: dict[str, tuple[Any, Any, Callable[[Mapping[str, Any]], bytes]]] = {
 }
 
 
-def read_pages(form: str, error: Mapping[str, Any] | None, *, requester: Mapping[str, Any] | None = None) -> ReadResult:
-    """What a read of three pages gives, the second of which is the error, if there is one."""
+def read_pages(form: str, error: Mapping[str, Any] | None, **parts: Any) -> ReadResult:
+    """What a read of three pages gives, the second of which is the error, if there is one. parts: of the stream."""
     decoder, extractor, encode = FORMATS[form]
 
     def answers(request: Request) -> Response:
@@ -95,7 +95,8 @@ def read_pages(form: str, error: Mapping[str, Any] | None, *, requester: Mapping
 
     api = MockApi()
     api.get("/items").answers(answers)
-    return run(api, decoder=decoder, paginator=PAGES, selector={"extractor": extractor}, requester=requester)
+    selector = {"extractor": extractor, **parts.pop("selector", {})}
+    return run(api, decoder=decoder, paginator=PAGES, selector=selector, **parts)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -111,6 +112,64 @@ def test_an_error_in_the_place_of_a_later_page_fails_the_read(form: str, error: 
     assert isinstance(made.error, TransientError), made.error
     assert "found an error, expected" in str(made.error)
     assert numbers(made) == [0, 1]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"selector": {"record_filter": {"type": "RecordFilter", "condition": "{{ 'id' in record }}"}}},
+        {
+            "stream": {
+                "transformations": [
+                    {"type": "AddFields", "fields": [{"path": ["id"], "value": "{{ record.get('id', 9) }}"}]},
+                    {"type": "RemoveFields", "field_pointers": [["error"], ["errors"], ["status"], ["message"]]},
+                ]
+            }
+        },
+    ],
+    ids=["filtered", "transformed"],
+)
+def test_what_is_made_of_an_error_in_the_place_of_a_page_hides_it_not(
+    form: str, error: dict[str, Any], parts: dict[str, Any]
+) -> None:
+    made = read_pages(form, error, **parts)
+
+    assert isinstance(made.error, TransientError), made.error
+    assert numbers(made) == [0, 1]
+
+
+@pytest.mark.parametrize("emits", ["skip", "emit_parent"])
+def test_an_error_that_has_nothing_to_expand_is_no_end_of_pages_of_records_to_expand(emits: str) -> None:
+    pages: list[Any] = [[{"id": n, "lines": [{"id": 10 * n}]}] for n in (1, 2)]
+    pages.insert(1, ERRORS[0])
+
+    def answers(request: Request) -> Response:
+        page = int(request.params.get("page") or 0)
+        return Response(200, Headers({}), json.dumps(pages[page]).encode(), "", request)
+
+    api = MockApi()
+    api.get("/items").answers(answers)
+    expander = {"type": "RecordExpander", "expand_records_from_field": ["lines"], "on_no_records": emits}
+    made = run(
+        api,
+        paginator=paginator({"type": "PageIncrement", "page_size": 1}),
+        selector={"extractor": {**path(), "record_expander": expander}},
+    )
+
+    assert isinstance(made.error, TransientError), made.error
+    assert numbers(made) == [10]
+
+
+def test_without_a_primary_key_an_outage_in_the_place_of_a_later_list_fails_and_an_only_object_is_a_record() -> None:
+    later = read_pages("json at the top", ERRORS[0], stream={"primary_key": None})
+    api = MockApi()
+    api.get("/items").returns(json=ERRORS[0])
+    first = run(api, selector={"extractor": path()}, stream={"primary_key": None})
+
+    assert isinstance(later.error, TransientError), later.error
+    assert (first.error, len(first.records)) == (None, 1)
 
 
 @pytest.mark.parametrize("form", FORMATS)

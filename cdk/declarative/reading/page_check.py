@@ -1,0 +1,90 @@
+"""PageCheck: whether a page that the API says is a success is an error, and what to say of one without records."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cdk.base.errors import TransientError
+from cdk.base.values import JsonObject, Record
+from cdk.declarative.model.page_result import FetchedPage
+from cdk.rest import Decoder, Response
+from cdk.rest.errors.error_handler import ErrorHandler, ignores
+from cdk.rest.errors.failed_body import error_instead, has_outage, is_error_page, partial_errors, says_failed
+from cdk.rest.errors.status_errors import exchange_text
+from cdk.rest.http.json_path import Extract, path
+from cdk.rest.records.extractor import Extractor
+
+
+@dataclass(slots=True)
+class PageCheck:
+    """Looks at the pages of a stream: an overwrite loses what lies behind an error that is taken for the last page."""
+
+    extractor: Extractor
+    decoder: Decoder
+    error_handler: ErrorHandler
+
+    key_paths: Sequence[Sequence[str]]
+    """The primary key, as the protocol writes it."""
+
+    _keys: Sequence[Extract] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = [path(*key) for key in self.key_paths]
+
+    def lone_object(self, records: Sequence[Record], response: Response) -> JsonObject | None:
+        """The object where a list of records may lie; None where it has some of the primary key, or lies in a list.
+
+        records: what the extractor made of it. It is asked for before a filter leaves it out, or a transformation
+        changes it, so it is a copy. One in a list is a record, whatever it says.
+        """
+        if records and self._has_key(records[0]):
+            return None
+        if self.decoder.streams:
+            return dict(records[0]) if records else None
+        body = self.decoder.decode(response)
+        found = (path(*where)(body) for where in self.extractor.paths)
+        return next((dict(value) for value in found if type(value) is dict and not self._has_key(value)), None)
+
+    def refuse_error(self, page: FetchedPage, *, resumed: bool, first: bool) -> None:
+        """Raise TransientError: there are no records, or an error in the place of one, and the API says that it failed.
+
+        resumed: an earlier read has saved the token of the page. first: no page of the slice had records before.
+        """
+        if page.raw > 1 and page.present:
+            return
+        response, places, lone = page.response, self.extractor.paths, page.lone_object
+        if lone is not None:
+            # Without a key the first page may be an object of any kind, and a record of a later one may have failed.
+            failed = says_failed(lone) if self.key_paths else not first and has_outage(lone)
+        else:
+            failed = not page.present and bool(places) and not self.decoder.streams
+            failed = failed and is_error_page(self.decoder.decode(response), places, first=first)
+        if not failed:
+            return
+        if ignores(self.error_handler, response):
+            page.records, page.selected, page.tail = (), 0, ()
+            return
+        if lone is not None:
+            raise error_instead(response, "a record with its primary key" if self.key_paths else "records", lone)
+        where = " or ".join(" > ".join(names) or "the top of the body" for names in places)
+        expired = "; if it stays, the saved page token has expired: use `spark-cdk state reset`" if resumed else ""
+        raise TransientError(
+            f"{exchange_text(response)}; found an error, expected records at {where}"
+            f"{'' if first else ' as on the pages before'}. Try again later{expired}; if the API "
+            f"{'has no records then' if first else 'ends its pages so'}, ignore the response by an error handler"
+        )
+
+    def warning(self, page: FetchedPage) -> str:
+        """What to say of a page that may lack records; empty for nothing."""
+        if not page.response.ok:
+            return ""
+        if page.raw:
+            return partial_errors(page.response)
+        absence = self.extractor.absence(page.response)
+        return absence and (
+            f"{page.response.request} brought no records: there is {absence}; check `field_path`, "
+            "unless the API leaves out what is empty"
+        )
+
+    def _has_key(self, record: Record) -> bool:
+        """Whether a record has something of the primary key."""
+        return any(key(record) is not None for key in self._keys)
