@@ -2230,6 +2230,20 @@ BUGS = [
         "tests/rest/http/test_transport.py",
     ),
     Bug(
+        "a response whose headers are cut is none",
+        "rest/http/egress_pools",
+        "            if self._reads.ended:\n",
+        "            if False:\n",
+        "tests/rest/http/test_transport.py",
+    ),
+    Bug(
+        "a packed body that comes in chunks has an end",
+        "rest/http/requests_adapter",
+        'getattr(raw.raw, "_has_decoded_content", False)',
+        "raw.raw.tell()",
+        "tests/rest/http/test_transport.py",
+    ),
+    Bug(
         "what comes before a body moves no deadline",
         "rest/http/egress_pools",
         "monotonic() + seconds, 0.0",

@@ -41,8 +41,8 @@ class PageCheck:
         if self.decoder.streams:
             return dict(records[0]) if records else None
         body = self.decoder.decode(response)
-        found = (path(*where)(body) for where in self.extractor.paths)
-        return next((dict(value) for value in found if type(value) is dict and not self._has_key(value)), None)
+        values = (path(*where)(body) for where in self.extractor.paths)
+        return next((dict(value) for value in values if type(value) is dict and not self._has_key(value)), None)
 
     def refuse_error(self, page: FetchedPage, *, resumed: bool, first: bool) -> None:
         """Raise TransientError: there are no records, or an error in the place of one, and the API says that it failed.

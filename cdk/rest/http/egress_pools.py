@@ -3,7 +3,7 @@
 import io
 import socket
 from collections.abc import Callable, Sequence
-from http.client import HTTPResponse
+from http.client import HTTPResponse, RemoteDisconnected
 from time import monotonic
 from typing import Any
 
@@ -78,6 +78,10 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
 
         def begin(self) -> None:
             super().begin()
+            if self._reads.ended:
+                # Nothing else reads to the end of a connection here. http.client takes it for the end of the headers,
+                # and what follows for a body of no bytes.
+                raise RemoteDisconnected("the connection was closed inside of the headers of the response")
             self._reads.body()
 
     return TimedResponse
@@ -94,12 +98,16 @@ class _Reading:
 
 
 class _TimedReads(io.RawIOBase):
-    """Reads of a socket, until a deadline. While status and headers come, what has come moves it no further."""
+    """Reads of a socket, until a deadline. While status and headers come, what has come moves it no further.
+
+    ended: the connection was read to its end.
+    """
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._socket, self._file, self._seconds = sock, sock.makefile("rb", 0), seconds
         self._silence = sock.gettimeout()
         self._deadline, self._gain = monotonic() + seconds, 0.0
+        self.ended = False
 
     def body(self) -> None:
         self._deadline, self._gain = monotonic() + self._seconds, 1 / _SLOWEST
@@ -119,7 +127,10 @@ class _TimedReads(io.RawIOBase):
             count = self._file.readinto(buffer)
         except TimeoutError:
             raise TimeoutError(self._why()) from None
-        self._deadline += (count or 0) * self._gain
+        if count:
+            self._deadline += count * self._gain
+        else:
+            self.ended = True
         return count
 
     def _why(self) -> str:

@@ -241,7 +241,8 @@ def _check_end(request: Request, raw: requests.Response) -> None:
     Raises DecodeError: it is a part of the body, as its status says, and no part was asked for.
     """
     packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
-    if packed is not None and not getattr(packed, "eof", True) and raw.raw.tell():
+    # Nothing at all may be labelled as packed, too. `tell` knows nothing of a body that comes in chunks.
+    if packed is not None and not getattr(packed, "eof", True) and getattr(raw.raw, "_has_decoded_content", False):
         raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
     # Other units than bytes are pages: PostgREST counts rows.
     part = _BYTES.fullmatch(raw.headers.get("content-range", "")) if raw.status_code == _PARTIAL else None

@@ -52,6 +52,25 @@ ENDLESS = {
 """What an answer begins with, and what is then sent again and again."""
 
 
+def _chunked(body: bytes, coding: str) -> bytes:
+    """An answer in one chunk, and the last one."""
+    head = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: {coding}\r\n\r\n".encode()
+    return head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+
+SENT = {
+    "/hangup": b"",
+    "/cut-gzip-chunks": _chunked(gzip.compress(b"squeezed" * 9)[:-9], "gzip"),
+    "/cut-deflate-chunks": _chunked(zlib.compress(b"squeezed" * 9)[:-5], "deflate"),
+    "/gzip-chunks": _chunked(gzip.compress(b"squeezed") + gzip.compress(b" twice"), "gzip"),
+    "/cut-status": b"HTTP/1.1 200 OK",
+    "/cut-line": b"HTTP/1.1 200 OK\r\nContent-Ty",
+    "/cut-headers": b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n",
+    "/no-length": b"HTTP/1.1 200 OK\r\n\r\n",
+}
+"""Answers as they are sent, before the connection is closed."""
+
+
 class Handler(QuietHandler):
     """A small API that tells what it was asked."""
 
@@ -86,7 +105,8 @@ class Handler(QuietHandler):
                 self.end_headers()
             case _ if path in ENDLESS:
                 self.trickle(*ENDLESS[path])
-            case "/hangup":
+            case _ if path in SENT:
+                self.wfile.write(SENT[path])
                 self.close_connection = True
             case _:
                 self.answer(*SIMPLE.get(path, (200, b"ok", {})))
@@ -360,13 +380,29 @@ def test_importing_the_front_door_loads_no_http_library() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", ["gzip", "deflate"])
+@pytest.mark.parametrize("kind", ["gzip", "deflate", "gzip-chunks", "deflate-chunks"])
 def test_a_packed_body_without_its_end_is_a_broken_connection(server: Server, kind: str, stream: bool) -> None:  # noqa: FBT001
     response: bytes | None = None
     with pytest.raises(Timeout, match="cut off"):
         response = RequestsTransport().send(get(server, f"/cut-{kind}", stream=stream)).body
 
     assert response is None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/cut-status", "/cut-line", "/cut-headers"])
+def test_headers_without_their_end_are_a_broken_connection(server: Server, path: str, stream: bool) -> None:  # noqa: FBT001
+    with pytest.raises(Timeout, match="closed inside of the headers"):
+        RequestsTransport().send(get(server, path, stream=stream))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_body_without_a_length_ends_with_the_connection_or_its_last_chunk(server: Server, stream: bool) -> None:  # noqa: FBT001
+    bodies = {
+        path: RequestsTransport().send(get(server, path, stream=stream)).body for path in ("/no-length", "/gzip-chunks")
+    }
+
+    assert bodies == {"/no-length": b"", "/gzip-chunks": b"squeezed twice"}
 
 
 @pytest.mark.parametrize("stream", [False, True])
