@@ -4,7 +4,8 @@ import json
 import re
 from abc import ABC, abstractmethod
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from datetime import date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -51,6 +52,9 @@ JSON_TYPES: Mapping[type, str] = {
     dict: "object",
 }
 """What JSON Schema calls a value."""
+
+SCALARS = frozenset((type(None), bool, int, float, str, bytes, datetime, date))
+"""Types of values that have no others in them, and stay as they are."""
 
 PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {name: (kind,) for kind, name in JSON_TYPES.items()} | {
     "number": (float, int)
@@ -177,9 +181,11 @@ def copied(value: FieldValue) -> FieldValue:
 
 
 def _copied(value: FieldValue) -> FieldValue:
-    if type(value) is dict:
+    if type(value) in SCALARS:
+        return value
+    if type(value) is dict or isinstance(value, MutableMapping):
         return {name: _copied(item) for name, item in value.items()}
-    if type(value) is list:
+    if type(value) is list or (isinstance(value, MutableSequence | tuple) and type(value) is not bytearray):
         return [_copied(item) for item in value]
     return value
 

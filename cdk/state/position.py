@@ -199,3 +199,18 @@ class Done:
 
 Position: TypeAlias = Start | Checkpoint | Done
 """Each says whether it is the end (`done`), and has the fields of a checkpoint, which are None in the other two."""
+
+
+def without_tokens(position: Position) -> Position:
+    """A position of a cursor as other requests can begin at it: page tokens count the pages of those that it knew.
+
+    A window that was begun begins anew, and a list asked for with its author's state, where that stood before it.
+    """
+    if not isinstance(position, Checkpoint):
+        return position
+    if position.paging is not None:
+        return Checkpoint(position.cursor) if position.cursor else Start()
+    if (resume := position.resume) is None:
+        return position
+    opened = (each if each.position.done else replace(each, position=Start(), edge=None) for each in resume.open)
+    return replace(position, resume=replace(resume, open=tuple(opened)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from cdk.base.records.typed_json_lines import RecordType
-from cdk.base.values import FieldValue, JsonObject, canonical
+from cdk.base.values import SCALARS, FieldValue, JsonObject, canonical, copied
 from cdk.state.position import Edge, Position, Start
 from cdk.state.window import Window
 
@@ -23,9 +23,10 @@ class Partition(Mapping[str, FieldValue]):
     def __init__(
         self, fields: Mapping[str, FieldValue] | None = None, /, *, extra: Mapping[str, FieldValue] | None = None
     ) -> None:
-        self._fields = dict(fields or {})
+        # Copied, for the author's code may go on to change what it has made them of.
+        self._fields = _own(fields)
         self._key = canonical(self._fields)
-        self.extra: Mapping[str, FieldValue] = dict(extra or {})
+        self.extra: Mapping[str, FieldValue] = _own(extra)
 
     @classmethod
     def of(cls, **fields: FieldValue) -> "Partition":
@@ -64,6 +65,14 @@ class Partition(Mapping[str, FieldValue]):
 
     def __repr__(self) -> str:
         return f"Partition({self._fields!r})"
+
+
+def _own(fields: Mapping[str, FieldValue] | None) -> dict[str, FieldValue]:
+    own = dict(fields or {})
+    for name, value in own.items():
+        if type(value) not in SCALARS:
+            own[name] = copied(value)
+    return own
 
 
 WHOLE = Partition()

@@ -11,7 +11,7 @@ from cdk.base.logs import FirstWarning, logger, warn
 from cdk.base.process.connector_line import defined_at
 from cdk.base.process.unseen_refusals import ExplainedRefusals
 from cdk.base.records.raw_json_lines import field_values, json_lines
-from cdk.base.values import Record, Stored, copied
+from cdk.base.values import SCALARS, Record, Stored, copied
 from cdk.base.wording import nearest
 from cdk.state.position import Checkpoint, Done, Edge, Listing, Paging, Position, Start
 from cdk.state.slice import Slice
@@ -24,8 +24,6 @@ from cdk.streams.stream import Stream
 
 _READING = ("parse", "read_page", "read_records")
 """The methods of streams, by how near to the records they are, in which authors make records."""
-
-_CONTAINERS = frozenset((dict, list))
 
 _FIELDS = 30
 _SHOWN = 60
@@ -146,7 +144,7 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
         # and 4 where two of them have objects or lists; `dict` alone takes 0.2.
         if type(item) is dict or (type(item) is not Page and isinstance(item, Mapping)):
             record = dict(item)
-            records.append(record if _CONTAINERS.isdisjoint(map(type, record.values())) else copied(record))
+            records.append(record if SCALARS.issuperset(map(type, record.values())) else copied(record))
             if len(records) < PAGE_RECORDS:
                 continue
             yield finish(records, None)
@@ -158,11 +156,8 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     position = None if token is None else _position(stream, slice, token, item)
                     if repeated and not stream.primary_key:
                         warning, repeated = warning or _came_again(repeated), 0
-                    if repeated or type(page_records) is list:
-                        # A list of its own, for the author's code may fill the same one again.
-                        page_records = page_records[repeated:]
-                    warning = warning and f"{stream.name}: {warning}"
-                    page = finish(page_records, position, warning, doubt=doubt, followed=token is not None)
+                    own, warning = _own_list(page_records, repeated), warning and f"{stream.name}: {warning}"
+                    page = finish(own, position, warning, doubt=doubt, followed=token is not None)
                     if moved or repeated or item.runs_job:
                         skipped = page.skipped + repeated
                         page = page._replace(moved=moved, skipped=skipped, runs_job=item.runs_job)
@@ -177,6 +172,13 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
                     )
         records = []
     yield finish.end(records)
+
+
+def _own_list(records: Sequence[Record], repeated: int) -> Sequence[Record]:
+    """The records behind the repeated ones, in a list of their own: the author's code may fill the same one again."""
+    if repeated or type(records) is list:
+        return records[repeated:]
+    return list(records) if json_lines(records) is None else records
 
 
 def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: Page) -> Checkpoint:

@@ -1,10 +1,12 @@
 """Authors who fill one object again and again: what was yielded before stays as it was."""
 
-from collections.abc import Iterator
+from collections import OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from cdk import Checkpoint, Item, Page, PagedStream, Record, Slice, StateMixin, Stream
+from cdk import Checkpoint, Item, Page, PagedStream, Partition, Record, Slice, StateMixin, Stream
 from cdk.state.position import Position
 from cdk.streams.page import Token
 from cdk.streams.read_slice import read_slice
@@ -79,16 +81,58 @@ class Reused(Stream):
 
 
 class Lists(Stream):
+    def __init__(self, kind: Callable[[], Any]) -> None:
+        self._kind = kind
+
     def read_records(self, _: Slice) -> Iterator[Item]:
-        rows = list[Record]()
+        rows = self._kind()
         for n in range(3):
             rows.append({"id": n})
             yield Page(rows, None)
             rows.clear()
 
 
-def test_a_page_has_its_records_also_where_the_list_is_filled_again() -> None:
-    assert [page.records for page in read_slice(Lists(), Slice())] == [[{"id": n}] for n in range(3)] + [[]]
+class Read(Stream):
+    def __init__(self, records: Callable[[Slice], Iterator[Record]]) -> None:
+        self._records = records
+
+    def read_records(self, slice: Slice) -> Iterator[Record]:
+        return self._records(slice)
+
+
+@pytest.mark.parametrize("kind", [list, deque, UserList])
+def test_a_page_has_its_records_also_where_the_list_is_filled_again(kind: Callable[[], Any]) -> None:
+    assert [page.records for page in read_slice(Lists(kind), Slice())] == [[{"id": n}] for n in range(3)] + [[]]
+
+
+@pytest.mark.parametrize(
+    "inner", [dict, OrderedDict, lambda: defaultdict(int), UserDict], ids=["dict", "ordered", "default", "user"]
+)
+@pytest.mark.parametrize(
+    "outer", [lambda x: x, lambda x: (x,), lambda x: UserList([x])], ids=["plain", "tuple", "list"]
+)
+def test_objects_of_any_kind_in_records_and_partitions_stay_what_they_were(
+    inner: Callable[[], Any], outer: Callable[[Any], Any]
+) -> None:
+    def records(_: Slice) -> Iterator[Record]:
+        filled = inner()
+        for n in range(3):
+            filled["n"] = n
+            yield {"id": n, "place": outer(filled)}
+
+    def partitions() -> Iterator[Partition]:
+        for record in records(Slice()):
+            yield Partition({"place": record["place"]}, extra={"place": record["place"]})
+
+    (page,) = read_slice(Read(records), Slice())
+
+    assert [record["place"] for record in page.records] == [_plain(outer({"n": n})) for n in range(3)]
+    for n, partition in enumerate([*partitions()]):
+        assert partition["place"] == partition.extra["place"] == _plain(outer({"n": n}))
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, dict) else list(value)
 
 
 def test_what_is_in_a_record_stays_what_it_was_when_it_was_yielded() -> None:

@@ -12,7 +12,7 @@ from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import PageStrategy
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Headers, HttpClient, Request, Response
+from cdk.rest import Headers, HttpClient, HttpErrorHandler, Request, Response
 
 
 class CustomStrategyAdapter(PageStrategy):
@@ -101,7 +101,8 @@ class _Through(HttpClient):
     """Sends with a custom requester's `send_request`."""
 
     def __init__(self, custom: CustomObject) -> None:
-        self._custom = custom
+        # It has handled errors itself: of what it hands on, none is ignored.
+        self._custom, self.error_handler = custom, HttpErrorHandler()
 
     def send(self, request: Request) -> Response:
         """The answer; one that the requester swallowed is empty."""

@@ -41,6 +41,8 @@ class TableState:
     """Counts full refreshes; each row carries it."""
     complete: bool = False
     """Whether the last sync of this generation reached the end."""
+    refreshing: bool = False
+    """Whether an incremental read of this generation began that reads all again; it has ended where it is complete."""
     state: Stored = None
     """The stream's state in its exact wire form."""
     pending: tuple[DataFile, ...] = ()

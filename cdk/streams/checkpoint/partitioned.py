@@ -9,7 +9,7 @@ from itertools import chain
 from cdk.base.logs import logger
 from cdk.base.values import canonical
 from cdk.state.ack import AckQueue, Ticket
-from cdk.state.position import Edge, Position, Start
+from cdk.state.position import Edge, Position, Start, without_tokens
 from cdk.state.slice import WHOLE, Partition, Slice
 from cdk.state.stored_positions import MovingPositions
 from cdk.state.stream_state import StreamState
@@ -231,20 +231,18 @@ class PartitionCheckpointReader(CheckpointReader):
         if position is not None and self._positions.missing_since(partition.key) is not None:
             self._positions.miss(partition.key, None)
             self._changed = True
-        if partition and position is None and len(self._opened_keys) == 1 and WHOLE in self._positions:
-            logger.warning(
-                "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
-                "what is older of those is not read",
-                _words(self._positions.get(WHOLE) or Start()),
-            )
         if position is None and self._state.positions and not self.mismatch:
             known = next(filter(self._is_unread, other_types(partition)), None)
             if known is not None:
                 self.mismatch = (
                     f"the state knows the partition {known.key}, and today's is {partition.key}, of another type"
                 )
-        position = position or self._positions.get(WHOLE) or Start()
-        reader = self._inner(partition, position)
+        shared = self._positions.get(WHOLE) if position is None else None
+        if shared is None:
+            position = position or Start()
+            reader = self._inner(partition, position)
+        else:
+            position, reader = self._open_at_shared(partition, shared)
         self.mismatch = self.mismatch or reader.mismatch
         if partition not in self._tickets:
             ticket, turn = self._early_tickets.get(partition) or self._queue.open(None), self._turns.open(partition)
@@ -253,6 +251,23 @@ class PartitionCheckpointReader(CheckpointReader):
                 return
             self._tickets[partition] = ticket, turn
         self._current = self._readers[partition] = reader
+
+    def _open_at_shared(self, partition: Partition, shared: Position) -> tuple[Position, PartitionReader]:
+        """Where a partition starts that the state does not know, for it keeps one position for all, and its reader."""
+        position = without_tokens(shared)
+        reader, first = self._inner(partition, position), len(self._opened_keys) == 1
+        pages = reader.counts_pages and position != Start()
+        if pages or position != shared:
+            fields = ", ".join(map(repr, partition.fields))
+            known = f"the state knows pages of a read without partitions, and today's have {fields}"
+            self.mismatch = self.mismatch or known
+        elif first:
+            logger.warning(
+                "the state keeps one cursor for all partitions (%s): each that it does not know starts from it, and "
+                "what is older of those is not read",
+                _words(position),
+            )
+        return (Start(), self._inner(partition, Start())) if pages else (position, reader)
 
     def _is_unread(self, partition: Partition) -> bool:
         listed = partition.key in self._opened_keys or partition in self._early_tickets

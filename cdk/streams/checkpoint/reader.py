@@ -76,9 +76,10 @@ class PartitionReader(CheckpointReader):
 
     ends_early: its plan is the rest of an earlier one; what is newer takes another reader.
     was_finished: as its state says, an earlier read has read the partition to its end.
+    counts_pages: its position is a page of its partition, and of no use to another one.
     """
 
-    ends_early = was_finished = False
+    ends_early = was_finished = counts_pages = False
 
     def __init__(self, partition: Partition, position: Position) -> None:
         self.partition = partition
@@ -148,8 +149,12 @@ class PageCheckpointReader(PartitionReader):
 
     def __init__(self, partition: Partition, position: Position, *, keeps_cursor: bool = False) -> None:
         super().__init__(partition, position)
+        if not keeps_cursor and (position.resume is not None or position.edge is not None):
+            of_partition = f" of {partition.key}" if partition else ""
+            self.mismatch = f"the state{of_partition} knows windows of a cursor, and the stream has no cursor"
+            position = Start()
         self._position = position
-        self._keeps_cursor = keeps_cursor
+        self._keeps_cursor, self.counts_pages = keeps_cursor, not keeps_cursor
         self._planned = self._finished = position.done and not keeps_cursor
 
     @property

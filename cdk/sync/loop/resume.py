@@ -22,7 +22,7 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
     if plan.generation > saved.generation:
         return plan.replaces
     hidden = traits_of(saved.write_mode).hidden_until_complete
-    refreshing = plan.replaces if plan.traits.merges else hidden
+    refreshing = plan.replaces and saved.refreshing if plan.traits.merges else hidden
     return refreshing and not saved.complete and saved.sync_mode == "incremental"
 
 
@@ -50,15 +50,25 @@ def resume_point(
     if plan.traits.repeats_rows and is_refreshed(plan, saved):
         write_mode = FULL_REFRESH_DEFAULT
     if sync_mode == "incremental" == saved.sync_mode and not newer:
-        return replace(saved, write_mode=write_mode, sync=sync, complete=False), not saved.complete
+        refreshing = saved.refreshing and not saved.complete
+        state = replace(saved, write_mode=write_mode, sync=sync, complete=False, refreshing=refreshing)
+        return state, not saved.complete
     same = (saved.sync_mode, saved.write_mode) == (sync_mode, write_mode)
     same &= plan.window in (None, saved.window) or saved.window is None
     if same and not newer and (not saved.complete or sync == saved.sync or generation == saved.generation):
+        if saved.complete and sync != saved.sync:
+            logger.warning(
+                "%s: an earlier sync has read its generation_id %d to the end: nothing is read; a higher one has all "
+                "read again",
+                plan.name,
+                saved.generation,
+            )
         return replace(saved, sync=sync), True
     # A table with one row per key goes on with the rows it has.
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = max(saved.generation, others_generation()) + 1 if generation is None else generation
-    return TableState(sync_mode, write_mode, sync, generation=number, records=records), False
+    refreshing = is_refreshed(plan, saved)
+    return TableState(sync_mode, write_mode, sync, number, refreshing=refreshing, records=records), False
 
 
 def asks_again(before: TableState | None, saved: TableState) -> bool:

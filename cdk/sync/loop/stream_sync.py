@@ -126,7 +126,8 @@ class StreamSync:
             logger.warning("%s: %s; reading from the start", self.stream.name, why)
             # A generation that a platform numbers keeps its number: no row of it was ever shown.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
-            saved, resumed = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation), False
+            anew = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation, refreshing=saved.refreshing)
+            saved, resumed = anew, False
             saved = self._beginning(saved, resumed=resumed)
         self.attempt += 1
         self.saved = self._commits.begin(saved, resumed=resumed)

@@ -5,6 +5,7 @@ import random
 import weakref
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,7 @@ from cdk.base.process.interruption import Interrupted
 from cdk.state.position import OpenSlice, Resume
 from cdk.state.slice import WHOLE
 from cdk.state.stored_positions import StoredPositions
+from cdk.state.window import Window
 from cdk.state.wire import encode
 from tests.streams.checkpoint.readers import DAYS, NOW, A, B, C, day, slices, starts
 
@@ -319,8 +321,6 @@ def test_a_state_of_other_fields_is_known_before_the_first_slice(
         ([A], [COUNTRY, COUNTRY, B]),
         ([COUNTRY, A], [NESTED, B]),
         ([NESTED], [Partition.of(id=2, parent={"org": 9})]),
-        ([WHOLE], [B, COUNTRY]),
-        ([WHOLE, A], [COUNTRY]),
         ([A], []),
         ([], [B]),
     ],
@@ -345,17 +345,52 @@ def test_no_partition_is_listed_ahead_once_the_state_knows_the_fields_of_one() -
 
 
 def test_a_shared_cursor_serves_every_partition_until_all_have_their_own(caplog: pytest.LogCaptureFixture) -> None:
-    shared = Checkpoint({"page": 9})
-    reader = members(A, B, state=StreamState({WHOLE: shared}))
+    shared = Checkpoint({"at": 9})
+    states = partial(PageCheckpointReader, keeps_cursor=True)
+    reader = PartitionCheckpointReader([A, B], states, StreamState({WHOLE: shared}))
     with caplog.at_level(logging.WARNING, logger="cdk"):
         one, two = slices(reader)
-    assert caplog.text.count('one cursor for all partitions ({"page":9}): each') == 1
+    assert caplog.text.count('one cursor for all partitions ({"at":9}): each') == 1
     assert one.start == two.start == shared
 
-    reader.observe(two, Done())
-    assert reader.get_checkpoint() == StreamState({WHOLE: shared, A: shared, B: Done()})
+    later = Checkpoint({"at": 12})
+    for position in (later, Done()):
+        reader.observe(two, position)
+    assert reader.get_checkpoint() == StreamState({WHOLE: shared, A: shared, B: later})
     reader.observe(one, Done())
-    assert reader.get_checkpoint() == StreamState({A: Done(), B: Done()})
+    assert reader.get_checkpoint() == StreamState({A: shared, B: later})
+
+
+PAGES_OF_ALL = "the state knows pages of a read without partitions, and today's have 'shop'"
+
+
+def test_a_page_of_a_read_without_partitions_is_none_of_any_partition() -> None:
+    reader = members(A, B, state=StreamState({WHOLE: Checkpoint({"page": 9})}))
+
+    assert [(slice.partition, slice.start) for slice in slices(reader)] == [(A, Start()), (B, Start())]
+    assert reader.mismatch == PAGES_OF_ALL
+
+
+@pytest.mark.parametrize("token", [Checkpoint({"page": 3}), Start()])
+def test_windows_that_a_read_without_partitions_had_begun_begin_anew_in_each_partition(token: Position) -> None:
+    begun = OpenSlice(Window(day(4), day(5), day(5), last=False), token)
+    closed = OpenSlice(Window(day(5), day(6), day(6), last=False), Done())
+    shared = Checkpoint({"day": day(2)}, resume=Resume(day(4), (begun, closed)))
+    reader = PartitionCheckpointReader([A, B], windows_of, StreamState({WHOLE: shared}))
+    windows = [(slice.partition, slice.window.start, slice.start) for slice in slices(reader) if slice.window]
+
+    assert [(part, at) for part, at, _ in windows] == [(part, day(n)) for part in (A, B) for n in (4, 6, 7, 8, 9)]
+    assert {start for _, _, start in windows} == {Start()}
+    assert reader.mismatch == (PAGES_OF_ALL if token != Start() else "")
+
+
+def test_windows_of_a_cursor_are_no_pages_of_a_stream_without_one() -> None:
+    begun = OpenSlice(Window(day(4), day(5), day(5), last=False), Checkpoint({"page": 3}))
+    state = StreamState({A: Checkpoint({"day": day(2)}, resume=Resume(day(4), (begun,))), B: Checkpoint({"page": 2})})
+    reader = members(A, B, state=state)
+
+    assert [slice.start for slice in slices(reader)] == [Start(), Checkpoint({"page": 2})]
+    assert reader.mismatch == f"the state of {A.key} knows windows of a cursor, and the stream has no cursor"
 
 
 def test_a_parents_progress_waits_for_every_child_before_it() -> None:

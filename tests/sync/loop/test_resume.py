@@ -144,7 +144,16 @@ def test_an_older_catalog_does_not_write_to_a_table() -> None:
         resume_point(planned(FULL, "append", 3), DONE, "s2")
 
 
+def test_a_generation_that_is_complete_is_not_read_again_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    resume_point(planned(FULL, "append", 4), DONE, "s1")
+    assert not caplog.messages
+    resume_point(planned(FULL, "append", 4), DONE, "s2")
+
+    assert "an earlier sync has read its generation_id 4 to the end: nothing is read" in caplog.text
+
+
 KEYED = replace(INC_DONE, write_mode="append_dedup")
+REFRESH = replace(KEYED, complete=False, generation=5, refreshing=True)
 HIDDEN = replace(INC_CUT, write_mode="overwrite", generation=5)
 
 
@@ -152,14 +161,16 @@ HIDDEN = replace(INC_CUT, write_mode="overwrite", generation=5)
     ("saved", "write_mode", "start", "resumed"),
     [
         # A generation that replaces the rows is hidden until it is whole, however often it is cut.
-        (INC_DONE, "append", TableState(INC, "overwrite", "s2", 5), False),
+        (INC_DONE, "append", TableState(INC, "overwrite", "s2", 5, refreshing=True), False),
         (HIDDEN, "append", replace(HIDDEN, sync="s2"), True),
         (replace(HIDDEN, complete=True), "append", replace(HIDDEN, write_mode="append", sync="s2"), False),
-        # With one row for each key, the older ones leave at its end.
+        # With one row for each key, the older ones leave at its end. What comes then goes on, interrupted or not.
+        (REFRESH, "append_dedup", replace(REFRESH, sync="s2"), True),
+        (replace(REFRESH, complete=True), "append_dedup", replace(REFRESH, refreshing=False, sync="s2"), False),
         (
             replace(INC_DONE, write_mode="append_dedup"),
             "append_dedup",
-            TableState(INC, "append_dedup", "s2", 5, records=9),
+            TableState(INC, "append_dedup", "s2", 5, refreshing=True, records=9),
             False,
         ),
     ],

@@ -275,7 +275,7 @@ class _Streaming:
 
 class _StreamingClient(HttpClient):
     def __init__(self, client: HttpClient) -> None:
-        self._client = client
+        self._client, self.error_handler = client, client.error_handler
 
     def send(self, request: Request) -> Response:
         return self._client.send(replace(request, stream=True))

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from cdk.base.errors import FatalError, ManifestError
+from cdk.base.errors import DecodeError, FatalError, ManifestError
 from cdk.base.values import Json
 from cdk.declarative.manifest import Manifest
 from cdk.declarative.model.context import Runtime
@@ -371,6 +371,17 @@ def test_all_of_a_download_is_records_if_nothing_else_is_said(decoder: dict[str,
     run = reports.read(manifest(download_extractor=None, download_decoder=decoder))
 
     assert run.records == [{"id": "1"}]
+
+
+def test_a_download_that_is_a_page_of_an_outage_is_an_error_as_any_other_response() -> None:
+    reports = Reports()
+    reports.looks(1, "ok", files=("/a",))
+    reports.api.get("/a").returns(body=b"<html>maintenance</html>")
+
+    run = reports.read(manifest(download_extractor=None, download_decoder={"type": "CsvDecoder"}))
+
+    assert isinstance(run.error, DecodeError), run.error
+    assert "is not CSV" in str(run.error)
 
 
 def test_headers_of_the_creation_lead_to_the_job() -> None:
