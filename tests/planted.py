@@ -2272,6 +2272,20 @@ BUGS = [
         "tests/rest/http/test_transport.py",
     ),
     Bug(
+        "a value that is no object is no last page",
+        "rest/errors/failed_body",
+        "    if not first and any(type(each) in _SCALARS for each in bodies):\n",
+        "    if False:\n",
+        "tests/rest/errors/test_failed_body.py",
+    ),
+    Bug(
+        "a row that is cut is none",
+        "rest/records/decoders/text_formats",
+        "if self._may_be_cut and number > _FEW_LINES",
+        "if False and number > _FEW_LINES",
+        "tests/rest/records/decoders/test_text_formats.py",
+    ),
+    Bug(
         "what comes before a body moves no deadline",
         "rest/http/egress_pools",
         "monotonic() + seconds, 0.0",

@@ -10,7 +10,10 @@ from cdk.rest.errors.api_message import find_message
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Response
 
-_ERRORS = {"error", "errors", "failure", "failures", "err", "error_message", "errormessage"}
+_ERRORS = {
+    *("error", "errors", "failure", "failures", "err", "fault", "exception"),
+    *("error_message", "errormessage", "error_msg", "errormsg", "err_msg", "exception_message", "exceptionmessage"),
+}
 """Fields that are about nothing else than what went wrong."""
 
 _SUCCESSES = {"success", "successful", "succeeded", "ok"}
@@ -20,6 +23,9 @@ _TEXTS = {"message", "msg", "detail", "reason", "title", "type"}
 
 _ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", "error_type", "error_reason"}
 _MESSAGES = {"message", "msg", "detail", "details"}
+_ENVELOPES = {"meta", "metadata", "response", "result", "header"}
+"""Objects beside the records that are about the response."""
+_SCALARS = frozenset((str, int, float, bool))
 _OWN = {"id", "uuid", "sha"}
 """What an object has that is something itself, such as a job: its errors and messages are its own."""
 _DONE = {"success", "succeeded", "ok", "200"}
@@ -110,10 +116,18 @@ def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
     """Whether a body with an empty list of records at `where`, or with none, says that they could not be had.
 
     It has an error or a message, at the top or around the list, with words of what passes or a person must look at:
-    a quota, an outage, a refusal. An error with other words is none, for so do many APIs answer a search that finds
-    nothing, or a page behind the last. Nor is a status: it may be that of what was asked for, such as a job's.
+    a quota, an outage, a refusal; or an error in what is about the response, beside the list. An error with other words
+    is none, for so do many APIs answer a search that finds nothing, or a page behind the last. Nor is a status: it may
+    be that of what was asked for, such as a job's.
     """
-    return any(map(has_outage, _objects(body, where)))
+    if type(body) is str:
+        return _tells_outage(body)
+    if any(map(has_outage, _objects(body, where))):
+        return True
+    fields = body.items() if type(body) is dict else ()
+    envelopes = [value for name, value in fields if name.lower() in _ENVELOPES and type(value) is dict]
+    errors = ([value for name, value in each.items() if name.lower() in _ERRORS] for each in envelopes)
+    return any(map(_tells_outage, chain.from_iterable(errors)))
 
 
 def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bool) -> bool:
@@ -124,6 +138,8 @@ def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bo
     element is a body.
     """
     bodies = body if type(body) is list else [body]
+    if not first and any(type(each) in _SCALARS for each in bodies):
+        return True  # the pages before were objects, or lists of such
     values = [path(*where)(each) for each in bodies for where in places]
     if any(value is not None and not _is_empty(value) for value in values):
         return False

@@ -3,7 +3,7 @@
 import pytest
 
 from cdk import Json
-from cdk.rest.errors.failed_body import says_outage
+from cdk.rest.errors.failed_body import is_error_page, says_outage
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,11 @@ from cdk.rest.errors.failed_body import says_outage
         {"error": "internal server error"},
         {"status": "error", "message": "Forbidden"},
         {"success": True, "errors": ["throttled"]},
+        {"fault": {"faultstring": "Rate limit quota violation"}},
+        {"ExceptionMessage": "The operation has timed out"},
+        {"error_msg": "rate limit exceeded"},
+        {"meta": {"error": "busy"}},
+        {"Response": {"errors": [{"code": "THROTTLED"}]}},
     ],
 )
 def test_words_of_what_passes_or_must_be_looked_at_are_an_outage(fields: Json) -> None:
@@ -62,6 +67,9 @@ def test_words_of_what_passes_or_must_be_looked_at_are_an_outage(fields: Json) -
         {"type": "unavailable"},
         {"title": "Maintenance"},
         {"note": "quota"},
+        {"meta": {"error": None, "message": "Expired vouchers"}},
+        {"other": {"error": "busy"}},
+        {"result": [{"error": "busy"}]},
         {"message": "No expired vouchers"},
         {"message": "No maintenance is scheduled"},
         {"message": "0 busy rooms found"},
@@ -74,9 +82,20 @@ def test_what_finds_nothing_is_none(fields: Json) -> None:
     assert not says_outage({**fields, "items": []}, ("items",))
 
 
+@pytest.mark.parametrize("body", ["Too many requests", 429, False, ["slow down"], [{"items": []}, "slow down"]])
+def test_a_value_that_is_no_object_is_an_error_once_there_were_records(body: Json) -> None:
+    assert is_error_page(body, [("items",)], first=False)
+    assert is_error_page(body, [("items",)], first=True) is (body == "Too many requests")
+
+
+@pytest.mark.parametrize("body", [None, [], {}, [None], {"items": []}])
+def test_nothing_is_no_error(body: Json) -> None:
+    assert not is_error_page(body, [("items",)], first=False)
+
+
 def test_an_outage_may_be_said_around_the_list() -> None:
     around: Json = {"meta": {"error": "busy"}, "data": {"error": "quota", "items": []}}
 
     assert says_outage(around, ("data", "items"))
-    assert not says_outage({"data": [], "meta": {"error": "busy"}}, ("data",))
+    assert not says_outage({"data": [], "other": {"error": "busy"}}, ("data",))
     assert not says_outage([], ())

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +26,8 @@ from cdk.rest.records.decoder import lenient_json
 MAX_LINE = 64 * 2**20
 """Bytes, or characters, of the longest line; what is longer has no line ends."""
 
+_FEW_LINES = 2
+"""Lines of a table, its names and a row, that say nothing of how it leaves out values."""
 _BUFFER = 2**18
 _LOGGED = 10
 _NO_JSON = (
@@ -208,8 +210,8 @@ def names_and_rows(
     """The first row of a table, and the others as they are read, each as wide as the first.
 
     Empty rows are left out, missing values are None. response: what errors name.
-    Raises DecodeError, as reading the rows does: it is no CSV, ends inside a quoted value, or a row has more values
-    than the first. Raises OtherFormat and ErrorInstead: it is HTML, XML or JSON, as what an API answers instead.
+    Raises DecodeError, as reading the rows does: it is no CSV, ends inside a quoted value or a row, or a row has more
+    values than the first. Raises OtherFormat and ErrorInstead: it is HTML, XML or JSON, as what an API answers instead.
     """
     beginning = _beginning(lines)
     _check_format(response, beginning, delimiter)
@@ -218,10 +220,11 @@ def names_and_rows(
         # The limit is the interpreter's, and stops at values of 128 KiB, which documents inside a table have.
         csv.field_size_limit(MAX_LINE)
     read = row_end = 0
+    line = ""
 
     def to_the_end() -> Iterator[str]:
-        nonlocal read
-        for read, line in enumerate(lines, 1):  # noqa: B007 - counts for the rows, too
+        nonlocal read, line
+        for read, line in enumerate(lines, 1):  # noqa: B007 - both are for the rows, too
             yield line
         # Asked for a further line in the middle of a row: the reader would make one value of all since the quote.
         if read > row_end:
@@ -246,10 +249,8 @@ def names_and_rows(
     names = next(present, [])
     present = _check_label(response, names, present)
     width = len(names)
-    return names, (
-        row if len(row) == width else _as_wide(response, row, width, table.line_num)  # type: ignore[misc] # only read
-        for row in present
-    )
+    fit = _RowWidth(response, width, lambda: (table.line_num, line))
+    return names, (row if len(row) == width else fit(row) for row in present)  # type: ignore[misc] # only read
 
 
 def _beginning(lines: Iterator[str]) -> Sequence[str]:
@@ -301,14 +302,31 @@ def _check_label(response: Response, names: Sequence[str], rows: Iterator[list[s
     return chain((first,), rows)
 
 
-def _as_wide(response: Response, row: list[str], width: int, line: int) -> list[str | None]:
-    """A row with None for its missing values. Raises DecodeError: it has values without a name."""
-    if any(row[width:]):
-        raise DecodeError(
-            f"{response.request}: line {line} of the body has {len(row)} values, the first row has {width} names; "
-            "check the `delimiter`, and the quotes in the source"
-        )
-    return [*row[:width], *[None] * (width - len(row))]
+class _RowWidth:
+    """Makes rows as wide as the first of a table. last: the number of the last line that was read, and the line."""
+
+    def __init__(self, response: Response, width: int, last: Callable[[], tuple[int, str]]) -> None:
+        self._response, self._width, self._last = response, width, last
+        # The transport compares a body with the length that was said, or looks for its last chunk.
+        self._may_be_cut = not {"content-length", "transfer-encoding"} & response.headers.keys()
+
+    def __call__(self, row: list[str]) -> list[str | None]:
+        """A row with None for its missing values. Raises DecodeError: it has values without a name, or no end."""
+        (number, line), width = self._last(), self._width
+        if any(row[width:]):
+            raise DecodeError(
+                f"{self._response.request}: line {number} of the body has {len(row)} values, the first row has {width} "
+                "names; check the `delimiter`, and the quotes in the source"
+            )
+        if len(row) < width:
+            if self._may_be_cut and number > _FEW_LINES and not line.endswith("\n"):
+                raise DecodeError(
+                    f"{self._response.request}: the last line of the body has {len(row)} values and no line end, all "
+                    f"before it have {width}: the source was cut off"
+                )
+            # A source that leaves out values may do so in its last row.
+            self._may_be_cut = False
+        return [*row[:width], *[None] * (width - len(row))]
 
 
 def _unescaped(delimiter: str) -> str:

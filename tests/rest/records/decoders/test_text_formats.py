@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from collections.abc import Generator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -258,6 +259,25 @@ def test_a_row_with_more_values_than_names_is_an_error() -> None:
 def test_a_body_that_ends_inside_a_quoted_value_is_an_error(body: bytes, line: int) -> None:
     with pytest.raises(DecodeError, match=f"ends inside a quoted value of the row from line {line} on;"):
         read(CsvRows(), body)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "error"),
+    [
+        (b"id,on,at\n1,a,b\n2,c", {}, "the last line of the body has 2 values and no line end, all before it have 3"),
+        (b"id,on,at\n1,a,b\n2,c\n", {}, ""),
+        (b"id,on,at\n1,a,b\n2,c,d", {}, ""),
+        # A source that leaves out values does so in its last row, too; and one row says nothing of how it does.
+        (b"id,on,at\n1,a\n2,c", {}, ""),
+        (b"id,on,at\n1,a", {}, ""),
+        (b"id,on,at\n1,a,b\n2,c", {"Content-Length": "21"}, ""),
+    ],
+)
+def test_a_row_that_ends_with_a_body_of_unknown_length_is_cut(body: bytes, headers: dict[str, str], error: str) -> None:
+    made = Response(200, Headers(headers), body, "", Request("GET", "https://api.test/items"))
+
+    with pytest.raises(DecodeError, match=error) if error else nullcontext():
+        assert len([*CsvRows().items(made)]) == body.strip().count(b"\n")
 
 
 def test_columns_of_one_name_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
