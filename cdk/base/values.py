@@ -185,8 +185,10 @@ def _copied(value: FieldValue) -> FieldValue:
         return value
     if type(value) is dict or isinstance(value, MutableMapping):
         return {name: _copied(item) for name, item in value.items()}
-    if type(value) is list or (isinstance(value, MutableSequence | tuple) and type(value) is not bytearray):
+    if type(value) is list or (isinstance(value, MutableSequence) and type(value) is not bytearray):
         return [_copied(item) for item in value]
+    if type(value) is tuple:
+        return tuple(_copied(item) for item in value)
     return value
 
 

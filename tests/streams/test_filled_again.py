@@ -132,7 +132,7 @@ def test_objects_of_any_kind_in_records_and_partitions_stay_what_they_were(
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, dict) else list(value)
+    return value if isinstance(value, dict | tuple) else list(value)
 
 
 def test_what_is_in_a_record_stays_what_it_was_when_it_was_yielded() -> None:
