@@ -2274,7 +2274,7 @@ BUGS = [
     Bug(
         "a value that is no object is no last page",
         "rest/errors/failed_body",
-        "    if not first and any(type(each) in _SCALARS for each in bodies):\n",
+        "    if not first and any(each is not None and type(each) in SCALARS for each in bodies):\n",
         "    if False:\n",
         "tests/rest/errors/test_failed_body.py",
     ),
@@ -2284,6 +2284,13 @@ BUGS = [
         "if self._may_be_cut and number > _FEW_LINES",
         "if False and number > _FEW_LINES",
         "tests/rest/records/decoders/test_text_formats.py",
+    ),
+    Bug(
+        "a stream that sends no requests of the kit's has had its turn, too",
+        "sync/reports/run_history",
+        'stream["slices"].get("started")',
+        "False",
+        "tests/sync/reports/test_run_history.py",
     ),
     Bug(
         "what comes before a body moves no deadline",

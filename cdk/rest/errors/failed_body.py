@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from cdk.base.errors import DecodeError, TransientError
-from cdk.base.values import JsonValue, canonical
+from cdk.base.values import SCALARS, JsonValue, canonical
 from cdk.rest.errors.api_message import find_message
 from cdk.rest.http.json_path import path
 from cdk.rest.http.messages import Response
@@ -25,7 +25,6 @@ _ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", 
 _MESSAGES = {"message", "msg", "detail", "details"}
 _ENVELOPES = {"meta", "metadata", "response", "result", "header"}
 """Objects beside the records that are about the response."""
-_SCALARS = frozenset((str, int, float, bool))
 _OWN = {"id", "uuid", "sha"}
 """What an object has that is something itself, such as a job: its errors and messages are its own."""
 _DONE = {"success", "succeeded", "ok", "200"}
@@ -138,7 +137,7 @@ def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bo
     element is a body.
     """
     bodies = body if type(body) is list else [body]
-    if not first and any(type(each) in _SCALARS for each in bodies):
+    if not first and any(each is not None and type(each) in SCALARS for each in bodies):
         return True  # the pages before were objects, or lists of such
     values = [path(*where)(each) for each in bodies for where in places]
     if any(value is not None and not _is_empty(value) for value in values):

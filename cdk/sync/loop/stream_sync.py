@@ -236,7 +236,7 @@ class StreamSync:
         self._http += progress.http
         with warnings_in(self._warned):
             self._warnings.add(progress)
-        report = self.report
+        report = self.report = replace(self.report, started=self.report.started or not progress.unasked)
         if progress.last is not None:
             self.report = replace(
                 report,

@@ -94,7 +94,7 @@ class RunHistory:
 
 def _was_read(stream: Report) -> bool:
     """Whether a run has asked for anything of a stream, by its report."""
-    return any((stream["http"]["requests"], stream["records"]["read"], stream["slices"]["done"]))
+    return any((stream["slices"].get("started"), stream["http"]["requests"]))
 
 
 def _began(moment: datetime) -> str:

@@ -121,6 +121,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
         "slices": {
             "planned": stream.planned,
             "all_planned": stream.all_planned,
+            "started": stream.started,
             "done": stream.slices,
             "restarted": stream.restarted,
             # Masked before it is cut: half a secret would not be found.

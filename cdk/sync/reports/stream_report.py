@@ -55,6 +55,8 @@ class StreamReport:
     """Files that hold the rows of `written`."""
     planned: int = 0
     """Slices that were handed out so far."""
+    started: bool = False
+    """Whether a task has read any of them, however little of it is covered."""
     all_planned: bool = False
     """Whether no further slice will be planned."""
     reading: int = 0
@@ -98,9 +100,7 @@ class StreamReport:
     @property
     def begins_anew(self) -> bool:
         """Whether it was interrupted before it met a position, so that the next sync has nothing to resume from."""
-        # One whose slices wait for a task that never began was not read in vain.
-        started = self.planned > 0 and self.http.requests > 0
-        return self.status is Status.INTERRUPTED and started and not (self.slices or self.read or self.total)
+        return self.status is Status.INTERRUPTED and self.started and not (self.slices or self.read or self.total)
 
     @property
     def ends_in_list(self) -> bool:

@@ -330,6 +330,7 @@ def _read_slice(
     except TokenEnded:
         buffer.progress.wasted_token = progress.wasted
     except (RequestsSpent, TermEnded):
+        buffer.progress.unasked = not buffer.progress.http.requests
         return
     except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
         buffer.progress.failure = Failure.of(error)

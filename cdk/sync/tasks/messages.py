@@ -111,6 +111,8 @@ class SliceResult:
     failure: Failure | None = None
     http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
     """Requests, also those of pages that no position covers."""
+    unasked: bool = field(default=False, compare=False)
+    """It ended before its first request, for its task could send none."""
     conditional: ConditionalResult | None = None
     """What a followed source answered, once the end was met."""
     warning: str = field(default="", compare=False)

@@ -222,10 +222,7 @@ def test_the_summary_says_what_was_asked_of_the_api() -> None:
 
 def test_a_stream_that_was_interrupted_before_a_position_is_said_to_begin_anew() -> None:
     waits = replace(USERS, status=Status.INTERRUPTED, read=0, slices=0, total=0, planned=1, resumed=True)
-    anew, goes_on = (
-        replace(waits, http=HttpMetrics({"2xx": 1})),
-        replace(ORDERS, status=Status.INTERRUPTED, failure=None),
-    )
+    anew, goes_on = (replace(waits, started=True), replace(ORDERS, status=Status.INTERRUPTED, failure=None))
     run = RunFacts(interrupted="max_requests")
 
     alone, both, neither = (

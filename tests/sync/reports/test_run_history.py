@@ -56,8 +56,7 @@ def streams(**requests: int) -> list[dict[str, Any]]:
             "name": name,
             "status": "interrupted" if asked else "done",
             "http": {"requests": asked},
-            "records": {"read": 0},
-            "slices": {"done": 0},
+            "slices": {"started": False},
         }
         for name, asked in requests.items()
     ]
@@ -72,7 +71,12 @@ def test_a_stream_waits_since_the_last_run_that_asked_for_it_back_to_one_that_no
 
     assert history.waits(["never", "early", "once", "late"]) == {"never": 3, "early": 2, "once": 1, "late": 0}
 
-    history.add(report(5, "c"))
+    # What sends no requests of the kit's is known by its slices.
+    started = [{**stream, "slices": {"started": True}} for stream in streams(never=0)]
+    history.add(report(5, "b", interrupted="max_duration", streams=started))
+    assert history.waits(["never", "late"]) == {"never": 0, "late": 1}
+
+    history.add(report(6, "c"))
     assert set(history.waits(["early", "late"]).values()) == {0}
 
 
