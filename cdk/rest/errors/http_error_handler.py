@@ -14,9 +14,8 @@ from cdk.rest.http.messages import Response
 Rule: TypeAlias = Callable[[Response], Outcome | None]
 """What a response means; None when this rule is not about it. Successes are asked about, too."""
 
-_SUCCESS = Outcome(Action.SUCCESS)
-_RETRY = Outcome(Action.RETRY)
-_FAIL = Outcome(Action.FAIL)
+_OUTCOMES = {action: Outcome(action) for action in Action}
+_USUAL = {status: meaning.action for status, meaning in STATUSES.items()}
 # What ends the search through several handlers. The rest, such as a failure, may still be something else to the next.
 _CONCLUSIVE = frozenset(
     (
@@ -61,9 +60,8 @@ class HttpErrorHandler:
         rules: Sequence[Rule] = (),
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        usual = {status: meaning.action for status, meaning in STATUSES.items()}
-        self._statuses = {status: Outcome(action) for status, action in {**usual, **(actions or {})}.items()}
-        self._not_modified = Outcome((actions or {}).get(NOT_MODIFIED, Action.SUCCESS))
+        self._actions = {**_USUAL, **(actions or {})}
+        self._not_modified = (actions or {}).get(NOT_MODIFIED, Action.SUCCESS)
         self._rules = tuple(rules)
         self.retry_policy = retry_policy or RetryPolicy()
 
@@ -74,12 +72,12 @@ class HttpErrorHandler:
                     if (meaning := rule(outcome)) is not None:
                         return meaning
                 if status == NOT_MODIFIED and outcome.request.is_conditional:
-                    return self._not_modified
-                return self._statuses.get(status) or (_SUCCESS if outcome.ok else _RETRY)
+                    return _OUTCOMES[self._not_modified]
+                return _OUTCOMES[self._actions.get(status) or (Action.SUCCESS if outcome.ok else Action.RETRY)]
             case TransientError():
-                return _RETRY
+                return _OUTCOMES[Action.RETRY]
             case CdkError():
-                return _FAIL
+                return _OUTCOMES[Action.FAIL]
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
         return decide(self.find(outcome), outcome, attempt, self.retry_policy)
@@ -100,7 +98,7 @@ class HandlerChain:
         self.retry_policy = replace(self._handlers[0].retry_policy, waits=waits)
 
     def find(self, outcome: Response | CdkError) -> Outcome:
-        match = _FAIL
+        match = _OUTCOMES[Action.FAIL]
         for handler in self._handlers:
             match = handler.find(outcome)
             if match.action in _CONCLUSIVE:
