@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cdk.base.errors import BugError, CdkError, CredentialsError
 from cdk.base.logs import logger, retries
@@ -23,6 +23,16 @@ from cdk.rest.tracing import TRACE
 T = TypeVar("T")
 
 _AGAIN = frozenset((Action.RETRY, Action.RATE_LIMITED))
+
+
+class Sender(Protocol):
+    """Sends requests, again where that helps: an `HttpClient`, or custom code that sends itself."""
+
+    authenticator: Authenticator | None
+    error_handler: ErrorHandler
+
+    def send(self, request: Request) -> Response:
+        """The response that the error handler calls a success or ignores. Raises CdkErrors."""
 
 
 class HttpClient:

@@ -17,7 +17,7 @@ from cdk.base.process.read_ahead import ReadAhead, current_read_ahead
 from cdk.base.process.request_lease import current_lease
 from cdk.base.run import setting
 from cdk.base.values import Record, Stored
-from cdk.rest.client import HttpClient
+from cdk.rest.client import HttpClient, Sender
 from cdk.rest.errors.status_errors import BadRequest, error_text
 from cdk.rest.http.messages import Request, Response
 from cdk.rest.http.origin import CredentialScope, ForeignHost
@@ -164,7 +164,7 @@ def _explained_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
 
 
 def send_with_later(
-    client: HttpClient, request: Request, token: Stored, later: Callable[[Stored], tuple[Stored, Request] | None]
+    client: Sender, request: Request, token: Stored, later: Callable[[Stored], tuple[Stored, Request] | None]
 ) -> Response:
     """Send the request of a page, unless it was sent ahead; send those of further pages ahead. Returns the response.
 
@@ -184,7 +184,7 @@ def send_with_later(
     return client.send(request) if response is None else response
 
 
-def _send_unless_budget_waits(client: HttpClient, request: Request) -> Response:
+def _send_unless_budget_waits(client: Sender, request: Request) -> Response:
     """Send a request ahead. Raises TermEnded: a budget has no turn for it yet. Raises what the client raises."""
     with waiting(SliceTerm(lambda: 0.0)):
         return client.send(request)

@@ -12,7 +12,8 @@ from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.plug_points import PageStrategy
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Headers, HttpClient, HttpErrorHandler, Request, Response
+from cdk.rest import Authenticator, ErrorHandler, Headers, HttpErrorHandler, Request, Response
+from cdk.rest.client import Sender
 
 
 class CustomStrategyAdapter(PageStrategy):
@@ -50,11 +51,11 @@ class CustomRequesterAdapter:
 
     properties: Properties | None = None
 
-    def __init__(self, custom: CustomObject, client: HttpClient | None, where: str) -> None:
+    def __init__(self, custom: CustomObject, client: Sender | None, where: str) -> None:
         self._custom, self._where = custom, where
         self._plain = client is not None
         """Whether the kit sends its requests."""
-        self.client = client or _Through(custom)
+        self.client: Sender = client or _Through(custom)
 
     def draft(self, names: Names) -> RequestBuilder:
         arguments, custom = request_arguments(names), self._custom
@@ -97,12 +98,15 @@ class _ThroughRequest(Request):
         object.__setattr__(self, "draft", draft)
 
 
-class _Through(HttpClient):
+class _Through:
     """Sends with a custom requester's `send_request`."""
+
+    authenticator: Authenticator | None = None
 
     def __init__(self, custom: CustomObject) -> None:
         # It has handled errors itself: of what it hands on, none is ignored.
-        self._custom, self.error_handler = custom, HttpErrorHandler()
+        self._custom = custom
+        self.error_handler: ErrorHandler = HttpErrorHandler()
 
     def send(self, request: Request) -> Response:
         """The answer; one that the requester swallowed is empty."""

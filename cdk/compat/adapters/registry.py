@@ -31,8 +31,9 @@ from cdk.declarative.model.plug_points import (
     StreamParts,
 )
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, HttpClient, JsonDocument
+from cdk.rest import Authenticator, Decoder, JsonDocument
 from cdk.rest.auth.token_owner import collecting, report
+from cdk.rest.client import Sender
 from cdk.state.slice import Slice
 
 # A cursor plans windows and keeps states with these; one that changes them would lose the promises of the kit.
@@ -85,7 +86,7 @@ def _reads(decoder: Decoder) -> Mapping[str, object]:
 
 def _requester(component: CustomComponent, ctx: BuildContext) -> Requester:
     custom = instance(component, ctx)
-    client: HttpClient | None = custom.get("kit_client")
+    client: Sender | None = custom.get("kit_client")
     return adapt_pages.CustomRequesterAdapter(custom, client, ctx.where(component, "class_name"))
 
 

@@ -19,7 +19,8 @@ from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.page_result import PageResult
 from cdk.declarative.model.query_properties import Properties
 from cdk.declarative.model.request_builder import RequestBuilder
-from cdk.rest import Authenticator, Decoder, HttpClient, Retriever
+from cdk.rest import Authenticator, Decoder, Retriever
+from cdk.rest.client import Sender
 from cdk.rest.errors.http_error_handler import OutcomeHandler
 from cdk.rest.errors.wait_strategies import WaitStrategy
 from cdk.rest.limits.rate_policies import CallRatePolicy
@@ -117,7 +118,10 @@ class AnyRequestBody(Component, type=None):
 class Requester(Protocol):
     """Drafts requests and sends them."""
 
-    client: HttpClient
+    @property
+    def client(self) -> Sender:
+        """What sends them."""
+
     properties: Properties | None
     """Those that it asks for in groups, one request each; None: each request asks for all."""
 

@@ -12,6 +12,7 @@ from cdk.compat.airbyte.custom_object import CustomObject, runtime
 from cdk.compat.airbyte.http.adapters import judge, signer
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
 from cdk.rest import HttpClient as NativeClient
+from cdk.rest.client import Sender
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
 
@@ -69,7 +70,7 @@ class HttpClient:
         self._session.headers.clear()
         self._backoff, self._cached, self._budget = backoff_strategy, use_cache, api_budget
         source = runtime()
-        self.client = NativeClient(
+        self.client: Sender = NativeClient(
             source.transport,
             authenticator=None if authenticator is None else signer(CustomObject(authenticator, source)),
             error_handler=None if error_handler is None else judge(CustomObject(error_handler, source)),

@@ -16,7 +16,7 @@ from cdk.compat.airbyte.http.http_client import HttpClient
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, part
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, Token, WithParameters
 from cdk.declarative.components.requests.requesters import join
-from cdk.rest import HttpClient as NativeClient
+from cdk.rest.client import Sender
 
 
 class HttpMethod(Enum):
@@ -167,12 +167,12 @@ class HttpRequester(Requester):
             return InterpolatedRequestOptionsProvider(parameters=self._parameters, config=self.config, **provider)
         return provider
 
-    def use(self, client: NativeClient) -> None:
+    def use(self, client: Sender) -> None:
         """Send through `client`, unless the subclass has made a client of its own."""
         self._own_client.client = client
 
     @property
-    def kit_client(self) -> NativeClient | None:
+    def kit_client(self) -> Sender | None:
         """The client that the kit sends requests with; None where the method or the client was replaced."""
         own: HttpClient | None = self.__dict__.get("_own_client")
         if own is None or type(self).send_request is not HttpRequester.send_request:

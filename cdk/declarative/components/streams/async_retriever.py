@@ -15,7 +15,7 @@ from cdk.declarative.components.requests.pagination import NoPagination
 from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of, sends
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
-from cdk.declarative.model.context import BuildContext
+from cdk.declarative.model.context import BuildContext, Names
 from cdk.declarative.model.plug_points import (
     AnyDecoder,
     AnyExtractor,
@@ -28,9 +28,10 @@ from cdk.declarative.model.plug_points import (
     SliceReader,
     StreamParts,
 )
+from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.declarative.model.slice_names import slice_names, view
 from cdk.declarative.reading.page_reader import PageReader
-from cdk.rest import Decoder, HttpClient, JsonDocument, Request, Response
+from cdk.rest import Decoder, JsonDocument, Response
 from cdk.rest.async_jobs import Job, JobBudget, JobReader, Status, response_values
 from cdk.state.position import Checkpoint, Start
 from cdk.state.slice import Partition, Slice
@@ -269,16 +270,12 @@ class _Streaming:
     """A requester whose answers are read while they arrive."""
 
     def __init__(self, requester: Requester) -> None:
-        self.draft, self.properties = requester.draft, requester.properties
-        self.client: HttpClient = _StreamingClient(requester.client)
+        self._requester, self.client, self.properties = requester, requester.client, requester.properties
 
-
-class _StreamingClient(HttpClient):
-    def __init__(self, client: HttpClient) -> None:
-        self._client, self.error_handler = client, client.error_handler
-
-    def send(self, request: Request) -> Response:
-        return self._client.send(replace(request, stream=True))
+    def draft(self, names: Names) -> RequestBuilder:
+        draft = self._requester.draft(names)
+        draft.stream = True
+        return draft
 
 
 def _built(component: AnyRequester | None, ctx: BuildContext) -> Requester | None:
