@@ -384,6 +384,20 @@ BUGS = [
         "tests/compat/test_slices.py",
     ),
     Bug(
+        "custom code asks for the first page again",
+        "compat/airbyte/http/adapters",
+        "action = Action[(resolution.response_action or ResponseAction.FAIL).name]",
+        "action = Action[(resolution.response_action or ResponseAction.FAIL).name.replace('RESET_PAGINATION', 'FAIL')]",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
+        "custom code tries the statuses again that a manifest does",
+        "compat/airbyte/http/error_handlers",
+        "HttpErrorHandler(RETRIED, retry_policy",
+        "HttpErrorHandler(retry_policy",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
         "a partition whose value is zero is asked for",
         "declarative/components/requests/request_options",
         'return value in (None, "", [], {})',

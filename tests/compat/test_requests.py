@@ -244,6 +244,56 @@ class Patient(DefaultErrorHandler):
     assert "the account is closed" in str(third.error)
 
 
+def test_a_handler_asks_for_the_first_page_again(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.streams.http.error_handlers import HttpStatusErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import ErrorResolution, ResponseAction
+
+class Resetting(HttpStatusErrorHandler):
+    def __init__(self, config, parameters, **_):
+        super().__init__(None, {400: ErrorResolution(ResponseAction.RESET_PAGINATION, None, "the pages have expired")})
+"""
+    api = MockApi()
+    items = api.get("/items").returns(status=410).returns(json={"data": [{"id": 1}], "next": "b"}).returns(status=400)
+    items.returns(json={"data": [{"id": 1}], "next": "b"}).returns(json={"data": [{"id": 2}]})
+    strategy = {
+        "type": "CursorPagination",
+        "cursor_value": "{{ response.next }}",
+        "stop_condition": "{{ not response.next }}",
+    }
+    option = {"type": "RequestOption", "field_name": "page", "inject_into": "request_parameter"}
+    paginator = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option}
+    judge = {"class_name": "components.Resetting"}
+
+    run = read(source(tmp_path, code, manifest(requester={"error_handler": judge}, paginator=paginator), api))
+
+    assert (run.error, run.records) == (None, [{"id": 1}, {"id": 1}, {"id": 2}])
+    assert any("the pages have expired" in line for line in run.logs)
+
+
+def test_a_filter_of_code_judges_as_one_of_a_manifest(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+from airbyte_cdk.sources.declarative.requesters.error_handlers.http_response_filter import HttpResponseFilter
+
+class Own(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        about = HttpResponseFilter(
+            config=self.config, parameters={}, action="IGNORE", error_message_contains="not in your plan")
+        return about.matches(response_or_exception) or super().interpret_response(response_or_exception)
+"""
+    api = MockApi()
+    # What a record says is no message of the API's; 422 is a status that the language tries again.
+    items = api.get("/items").returns(status=422).returns(json={"data": [{"id": 1, "name": "not in your plan"}]})
+    items.returns(status=403, json={"message": "this is not in your plan"})
+    built = source(tmp_path, code, manifest(requester={"error_handler": {"class_name": "components.Own"}}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, [record["id"] for record in first.records]) == (None, [1])
+    assert (second.error, second.records) == (None, [])
+
+
 def test_a_backoff_strategy_reads_the_wait_from_the_body(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.streams.http.error_handlers import BackoffStrategy

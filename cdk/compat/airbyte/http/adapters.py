@@ -13,6 +13,7 @@ from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction
 from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
 from cdk.compat.airbyte.models import FailureType
+from cdk.declarative.components.requests.error_handlers import RETRIED
 from cdk.rest import (
     Action,
     Authenticator,
@@ -31,12 +32,9 @@ from cdk.rest.errors.wait_strategies import WaitStrategy
 
 _UNAUTHORIZED = 401
 
-_ACTIONS: Mapping[ResponseAction | None, Action] = {
-    ResponseAction.SUCCESS: Action.SUCCESS,
-    ResponseAction.IGNORE: Action.IGNORE,
-    ResponseAction.RETRY: Action.RETRY,
-    ResponseAction.RATE_LIMITED: Action.RATE_LIMITED,
-}
+_WITH_ERROR = frozenset((Action.FAIL, Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY))
+"""What may end with an error; pages that are to be asked for otherwise end with a signal for who reads them."""
+
 _KINDS: Mapping[FailureType | None, type[CdkError]] = {
     FailureType.config_error: ConfigError,
     FailureType.transient_error: TransientError,
@@ -128,7 +126,7 @@ class CustomJudge:
         self._custom = custom
         retries = custom.get("max_retries")
         self._retries = 5 if retries is None else int(retries)
-        self._usual = HttpErrorHandler(retry_policy=RetryPolicy(self._retries, clock=custom.runtime.clock))
+        self._usual = HttpErrorHandler(RETRIED, retry_policy=RetryPolicy(self._retries, clock=custom.runtime.clock))
 
     @cached_property
     def retry_policy(self) -> RetryPolicy:
@@ -147,9 +145,10 @@ class CustomJudge:
         native: ErrorHandler | None = self._custom.get("manifest_handler")
         if resolution.verdict is not None and native is not None:
             return native.judge(outcome, attempt)
-        action = _ACTIONS.get(resolution.response_action, Action.FAIL)
-        error = None if action in {Action.SUCCESS, Action.IGNORE} else _error(resolution, outcome)
-        return decide(Outcome(action, error=error), outcome, attempt, self.retry_policy)
+        action = Action[(resolution.response_action or ResponseAction.FAIL).name]
+        error = _error(resolution, outcome) if action in _WITH_ERROR else None
+        meaning = Outcome(action, resolution.error_message or "", error=error)
+        return decide(meaning, outcome, attempt, self.retry_policy)
 
 
 def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkError:

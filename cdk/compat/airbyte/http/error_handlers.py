@@ -6,14 +6,16 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from cdk.base.errors import CdkError
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome, native_response
-from cdk.compat.airbyte.interpolation import InterpolatedBoolean, InterpolatedString, Text
+from cdk.compat.airbyte.interpolation import InterpolatedString, Text
 from cdk.compat.airbyte.models import FailureType
 from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
-from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
+from cdk.declarative.components.requests.error_handlers import RETRIED
+from cdk.declarative.components.requests.error_handlers import HttpResponseFilter as OurFilter
+from cdk.declarative.model.context import BuildContext
 from cdk.rest import ErrorHandler as OurHandler
+from cdk.rest import HttpErrorHandler, RetryPolicy, Verdict
 from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential, from_header
 
 
@@ -27,6 +29,8 @@ class ResponseAction(Enum):
     RATE_LIMITED = "RATE_LIMITED"
     RESET_PAGINATION = "RESET_PAGINATION"
     REFRESH_TOKEN_THEN_RETRY = "REFRESH_TOKEN_THEN_RETRY"  # noqa: S105 - an action
+    REDUCE_PAGE_SIZE = "REDUCE_PAGE_SIZE"
+    SPLIT_REQUEST_WINDOW = "SPLIT_REQUEST_WINDOW"
 
 
 @dataclass
@@ -69,20 +73,11 @@ class ErrorHandler(ABC):
     def interpret_response(self, response_or_exception: object) -> ErrorResolution | None: ...
 
 
-_ACTIONS = {
-    Action.SUCCESS: ResponseAction.SUCCESS,
-    Action.RETRY: ResponseAction.RETRY,
-    Action.RATE_LIMITED: ResponseAction.RATE_LIMITED,
-    Action.FAIL: ResponseAction.FAIL,
-    Action.IGNORE: ResponseAction.IGNORE,
-}
-
-
 def resolution(verdict: Verdict) -> ErrorResolution:
     """The verdict of a handler of ours, as custom code sees it."""
     error = verdict.error
     return ErrorResolution(
-        _ACTIONS.get(verdict.action, ResponseAction.FAIL),
+        ResponseAction[verdict.action.name],
         None if error is None else FailureType(error.failure_type),
         None if error is None else error.message,
         verdict,
@@ -91,13 +86,13 @@ def resolution(verdict: Verdict) -> ErrorResolution:
 
 def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
     """What the status of an answer means by itself."""
-    usual = HttpErrorHandler(retry_policy=RetryPolicy(retries, clock=runtime().clock))
+    usual = HttpErrorHandler(RETRIED, retry_policy=RetryPolicy(retries, clock=runtime().clock))
     return resolution(usual.judge(native_outcome(response_or_exception), 1))
 
 
 @dataclass
 class HttpResponseFilter:
-    """Judges the answers with certain statuses, with a text in their body, or for which a condition holds."""
+    """Judges answers as the manifest's `HttpResponseFilter` does, which it builds."""
 
     config: Config
     parameters: InitVar[Parameters]
@@ -109,36 +104,19 @@ class HttpResponseFilter:
     error_message: str = ""
 
     def __post_init__(self, parameters: Parameters) -> None:
-        self._condition = InterpolatedBoolean(self.predicate, parameters=parameters)
-        self._message = InterpolatedString.create(self.error_message, parameters=parameters)
+        fields = {name: getattr(self, name) or None for name in OurFilter.model_fields.keys() & self.__dict__.keys()}
+        plain = {name: value.value if isinstance(value, Enum) else value for name, value in fields.items()}
+        built = OurFilter.model_validate({**plain, "$parameters": dict(parameters)})
+        self._rule = built.build(BuildContext(self.config, runtime()))
 
     def matches(self, response_or_exception: object) -> ErrorResolution | None:
         """What the answer means; None for one that is not judged here."""
-        outcome = native_response(response_or_exception)
-        if outcome is None or not self._applies(outcome):
+        response = native_response(response_or_exception)
+        meaning = None if response is None or self._rule is None else self._rule(response)
+        if meaning is None:
             return None
-        action = self.action or ResponseAction.FAIL
-        kind = self.failure_type or FailureType.system_error
-        return ErrorResolution(
-            ResponseAction(action),
-            FailureType(kind),
-            str(self._message.eval(self.config, valid_types=None, **_names(outcome))) if self.error_message else None,
-        )
-
-    def _applies(self, response: Response) -> bool:
-        if self.http_codes and response.status in self.http_codes:
-            return True
-        if self.error_message_contains and self.error_message_contains in response.text:
-            return True
-        return bool(self.predicate) and self._condition.eval(self.config, **_names(response))
-
-
-def _names(response: Response) -> dict[str, object]:
-    try:
-        body = response.json()
-    except CdkError:
-        body = {}
-    return {"response": body, "headers": dict(response.headers)}
+        kind = meaning.failure_type or FailureType.system_error.value
+        return ErrorResolution(ResponseAction(meaning.action.name), FailureType(kind), meaning.text or None)
 
 
 @dataclass

@@ -26,7 +26,7 @@ ActionName: TypeAlias = Literal[
     "SPLIT_REQUEST_WINDOW",
 ]
 
-_RETRIED = {410: Action.RETRY, 422: Action.RETRY}
+RETRIED = {410: Action.RETRY, 422: Action.RETRY}
 """Statuses that the language tries again, where the kit's own table fails."""
 
 
@@ -105,7 +105,7 @@ class DefaultErrorHandler(AnyErrorHandler):
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
         retries = max(0, ctx.integer(self, "max_retries", RetryPolicy().retries))
         retry_policy = RetryPolicy(retries, waits, shortens=True, clock=ctx.runtime.clock)
-        return HttpErrorHandler(_RETRIED, rules=rules, retry_policy=retry_policy)
+        return HttpErrorHandler(RETRIED, rules=rules, retry_policy=retry_policy)
 
 
 class CompositeErrorHandler(AnyErrorHandler):
