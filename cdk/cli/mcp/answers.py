@@ -27,7 +27,11 @@ Shown = Annotated[JsonValue, BeforeValidator(_shortened)]
 """JSON without its ends where it is long."""
 
 
-class Answer(BaseModel):
+class Part(BaseModel, extra="forbid"):
+    """A part of an answer, with all that the command's JSON has: what is not named here fails, and is not left out."""
+
+
+class Answer(Part):
     """An answer of a tool."""
 
     next: str = Field(default="", description="What to do next.")
@@ -41,7 +45,7 @@ class NewConnector(Answer):
     notes: Sequence[str]
 
 
-class FileProblem(BaseModel):
+class FileProblem(Part):
     """One thing that is wrong in a file."""
 
     file: str
@@ -51,7 +55,7 @@ class FileProblem(BaseModel):
     message: str
 
 
-class FileChecked(BaseModel):
+class FileChecked(Part):
     """A file, what it is, and what is wrong in it."""
 
     file: str
@@ -67,7 +71,7 @@ class Validated(Answer):
     files: Sequence[FileChecked]
 
 
-class PageAnswer(BaseModel):
+class PageAnswer(Part):
     """A page: what was sent to find its slice and for it, where records were found, and how it goes on."""
 
     slice: str
@@ -100,7 +104,7 @@ class Inferred(Answer):
     json_schema: Shown
 
 
-class PlannedStream(BaseModel):
+class PlannedStream(Part):
     """What a sync would do with a stream."""
 
     stream: str
@@ -110,6 +114,10 @@ class PlannedStream(BaseModel):
     state: Shown
     slices: int
     partitions: int
+    new_partitions: int | None
+    quiet_partitions: int | None
+    changes: Sequence[str]
+    expected_rows: Shown
     first: Shown
     last: Shown
     complete: bool
@@ -125,10 +133,11 @@ class PlanAnswer(Answer):
     pipeline: str
     target: str
     streams: Sequence[PlannedStream]
+    expected_seconds: Shown
     notes: Sequence[str]
 
 
-class KilledSync(BaseModel):
+class KilledSync(Part):
     """A sync that was killed at a point, and what another one that resumed made of it."""
 
     point: str
@@ -146,20 +155,27 @@ class Proven(Answer):
     rows: Mapping[str, int]
     commits: int
     problems: Sequence[str]
+    warnings: Sequence[str]
     notes: Sequence[str]
     kills: Sequence[KilledSync]
 
 
-class StreamStateAnswer(BaseModel):
+class StreamStateAnswer(Part):
     """Where a stream stands. positions: its cursors and page tokens, the first of many; further: how many more."""
 
     stream: str
+    path: str
     number: int | None
     complete: bool | None
+    restored: bool
     lost: str | None
+    generation: int | None
     sync_mode: str | None
     write_mode: str | None
+    sync: str | None
     rows: int | None
+    source: Shown
+    kept: Shown
     positions: Sequence[str]
     further: int
 

@@ -201,11 +201,13 @@ class Tools:
 
 
 def _answer(model: type[Answer], answer: Mapping[str, object], secrets: Secrets, following: str) -> Answer:
-    return model.model_validate({**masked(answer, secrets), "next": following})
+    fields = {name: value for name, value in answer.items() if name != "format"}
+    return model.model_validate({**masked(fields, secrets), "next": following})
 
 
 def _with_positions(status: Mapping[str, Json]) -> Mapping[str, object]:
     """The state of a stream, of the positions only the first: there may be a million."""
     listed = values(status["state"])
     positions = [f"{where}: {shown(value)}" for where, value in islice(listed, _MOST_POSITIONS)]
-    return {**status, "positions": positions, "further": sum(1 for _ in listed)}
+    rest = {name: value for name, value in status.items() if name != "state"}
+    return {**rest, "positions": positions, "further": sum(1 for _ in listed)}

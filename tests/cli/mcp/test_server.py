@@ -112,6 +112,7 @@ def test_an_assistant_builds_a_connector_and_sees_no_secret(folder: Path, addres
         pipeline.write_text(pipeline.read_text() + "spark: {start: never}\n")
         (planned,) = (await session.call("plan", pipeline="things/pipeline.yaml"))["streams"]
         assert (planned["sync_mode"], planned["error"]) == ("incremental", None)
+        assert (planned["changes"], planned["expected_rows"]) == ([], None)
         assert run(["sync", "things/pipeline.yaml"]) == 0
         (standing,) = (await session.call("state", pipeline="things/pipeline.yaml"))["streams"]
         assert standing["rows"] == 5
