@@ -10,9 +10,7 @@ from pathlib import Path
 import click
 import orjson
 
-from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
-from cdk.base.wording import did_you_mean
 from cdk.cli.command_errors import plain_errors
 from cdk.cli.config_file import config_name, read_config
 from cdk.cli.options import FindSource, config_option, file_option, number_option, with_egress, with_source
@@ -20,6 +18,7 @@ from cdk.cli.simulation import is_simulated, with_simulation
 from cdk.rest.http.own_connections import noticing
 from cdk.rest.pagination.last_page import looking_behind
 from cdk.sources.config import prepared_config
+from cdk.streams.source import named_stream
 from cdk.testing.cassettes import Cassette, record
 from cdk.testing.proving.proof import Kill, Proof
 from cdk.testing.proving.proof import prove as prove_subject
@@ -101,10 +100,9 @@ def subject_of(
     prepared = prepared_config(settings, source, config_name(config), secrets)
     if played is not None:
         with played.playing():
-            known = [stream.name for stream in source.open(prepared)]
+            streams = source.open(prepared)
         for name in names:
-            if name not in known:
-                raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, known)}")
+            named_stream(streams, name)
         return Subject(find, settings, played, names)
     with looking_behind(), noticing() as beside:
         recording = record(source, settings, streams=names)

@@ -5,8 +5,28 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from cdk.base.logs import logger
 from cdk.base.process.durable_files import replace_file
+from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
+from cdk.streams.source_events import Events
+
+
+class ConfigEvents(Events):
+    """What a source says while it runs: secrets go to the mask, a changed config to its file, if there is one.
+
+    It is not the only copy: the target keeps rotated tokens, too.
+    """
+
+    def __init__(self, secrets: Secrets, config: Path | None) -> None:
+        self._secrets, self._config = secrets, config
+
+    def learned(self, secret: str) -> None:
+        self._secrets.add(secret)
+
+    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
+        if self._config is not None and (why := save_config(self._config, config)) is not None:
+            logger.info("the config has changed; %s", why)
 
 
 def cannot_save(path: Path) -> str | None:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from cdk.base.errors import ConfigError
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import SecretMarks, secret_places
 from cdk.base.values import JsonSchema, JsonValue
+from cdk.base.wording import did_you_mean
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.source_events import Events
@@ -22,6 +24,15 @@ def connector_name(text: str) -> str:
     path = Path(text)
     name = path.stem if path.suffix in {".py", ".yaml", ".yml"} else text
     return path.resolve().parent.name if name == "manifest" else name
+
+
+def named_stream(streams: Sequence[Stream], name: str, where: str = "") -> Stream:
+    """The stream of this name. Raises ConfigError: there is none, with the nearest. where: what names it."""
+    for stream in streams:
+        if stream.name == name:
+            return stream
+    nearest = did_you_mean(name, [each.name for each in streams])
+    raise ConfigError(f"{where and f'{where}: '}the source has no stream {name!r}{nearest}")
 
 
 class Source:

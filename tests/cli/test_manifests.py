@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.secret_masking import Secrets
 from cdk.base.task_map import run_inline
 from cdk.cli.pipeline_from_file import file_pipeline
-from cdk.cli.protocol.source_events import ProtocolEvents, SyncEvents
+from cdk.cli.protocol.source_events import ProtocolEvents
 from cdk.cli.sync.pipeline_from_options import GivenOptions, given_pipeline
 from cdk.compat.airbyte_code import AirbyteCode
 from cdk.declarative.manifest import Manifest
@@ -21,6 +21,7 @@ from cdk.declarative.model.context import Runtime
 from cdk.declarative.source import ManifestSource
 from cdk.rest import Request, Response
 from cdk.rest.http.messages import Headers
+from cdk.sources.config_file import ConfigEvents
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.settings.pipeline_file import Pipeline, TargetOptions
 from cdk.sync.tasks.workers import Workers
@@ -537,7 +538,7 @@ def test_a_sync_saves_a_config_that_a_migration_changed(cli: CommandLine, folder
 
     assert cli("sync", "pipeline.yaml", "--dry-run", "--allow-custom-code").code == 0
     assert (folder / "c.json").read_text() == '{"region": "Europe"}'
-    events = SyncEvents(Secrets(), folder / "c.json")
+    events = ConfigEvents(Secrets(), folder / "c.json")
     pipeline, _ = file_pipeline(folder / "pipeline.yaml", Secrets(), trusted=True, events=events)
 
     assert json.loads((folder / "c.json").read_text()) == {"region": "eu"}

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdk.base.secret_masking import Secrets
-from cdk.cli.protocol.source_events import SyncEvents
+from cdk.sources.config_file import ConfigEvents
 from tests.spark.single_use import (
     ALL,
     CLIENT_SECRET,
@@ -152,7 +152,7 @@ def test_the_file_of_the_config_gets_the_new_token_where_that_spoils_nothing(kep
         file.write_text(json.dumps({**settings, "address": "${ADDRESS}"} if "variables" in kept_in else settings))
         before, secrets, source = file.read_text(), Secrets(), manifest_items()
         source.prepare(settings)
-        source.events = SyncEvents(secrets, file)
+        source.events = ConfigEvents(secrets, file)
         assert run(tmp_path / "lake", source, settings, FOUR, 0).ok
 
     assert secrets.mask("access-token-1-of-the-server refresh-token-1-of-the-server") == "**** ****"

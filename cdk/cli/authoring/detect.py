@@ -14,8 +14,8 @@ from cdk.base.values import JsonValue, to_json
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import FindSource, config_option, json_option, with_egress, with_source
-from cdk.cli.protocol.source_events import SyncEvents
 from cdk.declarative.source import ManifestSource
+from cdk.sources.config_file import ConfigEvents
 
 _WORKS = {True: "works", False: "does not work", None: "may work"}
 
@@ -37,7 +37,7 @@ def detect(find: FindSource, stream: str, *, config: Path | None, as_json: bool)
         source = find()
         if not isinstance(source, ManifestSource):
             raise ConfigError("`detect` tries paginators of manifests: name one by --manifest-path")
-        source.events = SyncEvents(secrets, config)
+        source.events = ConfigEvents(secrets, config)
         detection = detect_pages(source, load_config(config, source, secrets), stream)
         learn_secrets(detection.exchanges, secrets)
         if as_json:

@@ -24,7 +24,7 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
-from cdk.cli.protocol.source_events import SyncEvents
+from cdk.sources.config_file import ConfigEvents
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", None)}
 
@@ -91,7 +91,7 @@ def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = Fa
 def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Finding]:
     try:
         # A login may bring a new refresh token: its file gets it.
-        events = SyncEvents(secrets, config_file(path))
+        events = ConfigEvents(secrets, config_file(path))
         settings, source = file_pipeline(path, secrets, trusted=trusted, events=events)
     except CdkError as error:
         yield Finding("pipeline", "failed", str(error), f"correct it; `spark-cdk validate {path}` says if that is all")
@@ -103,7 +103,7 @@ def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Fin
 def _of_source(find: FindSource, path: Path | None, secrets: Secrets) -> Iterator[Finding]:
     try:
         source = find()
-        source.events = SyncEvents(secrets, path)
+        source.events = ConfigEvents(secrets, path)
         config = load_config(path, source, secrets)
     except CdkError as error:
         yield Finding("connector", "failed", str(error), "correct the connector or its --config")

@@ -13,10 +13,8 @@ from rich.text import Text
 
 from cdk.authoring.exchanges import exchange_json, learn_secrets
 from cdk.authoring.preview import PreviewPage, preview_pages
-from cdk.base.errors import ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import FieldValue, Json, JsonValue, Record, to_json
-from cdk.base.wording import did_you_mean
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.config_file import load_config
 from cdk.cli.options import (
@@ -28,13 +26,13 @@ from cdk.cli.options import (
     with_egress,
     with_source,
 )
-from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.protocol.state_file import load_state
 from cdk.cli.simulation import with_simulation
 from cdk.protocol import Mask, error_text
 from cdk.rest.tracing import PageNote
+from cdk.sources.config_file import ConfigEvents
 from cdk.state.manager import ConnectorStateManager
-from cdk.streams.stream import Stream
+from cdk.streams.source import named_stream
 
 _WIDEST, _GAP = 40, 1
 """Characters of a column of the table of records, and between two."""
@@ -105,20 +103,12 @@ def _pages(
 ) -> Iterator[Iterator[PreviewPage]]:
     """The pages of a stream; `secrets` knows what each of them holds."""
     source = find()
-    source.events = SyncEvents(secrets, config)
+    source.events = ConfigEvents(secrets, config)
     streams = source.open(load_config(config, source, secrets))
-    chosen = chosen_stream(streams, stream)
+    chosen = named_stream(streams, stream)
     manager = ConnectorStateManager(load_state(state, {each.name for each in streams}))
     with closing(preview_pages(chosen, manager.restore(chosen))) as pages:
         yield _learning(pages, secrets)
-
-
-def chosen_stream(streams: Sequence[Stream], name: str) -> Stream:
-    """The stream of this name. Raises ConfigError: there is none, with the nearest."""
-    for stream in streams:
-        if stream.name == name:
-            return stream
-    raise ConfigError(f"the source has no stream {name!r}{did_you_mean(name, [each.name for each in streams])}")
 
 
 def _learning(pages: Iterator[PreviewPage], secrets: Secrets) -> Iterator[PreviewPage]:

@@ -17,17 +17,18 @@ from cdk.authoring.new_connector import Language, new_connector
 from cdk.base.run import one_run
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import Json, properties_of
-from cdk.cli.authoring.preview import chosen_stream, preview_json
+from cdk.cli.authoring.preview import preview_json
 from cdk.cli.authoring.validate import check_files, validate_json
 from cdk.cli.config_file import load_config
 from cdk.cli.mcp import answers
-from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.prove import proof_json, subject_of
 from cdk.cli.state.command import status_json, statuses_of
 from cdk.cli.sync.plan import plan_json
 from cdk.cli.workspace import Workspace, masked, shown_error
 from cdk.engine.first_pages import shown_schema
 from cdk.lake.admin.diff import shown, values
+from cdk.sources.config_file import ConfigEvents
+from cdk.streams.source import named_stream
 from cdk.testing.proving.proof import prove
 
 Answer = TypeVar("Answer", bound=answers.Answer)
@@ -137,8 +138,8 @@ class Tools:
         """Read the first pages of a stream, and tell its schema with the fields that it does not declare."""
         with self._answering() as secrets, one_run():
             source, file = self._workspace.connector(connector, secrets)(), self._workspace.optional(config, secrets)
-            source.events = SyncEvents(secrets, file)
-            chosen = chosen_stream(source.open(load_config(file, source, secrets)), stream)
+            source.events = ConfigEvents(secrets, file)
+            chosen = named_stream(source.open(load_config(file, source, secrets)), stream)
             schema, declared = shown_schema(chosen), chosen.json_schema()
             undeclared = [name for name in properties_of(schema) if name not in properties_of(declared)]
             following = "write the undeclared fields into the schema, then `validate`" if undeclared else "`prove`"

@@ -1,11 +1,10 @@
-"""What a source tells while it runs, passed on: secrets to the mask, configs to the platform and to their file."""
+"""What a source tells while a command of the protocol runs: secrets to the mask, configs to platform and file."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 from cdk.base.logs import logger
-from cdk.base.secret_masking import Secrets
 from cdk.base.times.clock import system_clock
 from cdk.base.values import JsonValue
 from cdk.cli.output import Output
@@ -50,20 +49,3 @@ class ProtocolEvents(Events):
         now, descriptor = system_clock(), StreamDescriptor(name=stream)
         until = now + timedelta(seconds=seconds)
         self._output.write(status_line(descriptor, AirbyteStreamStatus.RUNNING, now, limited_until=until))
-
-
-class SyncEvents(Events):
-    """Events of a sync. The target keeps rotated tokens; the config's file, if there is one, gets them as well.
-
-    config: that file.
-    """
-
-    def __init__(self, secrets: Secrets, config: Path | None) -> None:
-        self._secrets, self._config = secrets, config
-
-    def learned(self, secret: str) -> None:
-        self._secrets.add(secret)
-
-    def config_changed(self, config: Mapping[str, JsonValue]) -> None:
-        if self._config is not None and (why := save_config(self._config, config)) is not None:
-            logger.info("the config has changed; %s: the target keeps what is new", why)

@@ -29,7 +29,6 @@ from cdk.cli.options import (
     with_egress,
 )
 from cdk.cli.pipeline_from_file import PipelineOverrides, config_file, file_pipeline, known_source
-from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.simulation import replaced_parts, with_cassette, with_simulation
 from cdk.cli.sync.display import Display
 from cdk.cli.sync.json_log import JsonLog, RunNames, logging_json
@@ -38,6 +37,7 @@ from cdk.cli.sync.plan import show_previews
 from cdk.cli.sync.report import SyncReport
 from cdk.cli.sync.signals import exit_code, listening
 from cdk.rest.http.egress import VARIABLE
+from cdk.sources.config_file import ConfigEvents
 from cdk.spark.sync_runner import SyncRunner
 from cdk.streams.source import Source
 from cdk.sync.loop.runner import SyncResult
@@ -115,7 +115,7 @@ def sync(
     into = warnings_on_stderr(secrets) if log is None else logging_json(log)
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
     with into, listening(secrets) as signals, sync_report, crashes.writing(), locating(pipeline):
-        events = SyncEvents(secrets, config if pipeline is None or replaced_parts() else config_file(pipeline))
+        events = ConfigEvents(secrets, config if pipeline is None or replaced_parts() else config_file(pipeline))
         # A config that migrations bring up to date is saved, but not where nothing is to be written.
         prepares = None if dry or preview is not None else events
         with prints_on_stderr(secrets) if log is None else log.prints():
@@ -140,7 +140,7 @@ def sync(
 
 
 def _opened(
-    pipeline: Path | None, options: GivenOptions, secrets: Secrets, *, trusted: bool, events: SyncEvents | None
+    pipeline: Path | None, options: GivenOptions, secrets: Secrets, *, trusted: bool, events: ConfigEvents | None
 ) -> tuple[Pipeline, Source]:
     """The pipeline and its source, from its file or from options. Raises ConfigError."""
     if pipeline is not None:

@@ -14,7 +14,6 @@ from cdk.base.wording import listed
 from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_stderr
 from cdk.cli.options import custom_code_option, json_option, number_option, pipeline_path, with_egress
 from cdk.cli.pipeline_from_file import config_file, file_pipeline
-from cdk.cli.protocol.source_events import SyncEvents
 from cdk.cli.sync.forecast import Expected, changes, expected_rows, expected_seconds
 from cdk.cli.sync.past_runs import PastRun, past_runs
 from cdk.cli.sync.stream_table import span
@@ -22,6 +21,7 @@ from cdk.lake.admin.diff import shown, values
 from cdk.lake.admin.locate import locations_in
 from cdk.lake.storage.object_store import folder_at
 from cdk.protocol import Mask
+from cdk.sources.config_file import ConfigEvents
 from cdk.spark.sync_runner import SyncRunner
 from cdk.sync.loop.preview import PlannedRead, Preview
 from cdk.sync.settings.pipeline_file import Pipeline
@@ -81,7 +81,7 @@ def plan_json(pipeline: Path, secrets: Secrets, *, most: int = 10_000, trusted: 
 
 def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipeline, SyncRunner]:
     settings, source = file_pipeline(pipeline, secrets, trusted=trusted)
-    source.events = SyncEvents(secrets, config_file(pipeline))
+    source.events = ConfigEvents(secrets, config_file(pipeline))
     return settings, SyncRunner(settings, source, learn=secrets.add)
 
 

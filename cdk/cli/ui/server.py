@@ -30,7 +30,7 @@ from cdk.authoring.new_connector import new_connector
 from cdk.base.errors import CdkError, ConfigError
 from cdk.base.secret_masking import Secrets
 from cdk.base.values import canonical, from_json, to_json
-from cdk.cli.authoring.preview import chosen_stream, preview_json
+from cdk.cli.authoring.preview import preview_json
 from cdk.cli.config_file import load_config
 from cdk.cli.lake.tables import facts_json, table_facts_of
 from cdk.cli.state.command import Entry, entries_of, entry_json, status_json
@@ -43,6 +43,7 @@ from cdk.cli.ui.timeline import timeline, what
 from cdk.cli.workspace import Workspace, masked, shown_error
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.runs import OlderRuns
+from cdk.streams.source import named_stream
 from cdk.sync.reports.run_history import RunHistory
 
 View: TypeAlias = Callable[[Request, Secrets], Mapping[str, object]]
@@ -219,7 +220,7 @@ class Views:
         names = [each.name for each in streams]
         if not stream:
             return {"streams": names}
-        schema = chosen_stream(streams, stream).json_schema()
+        schema = named_stream(streams, stream).json_schema()
         answer = preview_json(find, stream, secrets, config=file, most=_RECORDS, body=_BODY, most_pages=_MOST_PAGES)
         return {"streams": names, "answer": answer, "schema": schema}
 

@@ -2,30 +2,26 @@
 
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.cloudpickle import register_pickle_by_value
 
 from cdk.base.errors import CdkError, ConfigError, FatalError
-from cdk.base.logs import logger
 from cdk.base.process.concurrency import DEFAULT_CEILING
 from cdk.base.secret_masking import Secrets, secret_values
-from cdk.base.values import FieldValue
-from cdk.base.wording import did_you_mean
 from cdk.lake.storage.object_store import folder_at
 from cdk.lake.storage.token_files import TokenFiles
 from cdk.rest.auth.tokens import Tokens
 from cdk.sources.config import prepared_config
-from cdk.sources.config_file import cannot_save, save_config
+from cdk.sources.config_file import ConfigEvents, cannot_save
 from cdk.sources.discovery import find_source
 from cdk.sources.manifests import manifest_source
 from cdk.spark.datasource.options import DataSourceOptions
 from cdk.state.stream_state import StreamState
 from cdk.state.wire import decoded
-from cdk.streams.source import Source
-from cdk.streams.source_events import Events
+from cdk.streams.source import Source, named_stream
 from cdk.streams.stream import Stream
 
 
@@ -55,9 +51,9 @@ class OpenStream:
             tokens = tokens_of(options, secrets)
         with masking(secrets), tokens.run().working():
             source = _source(options)
-            source.events = ReadEvents(options, secrets)
+            source.events = ConfigEvents(secrets, options.config_file)
             config = prepared_config(options.config, source, options.config_from, secrets)
-            stream = _chosen(source, config, options.stream)
+            stream = named_stream(source.open(config), options.stream, "option stream")
             config_secrets = any(secret_values(source.config_schema, options.config))
             state, concurrency = decoded(stream, options.state, "option state"), source.concurrency(config)
             return cls(stream, secrets, state, config_secrets, tokens, concurrency)
@@ -96,13 +92,6 @@ def _module(source: Source) -> str:
     """The module of a source that was read from a file; a plain one was made of the streams in it."""
     owner = source.stream_classes[0] if type(source) is Source else type(source)
     return owner.__module__
-
-
-def _chosen(source: Source, config: Mapping[str, FieldValue], name: str) -> Stream:
-    streams = {stream.name: stream for stream in source.open(config)}
-    if name not in streams:
-        raise ConfigError(f"option stream: the source has no stream {name!r}{did_you_mean(name, streams)}")
-    return streams[name]
 
 
 def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
@@ -147,19 +136,3 @@ class Nowhere:
     def save(self, name: str, text: str) -> None:  # noqa: ARG002
         self._lost.add(name)
         raise ConfigError(f"{self._why}; give the option target, a folder or an address, to have it kept")
-
-
-class ReadEvents(Events):
-    """What a source says while a frame is planned: secrets go to the mask, a changed config to its file."""
-
-    def __init__(self, options: DataSourceOptions, secrets: Secrets) -> None:
-        self._options, self._secrets = options, secrets
-
-    def learned(self, secret: str) -> None:
-        self._secrets.add(secret)
-
-    def config_changed(self, config: Mapping[str, FieldValue]) -> None:
-        file = self._options.config_file
-        why = "there is no file to write it to" if file is None else save_config(file, config)
-        if why is not None:
-            logger.info("the config has changed; %s", why)
