@@ -2584,9 +2584,9 @@ BUGS = [
     ),
     Bug(
         "a frame reads the file of its config when planned",
-        "spark/datasource/source",
-        "OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))",
-        "OpenStream.of(self._given)",
+        "spark/datasource/options",
+        "    def read_config(self)",
+        '    @__import__("functools").cache\n    def read_config(self)',
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(

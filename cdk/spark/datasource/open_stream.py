@@ -52,9 +52,11 @@ class OpenStream:
         with masking(secrets), tokens.run().working():
             source = _source(options)
             source.events = ConfigEvents(secrets, options.config_file)
-            config = prepared_config(options.config, source, options.config_from, secrets)
+            # Its file may have got new tokens since Spark made the options.
+            raw, where = options.read_config()
+            config = prepared_config(raw, source, where, secrets)
             stream = named_stream(source.open(config), options.stream, "option stream")
-            config_secrets = any(secret_values(source.config_schema, options.config))
+            config_secrets = any(secret_values(source.config_schema, raw))
             state, concurrency = decoded(stream, options.state, "option state"), source.concurrency(config)
             return cls(stream, secrets, state, config_secrets, tokens, concurrency)
 

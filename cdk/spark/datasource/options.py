@@ -2,137 +2,43 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from cdk.base.documents import parse_json, read_document
 from cdk.base.errors import BadState, ConfigError
 from cdk.base.times.durations import Duration
+from cdk.base.validation_messages import refusals
 from cdk.base.values import FieldValue, json_kind
-from cdk.base.wording import did_you_mean
 from cdk.spark.cluster.spark_versions import Ability, require
 
-_BOOLEANS = {"true": True, "false": False}
-_LAG = timedelta(minutes=1)
+
+def _in_folder(path: Path, info: ValidationInfo) -> Path:
+    assert isinstance(info.context, Path)
+    return info.context / path.expanduser()
 
 
-@dataclass(frozen=True)
-class DataSourceOptions:
-    """The options of one read, checked by themselves; nothing is imported or opened yet."""
-
-    folder: Path
-    stream: str
-    connector: str | None = None
-    """The connector; a path is relative to `folder`."""
-    manifest: Path | None = None
-    """The manifest, where there is no connector."""
-    allow_custom_code: bool = False
-    config: Mapping[str, FieldValue] = field(default_factory=dict, repr=False)
-    """A config that was given as text or file."""
-    config_file: Path | None = None
-    """Where the config comes from, if it is a file."""
-    target: str | None = None
-    """Where refresh tokens that work once are kept, a folder or an address."""
-    config_from: str = "no option config, secret_config or config_file was given"
-    shown: bool = False
-    """Whether Spark shows the config in the plan of a streaming query."""
-    state: FieldValue = field(default=None, repr=False)
-    """The stream's wire state to start from."""
-    concurrency: int | None = None
-    """Slices read at once, at most; None: what the source says."""
-    push_down: bool = False
-    """Whether the filters of the one query save requests."""
-    partition_columns: tuple[str, ...] = ()
-    """Columns of which every record holds the value that its partition has, for push_down."""
-    lag: timedelta = _LAG
-    """How far a streaming read stays behind the present."""
-    slices_per_batch: int | None = None
-    """The most that a batch of a streaming read takes; None for all there are."""
-
-    @classmethod
-    def of(cls, raw: Mapping[str, str], folder: Path) -> Self:
-        """Read options as Spark hands them over: all texts, names in any case.
-
-        Raises ConfigError: an option is unknown (with the nearest spelling), missing, holds something else, or needs
-        a newer Spark.
-        """
-        options = {name.lower(): value for name, value in raw.items()}
-        for name in options:
-            if name not in OPTIONS:
-                raise ConfigError(f"option {name}: is unknown{did_you_mean(name, OPTIONS)}")
-        if ("connector" in options) == ("manifest" in options):
-            raise ConfigError("found both or neither of the options connector and manifest, expected one of them")
-        if "stream" not in options:
-            raise ConfigError('option stream: is missing; say .option("stream", NAME)')
-        if len(configs := [name for name in _CONFIGS if name in options]) > 1:
-            raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
-        if push_down := _boolean("push_down", options):
-            require(Ability.PUSH_DOWN)
-        if "partition_columns" in options and not push_down:
-            raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
-        config, config_from = _config(options, folder)
-        connector = options.get("connector")
-        if connector is not None and connector.endswith(".py"):
-            connector = str(folder / Path(connector).expanduser())
-        most, concurrency = options.get("slices_per_batch"), options.get("concurrency")
-        return cls(
-            folder=folder,
-            stream=options["stream"],
-            connector=connector,
-            manifest=folder / Path(options["manifest"]).expanduser() if "manifest" in options else None,
-            allow_custom_code=_boolean("allow_custom_code", options),
-            config=config,
-            config_from=config_from,
-            config_file=folder / Path(options["config_file"]).expanduser() if "config_file" in options else None,
-            target=_target(options.get("target"), folder),
-            shown="config" in options,
-            state=_state(options.get("state")),
-            concurrency=None if concurrency is None else _positive_integer("concurrency", concurrency),
-            push_down=push_down,
-            partition_columns=tuple(re.findall(r"[^,\s]+", options.get("partition_columns", ""))),
-            lag=_duration(options["lag"]) if "lag" in options else _LAG,
-            slices_per_batch=None if most is None else _positive_integer("slices_per_batch", most),
-        )
+def _connector(text: str, info: ValidationInfo) -> str:
+    return str(_in_folder(Path(text), info)) if text.endswith(".py") else text
 
 
-# Spark hides an option whose name has `secret` in it, without being told to.
-_CONFIGS = ("config", "secret_config", "config_file")
-
-# fmt: off
-OPTIONS = (
-    "connector", "manifest", "allow_custom_code", "stream",
-    *_CONFIGS,
-    "target", "state", "concurrency", "push_down", "partition_columns", "lag", "slices_per_batch",
-)
-# fmt: on
-"""Every option there is."""
+def _target(text: str, info: ValidationInfo) -> str:
+    return text if "://" in text else str(_in_folder(Path(text), info))
 
 
-def _config(options: Mapping[str, str], folder: Path) -> tuple[Mapping[str, FieldValue], str]:
-    """The config and what to call it in errors. What it holds may be secret, so errors show only where they are."""
-    if name := next((name for name in ("config", "secret_config") if name in options), None):
-        where, value = f"option {name}", parse_json(options[name].encode(), f"option {name}")
-    elif "config_file" in options:
-        path = folder / Path(options["config_file"]).expanduser()
-        where, value = str(path), read_document(path)
-    else:
-        return {}, DataSourceOptions.config_from
-    if not isinstance(value, dict):
-        raise ConfigError(f"found {json_kind(value)}, expected an object", path=where)
-    return value, where
-
-
-def _target(text: str | None, folder: Path) -> str | None:
-    return text if text is None or "://" in text else str(folder / Path(text).expanduser())
-
-
-def _state(text: str | None) -> FieldValue:
-    if text is None:
-        return None
+def _state(text: str) -> FieldValue:
     state = parse_json(text.encode(), "option state")
     if isinstance(state, Mapping) and ({"stream_state", "stream_descriptor"} & _names(state)):
         raise BadState("option state", state, "what a state message holds in `stream_state`")
@@ -145,24 +51,82 @@ def _names(message: Mapping[str, FieldValue]) -> set[str]:
     return set(message).union(*inner)
 
 
-def _boolean(name: str, options: Mapping[str, str]) -> bool:
-    text = options.get(name, "false")
-    if (truth := _BOOLEANS.get(text.lower())) is None:
-        raise ConfigError(f"option {name}: found {text!r}, expected true or false")
-    return truth
+def _columns(text: str) -> list[str]:
+    return re.findall(r"[^,\s]+", text)
 
 
-def _positive_integer(name: str, text: str) -> int:
-    if not text.isdecimal() or not (number := int(text)):
-        raise ConfigError(f"option {name}: found {text!r}, expected a whole number of at least 1")
-    return number
+_Path = Annotated[Path, AfterValidator(_in_folder)]
+_Count = Annotated[int, Field(ge=1)]
 
 
-def _duration(text: str) -> timedelta:
-    try:
-        duration: timedelta = TypeAdapter(Duration).validate_python(text)
-    except ValidationError:
-        raise ConfigError(
-            f"option lag: found {text!r}, expected a duration such as 500ms, 30s, 90m, 6h or 2d"
-        ) from None
-    return duration
+class DataSourceOptions(BaseModel):
+    """The options of one read, checked by themselves; nothing is imported or opened yet."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connector: Annotated[str, AfterValidator(_connector)] | None = None
+    manifest: _Path | None = None
+    """The manifest, where there is no connector."""
+    allow_custom_code: bool = False
+    stream: str
+    config: str | None = Field(None, repr=False)
+    """The config as JSON; Spark shows it in the plan of a streaming query."""
+    secret_config: str | None = Field(None, repr=False)
+    """The same; Spark hides an option whose name has `secret` in it, without being told to."""
+    config_file: _Path | None = None
+    target: Annotated[str, AfterValidator(_target)] | None = None
+    """Where refresh tokens that work once are kept, a folder or an address."""
+    state: Annotated[FieldValue, BeforeValidator(_state)] = Field(None, repr=False)
+    """The stream's wire state to start from."""
+    concurrency: _Count | None = None
+    """Slices read at once, at most; None: what the source says."""
+    push_down: bool = False
+    """Whether the filters of the one query save requests."""
+    partition_columns: Annotated[tuple[str, ...], BeforeValidator(_columns)] = ()
+    """Columns of which every record holds the value that its partition has, for push_down."""
+    lag: Duration = timedelta(minutes=1)
+    """How far a streaming read stays behind the present."""
+    slices_per_batch: _Count | None = None
+    """The most that a batch of a streaming read takes; None for all there are."""
+
+    @classmethod
+    def of(cls, raw: Mapping[str, str], folder: Path) -> Self:
+        """Read options as Spark hands them over: all texts, names in any case. folder: what paths are relative to.
+
+        Raises ConfigError: options are unknown (with the nearest spelling), missing, hold something else, do not fit
+        together, or need a newer Spark. StateError: the state is a message.
+        """
+        options = {name.lower(): value for name, value in raw.items()}
+        try:
+            return cls.model_validate(options, context=folder)
+        except ValidationError as error:
+            problems = refusals(error, options, known=lambda _: cls.model_fields)
+            raise ConfigError("\n".join(f"option {keys[0]}: {text}" for keys, text in problems)) from None
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if (self.connector is None) == (self.manifest is None):
+            raise ConfigError("found both or neither of the options connector and manifest, expected one of them")
+        if len(configs := sorted({"config", "secret_config", "config_file"} & self.model_fields_set)) > 1:
+            raise ConfigError(f"found the options {' and '.join(configs)}, expected at most one of them")
+        if self.push_down:
+            require(Ability.PUSH_DOWN)
+        elif self.partition_columns:
+            raise ConfigError("option partition_columns: is of use with push_down only; set push_down to true as well")
+        return self
+
+    def read_config(self) -> tuple[Mapping[str, FieldValue], str]:
+        """The config, a file as it is now, and what to call it in errors, which show only where they are.
+
+        Raises ConfigError: it cannot be read, or is no object.
+        """
+        if self.config_file is not None:
+            where, value = str(self.config_file), read_document(self.config_file)
+        elif (text := self.secret_config if self.config is None else self.config) is not None:
+            where = "option secret_config" if self.config is None else "option config"
+            value = parse_json(text.encode(), where)
+        else:
+            return {}, "no option config, secret_config or config_file was given"
+        if not isinstance(value, dict):
+            raise ConfigError(f"found {json_kind(value)}, expected an object", path=where)
+        return value, where

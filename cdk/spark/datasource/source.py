@@ -56,7 +56,7 @@ class CdkDataSource(DataSource):
 
         opened, reading = self._read(schema)
         options = self._options
-        if options.shown and opened.config_secrets:
+        if options.config is not None and opened.config_secrets:
             raise ConfigError(
                 "option config: holds a secret, and Spark shows this option in the plans of streaming queries; "
                 "name the option secret_config, which it hides, or use config_file"
@@ -75,6 +75,5 @@ class CdkDataSource(DataSource):
     def _opened(self) -> tuple[OpenStream, TaskReader]:
         # Spark's processes start where its JVM was started, and know nothing of the notebook's folder.
         sys.path.extend(folder for folder in (self.folder, *self.path) if folder not in sys.path)
-        # The file of the config may have got new tokens since Spark made this object.
-        opened = OpenStream.of(DataSourceOptions.of(self.options, Path(self.folder)))
+        opened = OpenStream.of(self._options)
         return opened, TaskReader.of(opened, self.tasks, self._options.concurrency)

@@ -76,7 +76,7 @@ def test_a_manifest_is_read_and_a_text_that_does_not_fit_its_column_is_kept(
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("sttream", "orders", "option sttream: is unknown; did you mean 'stream'?"),
+        ("sttream", "orders", "option sttream: unknown key; did you mean 'stream'?"),
         ("stream", "order", "the source has no stream 'order'; did you mean 'orders'?"),
         ("connector", "shopp", "found no connector 'shopp'; did you mean 'shop'?"),
         ("config", '{"base_ulr": "x"}', "option config: base_url: found nothing ('base_ulr' is unknown)"),
