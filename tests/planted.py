@@ -384,6 +384,20 @@ BUGS = [
         "tests/compat/test_slices.py",
     ),
     Bug(
+        "a sync logs in once for all its tasks",
+        "rest/auth/session_token",
+        "return [] if self.life is None or not self.identity else [self]",
+        "return []",
+        "tests/spark/test_sessions.py",
+    ),
+    Bug(
+        "a session that is refused is replaced",
+        "rest/auth/token_owner",
+        "        elif self.refused(token):\n",
+        "        elif False and self.refused(token):\n",
+        "tests/spark/test_sessions.py",
+    ),
+    Bug(
         "custom code asks for the first page again",
         "compat/airbyte/http/adapters",
         "action = Action[(resolution.response_action or ResponseAction.FAIL).name]",

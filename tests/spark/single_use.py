@@ -75,8 +75,8 @@ def serving(login: Login) -> Iterator[Login]:
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:  # noqa: N802 - the server's name
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            answer = login.token(form["refresh_token"][0])
+            form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
+            answer = login.token(form.get("refresh_token", [""])[0])
             self.say(400 if answer is None else 200, answer or {"error": "invalid_grant"})
 
         def do_GET(self) -> None:  # noqa: N802 - the server's name

@@ -26,6 +26,7 @@ from cdk.declarative.interpolation.template import (
 from cdk.declarative.model.component import Component
 from cdk.rest import Authenticator, OAuth2, RequestsTransport, Transport
 from cdk.rest.async_jobs import JobBudget
+from cdk.rest.auth.session_token import SessionToken
 from cdk.rest.errors.wait_strategies import as_seconds
 from cdk.rest.http.origin import CredentialScope
 from cdk.rest.limits.budget import Budget
@@ -90,7 +91,7 @@ class Runtime:
     """The properties that the catalog selects, by stream; none for a stream that is not listed."""
     authenticators: dict[str, Authenticator] = field(default_factory=dict)
     """Those that streams share, by what tells them apart."""
-    logins: dict[str, OAuth2] = field(default_factory=dict)
+    logins: dict[str, OAuth2 | SessionToken] = field(default_factory=dict)
     """Likewise, of those that renew tokens."""
     staging: Path | None = None
     """The folder for files of records; None for the one shared with the destination."""

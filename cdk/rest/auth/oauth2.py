@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from http import HTTPStatus
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -105,14 +104,7 @@ class OAuth2(TokenOwner):
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
         """Raises CredentialsError: the token request is refused, or its response has no token."""
-        token = yield from self.token()
-        response = yield _bearing(request, token)
-        if response.status != HTTPStatus.UNAUTHORIZED:
-            self.good()
-        elif self.refused(token):
-            response.close()
-            token = yield from self.token()
-            yield _bearing(request, token)
+        yield from self.flow_with(request, _bearing)
 
     def _login(self) -> Sequence[JsonValue]:
         parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._first]

@@ -1,43 +1,80 @@
 """Session tokens: those of a login, or one that was given, as long as it is valid."""
 
-from collections.abc import Callable, Generator
-from dataclasses import KW_ONLY, dataclass, field
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TypeAlias
+from uuid import uuid4
 
 import orjson
 
 from cdk.base.errors import CdkError, CredentialsError, TransientError
-from cdk.base.process.process_lock import ProcessLock
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import with_header
+from cdk.rest.auth.token_owner import Bear, TokenOwner, report
 from cdk.rest.auth.token_response import REFUSALS, body_of
+from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.error_handler import Action, ErrorHandler
 from cdk.rest.errors.status_errors import error_for, error_text
 from cdk.rest.http.authenticator import Authenticator, Learn, Setting, ignore, response_to, text_of
 from cdk.rest.http.messages import Request, Response
 
-Present: TypeAlias = Callable[[Request, str], Request]
-"""Puts a token into a request, as a secret."""
+
+class _Session(TokenOwner):
+    """A token that a login gives, anew when it has expired, and once when it is refused (401).
+
+    Of an API that has one session a user each login ends the one before: so one is made for all tasks, see TokenOwner.
+    """
+
+    life: timedelta | None
+
+    @abstractmethod
+    def _obtain(self) -> Generator[Request, Response, str]:
+        """A token. Yields requests to send, and is sent their responses. Raises CredentialsError: there is none."""
+
+    @abstractmethod
+    def _send_with(self, request: Request, token: str) -> Request:
+        """The request with a token."""
+
+    def flow(self, request: Request) -> Generator[Request, Response, None]:
+        """Raises CredentialsError: the login is refused, or its response has no token."""
+        if self.life is None:
+            token = yield from self._obtain()
+            self._hide(token)
+            yield self._send_with(request, token)
+        else:
+            yield from self.flow_with(request, self._send_with)
+
+    _single_use = False
+    _first = None
+    _seal = ""
+
+    def _begin(self, state: TokenState, now: datetime) -> None:
+        pass
+
+    def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
+        assert self.life is not None
+        token = yield from self._obtain()
+        self._hide(token)
+        state.access_token, state.started, state.expires = token, now, now + self.life
 
 
 @dataclass(eq=False, repr=False)
-class SessionToken:
-    """Logs in and sends the token of the response; logs in again when it has expired, or once when it is refused (401).
-
-    One thread logs in, the others wait.
-    """
+class SessionToken(_Session):
+    """Logs in and sends the token of the response."""
 
     login: Callable[[], Request]
     """Gives the request that logs in."""
     read: Callable[[Response], JsonValue]
     """Finds the token in its response, None where there is none."""
-    present: Present
+    present: Bear
     _: KW_ONLY
     life: timedelta | None = None
     """How long a token can be used; None: there is a login before each request."""
+    identity: str = ""
+    """The same, in every process, of those that may share a token; empty: each has its own, also in each process."""
     login_as: Authenticator | None = None
     """Credentials of the login itself."""
     judge: ErrorHandler | None = None
@@ -45,48 +82,24 @@ class SessionToken:
     learn: Learn = ignore
     """Called with each token."""
     clock: Clock = system_clock
-    _token: str | None = field(default=None, init=False)
-    _expires: datetime | None = field(default=None, init=False)
-    _learned: str = field(default="", init=False)
-    _lock: ProcessLock = field(default_factory=ProcessLock, init=False)
 
-    def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the login is refused, or its response has no token."""
-        token = yield from self._usable()
-        response = yield self.present(request, token)
-        if response.status == HTTPStatus.UNAUTHORIZED and self.life is not None:
-            response.close()
-            token = yield from self._usable(refused=token)
-            yield self.present(request, token)
+    def __post_init__(self) -> None:
+        super().__init__(self.learn, self.clock)
+        report(self)
 
-    def forget(self) -> None:
-        with self._lock:
-            self._token = None
+    def owners(self) -> Sequence[TokenOwner]:
+        return [] if self.life is None or not self.identity else [self]
 
-    def _usable(self, refused: str | None = None) -> Generator[Request, Response, str]:
-        """A token that can be used and is not the one that was `refused`."""
-        if self.life is None:
-            return (yield from self._logged_in())
-        with self._lock:
-            now = self.clock()
-            if self._token is None or self._expires is None or now >= self._expires or self._token == refused:
-                self._token = yield from self._logged_in()
-                self._expires = now + self.life
-            return self._token
+    def _login(self) -> Sequence[JsonValue]:
+        return [self.identity or uuid4().hex]
 
-    def _logged_in(self) -> Generator[Request, Response, str]:
+    def _send_with(self, request: Request, token: str) -> Request:
+        return self.present(request, token)
+
+    def _obtain(self) -> Generator[Request, Response, str]:
         response = yield from response_to(self.login(), self.login_as)
         self._check(response)
-        token = self.read(response)
-        if token is None or token == "" or isinstance(token, dict | list):
-            raise CredentialsError(
-                f"{response.request} answered {response.status} without a token where it is expected; check the path "
-                f"that leads to the token, and user and password"
-            )
-        if str(token) != self._learned:
-            self._learned = str(token)
-            self.learn(str(token))
-        return str(token)
+        return token_in(response, self.read(response))
 
     def _check(self, response: Response) -> None:
         """Raise the error of a login that is no success."""
@@ -116,8 +129,18 @@ def login_error(response: Response) -> CdkError:
     )
 
 
+def token_in(response: Response, token: JsonValue) -> str:
+    """The token that was found in the response to a login. Raises CredentialsError: it is none."""
+    if token is None or token == "" or isinstance(token, dict | list):
+        raise CredentialsError(
+            f"{response.request} answered {response.status} without a token where it is expected; check the path "
+            f"that leads to the token, and user and password"
+        )
+    return str(token)
+
+
 @dataclass(eq=False, repr=False)
-class LegacySessionToken:
+class LegacySessionToken(_Session):
     """Sends a session token in `header`. Airbyte's older way of logging in, made for Metabase.
 
     Without a token, or when it is refused, `user` and `password` go as a JSON body to `login_url`.
@@ -129,60 +152,43 @@ class LegacySessionToken:
     token_field: Setting
     """The field of the login's response that holds the token."""
     validate_url: Setting
-    """Accepts the token to begin with, if it is valid."""
-    token: Setting = ""
+    """Accepts `session_token`, if it is valid."""
+    session_token: Setting = ""
+    """The token to begin with."""
     user: Setting = ""
     password: Setting = ""
-    life: timedelta = timedelta(days=1)
-    """How long the token of a login can be used."""
+    life: timedelta | None = timedelta(days=1)
+    """How long a token can be used."""
     learn: Learn = ignore
     clock: Clock = system_clock
-    _session: SessionToken = field(init=False)
-    _valid: bool | None = field(default=None, init=False)
-    _lock: ProcessLock = field(default_factory=ProcessLock, init=False)
 
     def __post_init__(self) -> None:
-        self._session = SessionToken(
-            self._login, self._read, self._present, life=self.life, learn=self.learn, clock=self.clock
-        )
+        super().__init__(self.learn, self.clock)
+        report(self)
 
-    def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the token is not valid, and there is no login or it fails."""
-        if (yield from self._token_is_valid()):
-            yield self._present(request, text_of(self.token))
-        else:
-            yield from self._session.flow(request)
+    def _login(self) -> Sequence[JsonValue]:
+        settings = (self.header, self.login_url, self.token_field, self.session_token, self.user, self.password)
+        return [text_of(setting) for setting in settings]
 
-    def forget(self) -> None:
-        with self._lock:
-            self._valid = None
-        self._session.forget()
+    def _send_with(self, request: Request, token: str) -> Request:
+        return with_header(request, text_of(self.header), token)
 
-    def _token_is_valid(self) -> Generator[Request, Response, bool]:
-        with self._lock:
-            if self._valid is None:
-                token = text_of(self.token)
-                if token:
-                    response = yield self._present(Request("GET", text_of(self.validate_url)), token)
-                    self._valid = response.status == HTTPStatus.OK
-                else:
-                    self._valid = False
-            return self._valid
-
-    def _login(self) -> Request:
+    def _obtain(self) -> Generator[Request, Response, str]:
+        if token := text_of(self.session_token):
+            response = yield self._send_with(Request("GET", text_of(self.validate_url)), token)
+            if response.status == HTTPStatus.OK:
+                return token
         user, password = text_of(self.user), text_of(self.password)
         if not user:
             raise CredentialsError(
                 "the session token is missing or not valid, and there is no user and password to log in with; "
                 "give a session token, or both of them"
             )
-        body = orjson.dumps({"username": user, "password": password})
+        content = orjson.dumps({"username": user, "password": password})
         headers = {"Content-Type": "application/json"}
-        return Request("POST", text_of(self.login_url), headers=headers, body=body, hidden=frozenset({password}))
-
-    def _read(self, response: Response) -> JsonValue:
+        url, hidden = text_of(self.login_url), frozenset({password})
+        response = yield Request("POST", url, headers=headers, body=content, hidden=hidden)
+        if not response.ok:
+            raise login_error(response)
         body = body_of(response)
-        return body.get(text_of(self.token_field)) if type(body) is dict else None
-
-    def _present(self, request: Request, token: str) -> Request:
-        return with_header(request, text_of(self.header), token)
+        return token_in(response, body.get(text_of(self.token_field)) if type(body) is dict else None)

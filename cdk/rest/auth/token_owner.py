@@ -5,12 +5,13 @@ wait, the process that plans a run renews for all tasks, and a task uses what it
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
-from typing import Protocol
+from http import HTTPStatus
+from typing import Protocol, TypeAlias
 
 from cdk.base.errors import CredentialsError
 from cdk.base.run import current_run, setting
@@ -49,6 +50,10 @@ _TOO_LONG = (
     "the access token ended before the slice came to a page after which it can go on, and no task may get another, as "
     "the refresh token works once; have the stream say checkpoints, or read smaller slices"
 )
+
+
+Bear: TypeAlias = Callable[[Request, str], Request]
+"""Puts a token into a request, as a secret."""
 
 
 class TokenOwner(ABC):
@@ -121,6 +126,17 @@ class TokenOwner(ABC):
             assert state.expires is not None
             rotates = state.rotated or self._single_use
             return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
+
+    def flow_with(self, request: Request, bear: Bear) -> Generator[Request, Response, None]:
+        """Send a request with a token, and once more with another one where that is refused. Raises as `token` does."""
+        token = yield from self.token()
+        response = yield bear(request, token)
+        if response.status != HTTPStatus.UNAUTHORIZED:
+            self.good()
+        elif self.refused(token):
+            response.close()
+            token = yield from self.token()
+            yield bear(request, token)
 
     def token(self) -> Generator[Request, Response, str]:
         """A token that has not expired, and that no request was refused with.

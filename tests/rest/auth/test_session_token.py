@@ -124,7 +124,7 @@ def test_a_valid_given_token_is_sent() -> None:
     api, time = MockApi(), Time()
     asked = api.get("/me").returns(json={})
     users = api.get("/users").returns(json=[])
-    sender = client(api, legacy(time, token="given"), time)
+    sender = client(api, legacy(time, session_token="given"), time)
 
     sender.send(USERS)
     sender.send(USERS)
@@ -141,7 +141,7 @@ def test_another_token_comes_from_a_login() -> None:
     authenticator = pickle.loads(pickle.dumps(legacy(Time(), user="me", password="pw")))  # noqa: S301 - made here
     assert "pw" not in repr(authenticator)
 
-    client(api, legacy(time, token="given", user="me", password="pw"), time).send(USERS)
+    client(api, legacy(time, session_token="given", user="me", password="pw"), time).send(USERS)
 
     assert logins.requests[0].body == b'{"username":"me","password":"pw"}'
     assert [request.headers["X-Session"] for request in users.requests] == ["one"]

@@ -12,8 +12,9 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyRequester
 from cdk.rest import Authenticator, JsonDocument
-from cdk.rest.auth.session_token import LegacySessionToken, Present, SessionToken
+from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.auth.static import with_header, with_secret
+from cdk.rest.auth.token_owner import Bear, report
 from cdk.rest.http.json_path import path
 
 
@@ -21,7 +22,7 @@ class AnySessionTokenRequest(Component, type=None):
     """How requests carry a session token."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Present:
+    def build(self, ctx: BuildContext) -> Bear:
         """The function that puts a token into a request."""
 
 
@@ -42,7 +43,7 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
     inject_into: RequestOption = Field(description="Where the token goes.")
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
-    def build(self, ctx: BuildContext) -> Present:
+    def build(self, ctx: BuildContext) -> Bear:
         option, api_token = self.inject_into, ctx.expression(self, "api_token")
         part, names = option.inject_into, option.path(ctx)
         return lambda request, token: with_secret(request, part, names, api_token.text({"session_token": token}))
@@ -55,7 +56,7 @@ class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Beare
         type: Bearer
     """
 
-    def build(self, ctx: BuildContext) -> Present:
+    def build(self, ctx: BuildContext) -> Bear:
         return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
 
 
@@ -87,9 +88,12 @@ class SessionTokenAuthenticator(AnyAuthenticator):
 
     def build(self, ctx: BuildContext) -> Authenticator:
         """The authenticator, which streams that log in the same way share."""
-        return shared(ctx.runtime.authenticators, definition(self, ctx), lambda: self._login(ctx))
+        identity = definition(self, ctx)
+        authenticator = shared(ctx.runtime.logins, identity, lambda: self._login(ctx, identity))
+        report(authenticator)
+        return authenticator
 
-    def _login(self, ctx: BuildContext) -> SessionToken:
+    def _login(self, ctx: BuildContext, identity: str) -> SessionToken:
         # Only the request of the login is used, so what sends it is passed on.
         login, (login_as, judge) = self.login_requester.build(ctx), self.login_requester.sending()
         decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
@@ -100,6 +104,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
             lambda response: token(decoder.decode(response)),
             self.request_authentication.build(ctx),
             life=ctx.duration_from_now(self, "expiration_duration", None),
+            identity=identity,
             login_as=None if login_as is None else login_as.build(ctx),
             judge=None if judge is None else judge.build(ctx),
             learn=learner(ctx),
@@ -138,7 +143,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
             self._url(ctx, "login_url"),
             token_field=ctx.expression(self, "session_token_response_key").text,
             validate_url=self._url(ctx, "validate_session_url"),
-            token=ctx.expression(self, "session_token").text,
+            session_token=ctx.expression(self, "session_token").text,
             user=ctx.expression(self, "username").text,
             password=ctx.expression(self, "password").text,
             learn=learner(ctx),
