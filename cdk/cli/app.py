@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, cast
 
 import click
 
 from cdk.base.errors import CdkError, ConnectorExit
+from cdk.cli import later_commands
 from cdk.cli.authoring.completion import completed, completion
 from cdk.cli.options import pipeline_path
 from cdk.cli.protocol.read import read
@@ -19,17 +20,14 @@ from cdk.streams.source import Source
 class LazyCommand(click.Command):
     """A command that is imported when it runs, so that the others start without Spark, Delta and rich.
 
-    origin: its module, and the function there whose name it has. text: its first sentence, for the list of commands.
+    help: its first sentence, for the list of commands.
     """
-
-    def __init__(self, origin: str, text: str) -> None:
-        self._module, _, self._function = origin.partition(":")
-        # A command may have the name of a keyword, a function may not.
-        super().__init__(self._function.rstrip("_"), help=text)
 
     def load(self) -> click.Command:
         """The command that takes its place; imports it."""
-        return cast("click.Command", getattr(import_module(self._module), self._function))
+        # A command may have the name of a keyword, a function may not.
+        name = f"{self.name}_" if iskeyword(str(self.name)) else str(self.name)
+        return cast("click.Command", getattr(later_commands, name))
 
     def make_context(
         self,
@@ -55,52 +53,66 @@ def check_connector_or_pipeline(ctx: click.Context, /, pipeline: Path | None, **
         return cast("int", ctx.invoke(check, **options))
     if any(options[name] is not None for name in ("connector", "manifest_path", "config")):
         raise click.UsageError("a PIPELINE names its connector and its config: give one or the other", ctx)
-    from cdk.cli.authoring.doctor import check_pipeline  # noqa: PLC0415 - brings Delta, as the commands below
-
     shared = {name: options[name] for name in ("allow_custom_code", "egress")}
-    return cast("int", ctx.invoke(check_pipeline, pipeline=pipeline, **shared))
+    return cast("int", ctx.invoke(later_commands.check_pipeline, pipeline=pipeline, **shared))
 
 
 PROTOCOL_COMMANDS = (spec, check, discover, read)
 PREVIEW = LazyCommand(
-    "cdk.cli.authoring.preview:preview",
-    "Show the first records of a STREAM, each request and response, and why there is a next page.",
+    "preview", help="Show the first records of a STREAM, each request and response, and why there is a next page."
 )
-_LATER = {
-    "cdk.cli.sync.command:sync": "Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit.",
-    "cdk.cli.sync.plan:plan": "Show what a sync of a PIPELINE file would read and write, in figures; reads and writes "
-    "nothing.",
-    "cdk.cli.lake.tables:tables": "Show the tables of a PIPELINE file: rows, files, versions, and what the next sync "
-    "does.",
-    "cdk.cli.lake.query:query": "Ask the tables of a PIPELINE file in SQL; each is called like its stream.",
-    "cdk.cli.lake.runs:runs": "List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and "
-    "how each ended.",
-    "cdk.cli.state.command:state": "Look at the states of a PIPELINE file's streams, and change them between two "
-    "syncs.",
-    "cdk.cli.authoring.new:new": "Write a connector called NAME into a folder, with tests that pass, and what editors "
-    "and CI need.",
-    "cdk.cli.authoring.new:import_": "Write a connector from what another tool reads an API with, and say what could "
-    "not be done faithfully.",
-    "cdk.cli.authoring.detect:detect": "Find where the records of a manifest's STREAM lie and how it pages, from a "
-    "live response.",
-    "cdk.cli.authoring.record:record": "Read a connector once, and keep requests and responses in a cassette, without "
-    "secrets.",
-    "cdk.cli.authoring.simulate:simulate": "Show what the simulated API of a connector has, or serve it; no "
-    "credentials, no network.",
-    "cdk.cli.prove:prove": "Kill syncs of a connector, resume each, and compare with an undisturbed one.",
-    "cdk.cli.authoring.validate:validate": "Look for mistakes in each FILE: a manifest, a pipeline, a config, a "
-    "catalog or a state.",
-    "cdk.cli.authoring.validate:schema": "Print the JSON Schema of a KIND of files, for editors: `manifest` or "
-    "`pipeline`.",
-    "cdk.cli.authoring.doctor:doctor": "Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, "
-    "credentials, target and state.",
-    "cdk.cli.ui.command:ui": "Show the pipelines of this folder, their runs and states, as a page; draft, edit and try "
-    "manifests on it.",
-    "cdk.cli.mcp.command:mcp": "Be an MCP server: an assistant builds a connector with new, validate, preview, infer, "
-    "plan, prove and state.",
-}
-"""The commands that bring Delta, rich, or what tests use: where each is, and the first sentence of its help."""
-LAZY_COMMANDS = (PREVIEW, *(LazyCommand(origin, text) for origin, text in _LATER.items()))
+LAZY_COMMANDS = (
+    LazyCommand("sync", help="Sync the streams of a PIPELINE file into Delta tables, rows and state in one commit."),
+    LazyCommand(
+        "plan", help="Show what a sync of a PIPELINE file would read and write, in figures; reads and writes nothing."
+    ),
+    LazyCommand(
+        "tables", help="Show the tables of a PIPELINE file: rows, files, versions, and what the next sync does."
+    ),
+    LazyCommand("query", help="Ask the tables of a PIPELINE file in SQL; each is called like its stream."),
+    LazyCommand(
+        "runs",
+        help="List the last runs of a PIPELINE file, newest first: when, how long, rows, commits, and how each ended.",
+    ),
+    LazyCommand("state", help="Look at the states of a PIPELINE file's streams, and change them between two syncs."),
+    LazyCommand(
+        "new", help="Write a connector called NAME into a folder, with tests that pass, and what editors and CI need."
+    ),
+    LazyCommand(
+        "import",
+        help="Write a connector from what another tool reads an API with, and say what could not be done faithfully.",
+    ),
+    PREVIEW,
+    LazyCommand(
+        "detect", help="Find where the records of a manifest's STREAM lie and how it pages, from a live response."
+    ),
+    LazyCommand(
+        "record", help="Read a connector once, and keep requests and responses in a cassette, without secrets."
+    ),
+    LazyCommand(
+        "simulate", help="Show what the simulated API of a connector has, or serve it; no credentials, no network."
+    ),
+    LazyCommand("prove", help="Kill syncs of a connector, resume each, and compare with an undisturbed one."),
+    LazyCommand(
+        "validate", help="Look for mistakes in each FILE: a manifest, a pipeline, a config, a catalog or a state."
+    ),
+    LazyCommand("schema", help="Print the JSON Schema of a KIND of files, for editors: `manifest` or `pipeline`."),
+    LazyCommand(
+        "doctor",
+        help="Try what a sync needs: versions, Java, disk, and of a PIPELINE its source, credentials, target and "
+        "state.",
+    ),
+    LazyCommand(
+        "ui",
+        help="Show the pipelines of this folder, their runs and states, as a page; draft, edit and try manifests on "
+        "it.",
+    ),
+    LazyCommand(
+        "mcp",
+        help="Be an MCP server: an assistant builds a connector with new, validate, preview, infer, plan, prove "
+        "and state.",
+    ),
+)
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:
