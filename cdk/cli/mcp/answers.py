@@ -175,7 +175,7 @@ class StreamStateAnswer(Part):
     sync: str | None
     rows: int | None
     source: Shown
-    kept: Shown
+    retained: Shown
     positions: Sequence[str]
     further: int
 

@@ -128,7 +128,7 @@ def status_json(status: StreamStatus) -> Mapping[str, Json]:
         "rows": None if saved is None else saved.records,
         "state": None if saved is None else saved.state,
         "source": None if saved is None else saved.source,
-        "kept": list(status.retained),
+        "retained": list(status.retained),
     }
 
 
