@@ -384,6 +384,20 @@ BUGS = [
         "tests/compat/test_slices.py",
     ),
     Bug(
+        "jobs of an API are counted over all tasks",
+        "sync/loop/bundles",
+        "        if stream.in_one_task and any(",
+        "        if False and any(",
+        "tests/sync/tasks/test_task_concurrency.py",
+    ),
+    Bug(
+        "jobs of an API are counted in a frame",
+        "spark/datasource/task_reader",
+        "1 if self.stream.in_one_task else ",
+        "",
+        "tests/spark/test_jobs.py",
+    ),
+    Bug(
         "a sync logs in once for all its tasks",
         "rest/auth/session_token",
         "return [] if self.life is None or not self.identity else [self]",
@@ -605,8 +619,8 @@ BUGS = [
     Bug(
         "a stream's limit holds over all tasks",
         "sync/loop/bundles",
-        "return max(1, limit) - sum(",
-        "return max(1, limit) - 0 * sum(",
+        "        return limit - sum(",
+        "        return limit - 0 * sum(",
         "tests/sync/tasks/test_task_concurrency.py",
     ),
     Bug(

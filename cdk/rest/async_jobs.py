@@ -84,7 +84,10 @@ class JobApi(Protocol):
 
 
 class JobBudget:
-    """How many jobs may run at once, for all streams of a source. Thread-safe; each process has its own."""
+    """How many jobs may run at once, for all streams of a source. Thread-safe.
+
+    Each process has its own, so the slices of such streams are read in one task at a time (`Stream.in_one_task`).
+    """
 
     def __init__(self, count: int = 1) -> None:
         self._lock, self._free = threading.Lock(), max(1, count)

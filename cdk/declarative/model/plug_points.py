@@ -318,6 +318,9 @@ class SliceReader(Retriever, Protocol):
 class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="CustomRetriever"):
     """Reads the records of a slice."""
 
+    in_one_task: ClassVar[bool] = False
+    """See `Stream.in_one_task`."""
+
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
         """The routers whose partitions it reads."""

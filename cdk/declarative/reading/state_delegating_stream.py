@@ -43,7 +43,7 @@ class DelegatingStream(DeclaredStream):
         # The full one leaves a cursor value for the incremental one where it has a cursor, too.
         self._chosen = stream
         self.cursor, self.cursor_field = stream.cursor, stream.cursor_field
-        self.supports_checkpointing = stream.supports_checkpointing
+        self.supports_checkpointing, self.in_one_task = stream.supports_checkpointing, stream.in_one_task
 
     @property
     def empty_state(self) -> JsonValue:

@@ -81,7 +81,7 @@ class TaskReader:
         # It is unknown how long the read takes: the tokens have at least half of their lives before them.
         tokens = access_tokens(self.stream, inf)
         most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
-        hands = min(most, self.tasks, len(slices))
+        hands = 1 if self.stream.in_one_task else min(most, self.tasks, len(slices))
         threads = [len(range(n, most, hands)) for n in range(hands)]
         return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens)) for n in range(hands)]
 

@@ -2,8 +2,9 @@
 
 Slices that can stop at any page share tasks with each other, and those that cannot with their like: the first do not
 wait for the others. Where the order of the read decides which row is newer, slices go in waves. A stream that says how
-many of its slices may be read at once has bundles of its own, whose threads together are never more. A bundle is as
-large as a task reads in a few seconds: it starts small, and follows what tasks get through.
+many of its slices may be read at once has bundles of its own, whose threads together are never more; of the streams
+that are read in one task at a time, one bundle is read. A bundle is as large as a task reads in a few seconds: it
+starts small, and follows what tasks get through.
 
 A slice whose task died is a suspect: it is read in a task of its own, beside others; when that dies, too, alone, with
 nothing else running. A slice whose task dies then is what kills it.
@@ -125,13 +126,13 @@ class Suspects:
 
 @dataclass(eq=False)
 class _Queue:
-    """The slices that wait for a task: those of one kind, or of one stream that has a limit."""
+    """The slices that wait for a task: those of one kind, of one stream that has a limit, or of those in one task."""
 
     kind: BundleKind
     bundle_size: int
     """How many slices a bundle has at most."""
     stream: int | None = None
-    """The stream whose limit holds; None: those that have none."""
+    """The stream whose limit holds, or the first of those that are read in one task; None: those without a limit."""
     waiting: deque[PlannedSlice] = field(default_factory=deque)
     wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
     """What is left to deal of those that are committed together."""
@@ -232,6 +233,9 @@ class Bundles:
         if self._tasks > 1 and (stream.in_read_order or not stream.stops_at_pages):
             kind = BundleKind.IN_ORDER if stream.in_read_order else BundleKind.TO_END
         limited = None if stream.stream.max_concurrency is None else n
+        if limited is None and stream.stream.in_one_task:
+            alike = (other.stream.in_one_task and other.stream.max_concurrency is None for other in self._streams)
+            limited = list(alike).index(True)
         if (kind, limited) not in self._queues:
             size = self._threads_per_task * (1 if kind is BundleKind.TO_END else _FIRST_SLICES_PER_THREAD)
             self._queues[kind, limited] = _Queue(kind, size, limited)
@@ -239,10 +243,13 @@ class Bundles:
 
     def _free_threads(self, n: int | None) -> int:
         """How many slices of a stream may be read beside those that are, as it says itself; None: it sets no limit."""
-        limit = None if n is None else self._streams[n].stream.max_concurrency
-        if limit is None:
+        if n is None:
             return sys.maxsize
-        return max(1, limit) - sum(bundle.threads for bundle in self._running if bundle.slices[0].stream == n)
+        stream, running = self._streams[n].stream, [bundle.slices[0].stream for bundle in self._running]
+        if stream.in_one_task and any(self._streams[other].stream.in_one_task for other in running):
+            return 0
+        limit = sys.maxsize if stream.max_concurrency is None else max(1, stream.max_concurrency)
+        return limit - sum(bundle.threads for bundle in self._running if bundle.slices[0].stream == n)
 
     def plans_more_for(self, bundle: Bundle) -> bool:
         """Whether a task is to be short: planning brings more slices soon, or more tasks may soon run."""
@@ -286,7 +293,9 @@ class Bundles:
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
         queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.turn))
-        queue.turn, tasks = next(self._turns), min(self.idle, self._free_threads(queue.stream))
+        in_one_task = queue.stream is not None and self._streams[queue.stream].stream.in_one_task
+        tasks = 1 if in_one_task else min(self.idle, self._free_threads(queue.stream))
+        queue.turn = next(self._turns)
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
                 self._deal_wave(queue, tasks)

@@ -131,7 +131,12 @@ def test_show_says_where_each_stream_stands(state: CommandLine, orders: Filled, 
 def test_show_gives_programs_the_whole_state(state: CommandLine, orders: Filled) -> None:
     (found,) = answer(state("show", "--stream", "orders", "--json"))["streams"]
 
-    assert (found["number"], found["state"], found["retained"], found["lost"]) == (3, {"updated_at": MAR}, [3, 2, 1], None)
+    assert (found["number"], found["state"], found["retained"], found["lost"]) == (
+        3,
+        {"updated_at": MAR},
+        [3, 2, 1],
+        None,
+    )
     assert found["path"] == str(orders.root)
 
 

@@ -781,8 +781,10 @@ class Made(PagedStream):
         values: Sequence[Json],
         limited: bool = False,
         most: int | None = None,
+        one_task: bool = False,
     ) -> None:
         super().__init__()
+        self.in_one_task = one_task
         self._clock = Clock()
         self._budget = Budget(2, timedelta(seconds=7), clock=self._now, sleep=self._sleep) if limited else None
         self.name, self.supports_checkpointing, self.max_concurrency = name, stops, most
@@ -886,6 +888,7 @@ MADE = st.builds(
     values=st.lists(st.sampled_from([1, 0.5, "text", None, {"a": 1}]), min_size=1, max_size=3),
     limited=st.booleans(),
     most=st.sampled_from([None, None, 1, 2]),
+    one_task=st.booleans(),
 )
 
 
@@ -934,6 +937,8 @@ def test_whatever_ends_first_and_whoever_dies_each_row_lands_once(  # noqa: PLR0
             bundles = [task.bundle for task in loop._running.values() if n in task.targets]
             most = stream.max_concurrency
             assert most is None or sum(bundle.threads for bundle in bundles) <= most
+        alone = {n for n, stream in enumerate(streams) if stream.in_one_task}
+        assert sum(not alone.isdisjoint(task.targets) for task in loop._running.values()) <= 1
 
     def sync(life: int, end: str = "killed") -> list[StreamSync]:
         tables = OpenTables("test")

@@ -72,8 +72,11 @@ class Parts(PagedStream):
 
     primary_key = "id"
 
-    def __init__(self, count: int, most: int | None, *, stops: bool, mode: WriteModeName) -> None:
+    def __init__(
+        self, count: int, most: int | None, *, stops: bool, mode: WriteModeName, one_task: bool = False
+    ) -> None:
         super().__init__()
+        self.in_one_task = one_task
         self.count, self.max_concurrency, self.supports_checkpointing, self.mode = count, most, stops, mode
 
     def json_schema(self) -> JsonSchema:
@@ -126,6 +129,17 @@ def test_streams_with_limits_are_read_beside_each_other_each_within_its_own(
     bundles.plan(1)
     assert bundles.divisible
     assert [what(bundle) for bundle in dealt(bundles)] == [(0, 1)]
+
+
+def test_streams_that_share_a_process_are_read_in_one_task_with_all_threads_that_are_idle(tmp_path: Path) -> None:
+    streams = [Parts(3, None, stops=True, mode="append", one_task=True) for _ in range(2)]
+    bundles = bundles_of(tmp_path, [*streams, Parts(1, None, stops=True, mode="append")], 4, 20)
+    bundles.plan(1)
+
+    first, second = dealt(bundles)
+
+    assert [len(bundle.slices) for bundle in (first, second)] == [6, 1]
+    assert first.threads >= 6
 
 
 def test_the_limit_of_a_stream_holds_over_its_tasks(tmp_path: Path) -> None:
@@ -206,6 +220,7 @@ PARTS = st.builds(
     st.sampled_from([None, None, 1, 3]),
     stops=st.booleans(),
     mode=st.sampled_from(["append", "append_dedup"]),
+    one_task=st.booleans(),
 )
 
 
@@ -257,3 +272,5 @@ def check(running: list[Bundle], runs: list[StreamSync], tasks: int, concurrency
             if (limit := runs[n].stream.max_concurrency) is not None:
                 limited[n] = limited.get(n, 0) + bundle.threads
                 assert limited[n] <= limit
+    alone = [bundle for bundle in running if any(runs[one.stream].stream.in_one_task for one in bundle.slices)]
+    assert len(alone) <= 1

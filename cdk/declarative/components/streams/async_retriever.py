@@ -95,6 +95,9 @@ class AsyncRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
+    # How many jobs run at once is known in one process: see JobBudget.
+    in_one_task = True
+
     record_selector: RecordSelector = Field(
         description="Filters and casts the records. Its extractor is not used: see `download_extractor`."
     )

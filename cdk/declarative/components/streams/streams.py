@@ -69,6 +69,7 @@ class DeclarativeStream(AnyStream):
             stream = self._built(ctx, as_parent=as_parent)
         client = HttpClient(ctx.runtime.transport, sleep=ctx.runtime.sleep)
         stream.issue, stream.made_of = partial(issue_all, bearers, client), self
+        stream.in_one_task = self.retriever.in_one_task
         return stream
 
     def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:
