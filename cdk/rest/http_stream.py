@@ -8,7 +8,7 @@ from typing import Self
 
 from cdk.base.errors import ConfigError, DecodeError, TransientError
 from cdk.base.times.clock import Sleep, sleep
-from cdk.base.values import JsonValue, Record, to_json
+from cdk.base.values import JsonValue, Record, copied, to_json
 from cdk.rest.auth.oauth2 import OAuth2
 from cdk.rest.auth.token_owner import TokenBearer, collecting, issue_all, report
 from cdk.rest.auth.tokens import IssuedToken
@@ -148,13 +148,15 @@ class HttpStream(PagedStream):
 
     def request(self, slice: Slice) -> Request:
         """The request for a slice, without its page and credentials."""
-        headers, content, body = self.headers(slice), self.body_json(slice), None
+        # Copied, for a request may be sent again, and the author's code may fill the same dict for another slice.
+        headers, params = dict(self.headers(slice)), copied(self.params(slice))
+        content, body = self.body_json(slice), None
         if content is not None:
             body = to_json(content)
             headers = {"Content-Type": "application/json", **headers}
         url = _join(self.url_base, self.path(slice))
         scope = self._scope(url, slice)
-        return Request(self.http_method, url, self.params(slice), headers, body, scope=scope)
+        return Request(self.http_method, url, params, headers, body, scope=scope)
 
     def _request(self, slice: Slice) -> Request:
         """The request for any page of a slice, whatever `parse` has set as the state since the first."""

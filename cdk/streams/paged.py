@@ -279,7 +279,8 @@ def listed(records: object, what: str, method: object) -> Sequence[Record]:
         case Sequence() if not isinstance(records, str | bytes):
             return records
         case Iterable() if not isinstance(records, Mapping | str | bytes):
-            return list(records)
+            # Its author may fill the same dict again for the next one.
+            return [copied(record) for record in records]
         case _:
             raise FatalError(f"{what} a {type(records).__name__}, expected a list{defined_at(method)}")
 

@@ -178,7 +178,7 @@ def _own_list(records: Sequence[Record], repeated: int) -> Sequence[Record]:
     """The records behind the repeated ones, in a list of their own: the author's code may fill the same one again."""
     if repeated or type(records) is list:
         return records[repeated:]
-    return list(records) if json_lines(records) is None else records
+    return [copied(record) for record in records] if json_lines(records) is None else records
 
 
 def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: Page) -> Checkpoint:

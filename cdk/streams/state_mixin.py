@@ -25,6 +25,16 @@ class SliceContext:
         self.initial: dict[str, Stored] = dict(slice.start.cursor or {})
         self.cursor = dict(since or self.initial)
         self.pending = Checkpoint(since) if since else None
+        self.of_all: Checkpoint | None = None
+        """The state of all records, which are handed out behind it."""
+
+    def returned(self, before: Checkpoint | None) -> None:
+        """Take note that `read_records` has returned its records. before: what was not yet yielded when it was called.
+
+        One that is no generator has set its state before the first of them is handed out.
+        """
+        if self.pending is not before:
+            self.pending, self.of_all = before, self.pending
 
     def pop_pending(self) -> Iterator[Checkpoint]:
         if self.pending is not None:
@@ -97,6 +107,7 @@ class StateMixin(Stream):
             case Checkpoint() as checkpoint:
                 # The author may fill the same object again before the checkpoint is yielded.
                 context.cursor, context.pending = dict(value), replace(checkpoint, cursor=copied(checkpoint.cursor))
+                context.of_all = None
             case Start() | Done():
                 pass
 
@@ -113,10 +124,14 @@ class StateMixin(Stream):
         # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.
         slice_context, context = SliceContext(slice), copy_context()
         context.run(_slice_context.set, slice_context)
-        items = context.run(iter, super().items(slice))
+        pending = slice_context.pending
+        # A method that is no generator reads, and sets its state, when it is called.
+        items = context.run(super().items, slice)
+        slice_context.returned(pending)
         end = object()
         while (item := context.run(next, items, end)) is not end:
             yield from self._with_state(item, slice_context)  # type: ignore[arg-type] # an Item, it is not `end`
+        slice_context.pending = slice_context.of_all or slice_context.pending
         yield from (replace(checkpoint, last=True) for checkpoint in slice_context.pop_pending())
 
     def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:

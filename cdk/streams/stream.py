@@ -103,15 +103,15 @@ class Stream(metaclass=_StreamType):
             cls.cursor_field = cast("str | None", _FieldOfCursor())
 
     @abstractmethod
-    def read_records(self, slice: Slice) -> Iterator[Item]:
+    def read_records(self, slice: Slice) -> Iterable[Item]:
         """Yield the records of `slice`, as records or as pages of them.
 
         Where a cut read may go on, yield `Checkpoint({...})` or a `Page` with a `next`; `slice.start` then brings it
         back. The end of the generator is the end of the slice. Runs on any thread or machine; the stream object is
         pickled for it.
 
-        A record that is yielded by itself is copied there and then, its top level alone: the dict may be filled again
-        for the next one. Objects and lists inside it, and what a `Page` holds, belong to the kit once they are yielded.
+        Records that are yielded one by one, also in the place of the list of a `Page`, are copied there and then: the
+        same dict may be filled again for the next one. What a list holds belongs to the kit once it is yielded.
         """
 
     def partitions(self) -> Iterable[Partition]:

@@ -1,15 +1,17 @@
 """Authors who fill one object again and again: what was yielded before stays as it was."""
 
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from cdk import Checkpoint, Item, Page, PagedStream, Partition, Record, Slice, StateMixin, Stream
+from cdk.rest import HttpStream, Response
 from cdk.state.position import Position
 from cdk.streams.page import Token
 from cdk.streams.read_slice import read_slice
+from cdk.testing import MockApi
 from tests.samples import PAGE
 
 COUNT = 4 * PAGE
@@ -92,12 +94,59 @@ class Lists(Stream):
             rows.clear()
 
 
+class Generated(PagedStream):
+    def read_page(self, slice: Slice, token: Token | None) -> Page:  # noqa: ARG002
+        return Page(self.rows(), None)  # type: ignore[arg-type] # as an author writes it who declares no types
+
+    def rows(self) -> Iterator[Record]:
+        row = dict[str, Any]()
+        for n in range(3):
+            row["id"] = n
+            yield row
+
+
+class Parsed(HttpStream):
+    """Has one set of query parameters for all of its requests."""
+
+    url_base = "https://api.test"
+    query: Mapping[str, Any] = {"limit": [100]}
+
+    def path(self, slice: Slice) -> str:  # noqa: ARG002
+        return "/rows"
+
+    def params(self, slice: Slice) -> Mapping[str, Any]:
+        self.query["part"] = slice.partition.get("part", 0)  # type: ignore[index] # it is a dict
+        return self.query
+
+    def parse(self, _: Response, __: Slice) -> Iterator[Record]:  # type: ignore[override] # as it is written
+        return Generated().rows()
+
+
 class Read(Stream):
     def __init__(self, records: Callable[[Slice], Iterator[Record]]) -> None:
         self._records = records
 
     def read_records(self, slice: Slice) -> Iterator[Record]:
         return self._records(slice)
+
+
+@pytest.mark.parametrize("kind", [Generated, Parsed])
+def test_a_page_whose_generator_fills_one_record_has_all_of_them(kind: type[PagedStream]) -> None:
+    stream, api = kind(), MockApi()
+    api.get("/rows").returns(json={})
+    if isinstance(stream, Parsed):
+        stream.transport = api
+
+    records = [record for page in read_slice(stream, Slice()) for record in page.records]
+
+    assert records == [{"id": n} for n in range(3)]
+
+
+def test_a_request_stays_what_it_was_where_its_parameters_are_filled_again() -> None:
+    stream = Parsed()
+    first, second = (stream.request(Slice(Partition.of(part=part))) for part in (1, 2))
+
+    assert (first.params["part"], second.params["part"]) == (1, 2)
 
 
 @pytest.mark.parametrize("kind", [list, deque, UserList])

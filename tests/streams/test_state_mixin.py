@@ -42,6 +42,29 @@ def test_the_habit_of_emptying_the_state_at_the_end_does_no_harm(nothing: Json) 
     assert [p.position for p in read_slice(Habit(), Slice())] == [Checkpoint({"page": 1}), Done()]
 
 
+class Lists(StateMixin):
+    """Returns its records, where others are generators, with the state that it has then read to."""
+
+    def partitions(self) -> Iterable[Partition]:
+        return [Partition.of(region="a"), Partition.of(region="b")]
+
+    def read_records(self, slice: Slice) -> Iterable[Item]:
+        before, region = self.state.get("n", 0), slice.partition["region"]
+        self.state = {"n": before + 1}
+        return [{"id": f"{region}{before}-{n}"} for n in range(2)]
+
+
+def test_a_state_that_is_set_before_records_are_returned_is_that_behind_the_last_of_them() -> None:
+    first = [
+        [(len(page.records), page.position) for page in read_slice(Lists(), Slice(partition))]
+        for partition in Lists().partitions()
+    ]
+    begun = Slice(Partition.of(region="a"), start=Checkpoint({"n": 7}))
+
+    assert first == [[(2, Checkpoint({"n": 1})), (0, Done())]] * 2
+    assert [record["id"] for page in read_slice(Lists(), begun) for record in page.records] == ["a7-0", "a7-1"]
+
+
 def test_state_set_before_a_read_restores_once_and_shows_after_it() -> None:
     notes = Notes()
     assert notes.state == {}

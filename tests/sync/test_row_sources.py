@@ -173,7 +173,7 @@ def test_a_field_that_is_called_like_the_column_is_among_the_additional_ones(
         def json_schema(self) -> JsonSchema:
             return {"type": "object", "properties": {"id": {"type": "integer"}, **declared}}
 
-        def read_records(self, slice: Slice) -> Iterable[Record]:  # type: ignore[override] # noqa: ARG002
+        def read_records(self, slice: Slice) -> Iterable[Record]:  # noqa: ARG002
             yield {"id": 1, ROW_SOURCE: "theirs"}
 
     for _ in range(2):

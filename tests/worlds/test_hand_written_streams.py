@@ -104,6 +104,28 @@ class StateAfterEach(OfWorld):
             self.state = {"n": record["n"]}
 
 
+class ListReturned(OfWorld):
+    """Reads all, and sets its state, before the first record is handed out."""
+
+    def read_records(self, slice: Slice) -> Iterable[Item]:
+        found = list(self.world.since(self.part(slice), self.state.get("n", 0)))
+        if found:
+            self.state = {"n": found[-1]["n"]}
+        return found
+
+
+class GeneratorReturned(OfWorld):
+    """Looks at its state when it is called, and sets it while the records are handed out."""
+
+    def read_records(self, slice: Slice) -> Iterable[Item]:
+        return self._behind(slice, self.state.get("n", 0))
+
+    def _behind(self, slice: Slice, last: int) -> Iterator[Item]:
+        for record in self.world.since(self.part(slice), last):
+            yield record
+            self.state = {"n": record["n"]}
+
+
 class CheckpointAtEnd(OfWorld):
     def read_records(self, slice: Slice) -> Iterator[Item]:
         last = (slice.start.cursor or {"n": 0})["n"]
@@ -140,7 +162,7 @@ class PagesBackwards(PagedStream, OfWorld):
         return Page(records[place : place + SIZE], {"place": place + SIZE} if place + SIZE < len(records) else None)
 
 
-KINDS = [Counted, StateAtEnd, StateAfterEach, CheckpointAtEnd, Tokens, PagesBackwards]
+KINDS = [Counted, StateAtEnd, StateAfterEach, ListReturned, GeneratorReturned, CheckpointAtEnd, Tokens, PagesBackwards]
 
 
 class Written(Source):
