@@ -98,7 +98,7 @@ BUGS = [
     Bug(
         "a page's records may be a generator",
         "streams/paged",
-        "            return list(records)",
+        "            return [copied(record) for record in records]",
         "            return records",
     ),
     Bug("a connector without a name is called as its file", "sources/discovery", "source.name or name", "source.name"),
