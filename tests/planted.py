@@ -100,6 +100,7 @@ BUGS = [
         "streams/paged",
         "            return [copied(record) for record in records]",
         "            return records",
+        "tests/rest/test_http_stream.py",
     ),
     Bug("a connector without a name is called as its file", "sources/discovery", "source.name or name", "source.name"),
     Bug("a slip in a variable is sent nowhere", "sources/variables", "_slips(value, where, foreign)", "list[str]()"),
@@ -424,6 +425,20 @@ BUGS = [
         "copied(self.params(slice))",
         "self.params(slice)",
         "tests/streams/test_filled_again.py",
+    ),
+    Bug(
+        "custom code may fill one record again",
+        "compat/adapters/records",
+        "return [copied(record) for record in records]",
+        "return list(records)",
+        "tests/compat/test_records.py",
+    ),
+    Bug(
+        "an error in an envelope is no record",
+        "rest/errors/failed_body",
+        "in chain(body.items(), *inner))",
+        "in body.items())",
+        "tests/rest/test_http_stream.py",
     ),
     Bug(
         "a sync logs in once for all its tasks",

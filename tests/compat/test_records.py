@@ -204,6 +204,46 @@ class Pairs(Decoder):
     assert run.records == [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]
 
 
+def test_code_may_fill_one_record_again_for_each_that_it_yields(tmp_path: Path) -> None:
+    code = """
+def again(records):
+    filled = {}
+    for record in records:
+        filled.update(record)
+        yield filled
+
+class Rows:
+    def extract_records(self, response):
+        return again(response.json()["data"])
+
+class Keep:
+    def filter_records(self, records, **_):
+        return again(records)
+
+class Decodes:
+    def is_stream_response(self):
+        return False
+
+    def decode(self, response):
+        return again(response.json()["data"])
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}, {"id": 2}, {"id": 3}]})
+    everything = {"type": "DpathExtractor", "field_path": []}
+    own = [
+        manifest(record_selector={"extractor": {"type": "CustomRecordExtractor", "class_name": "components.Rows"}}),
+        manifest(record_selector={"record_filter": {"type": "CustomRecordFilter", "class_name": "components.Keep"}}),
+        manifest(
+            decoder={"type": "CustomDecoder", "class_name": "components.Decodes"},
+            record_selector={"extractor": everything},
+        ),
+    ]
+
+    assert [read(source(tmp_path, code, written, api)).records for written in own] == [
+        [{"id": 1}, {"id": 2}, {"id": 3}]
+    ] * 3
+
+
 def test_a_normalization_casts_values_at_any_depth(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer

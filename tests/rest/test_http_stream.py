@@ -509,6 +509,9 @@ class TopUsers(KeyedUsers):
         (Users, {"message": "Too many requests", "data": []}),
         (KeyedUsers, {"data": {"error": "down"}}),
         (TopUsers, {"error": "down", "code": 503}),
+        (TopUsers, {"response": {"error": {"code": 500, "message": "internal server error"}}}),
+        (TopUsers, {"data": {"error": "quota exceeded"}}),
+        (TopUsers, {"meta": {"status": 503, "hint": "see the docs"}}),
     ],
 )
 def test_an_error_in_the_place_of_records_is_neither_an_empty_page_nor_a_record(kind: type[Users], body: Json) -> None:

@@ -1,11 +1,11 @@
 """Custom decoders, extractors, filters, transformations, migrations and validations, behind the plug points."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 
 from cdk.base.errors import ConfigError
-from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, copied
 from cdk.compat.airbyte.custom_object import CustomObject
 from cdk.compat.airbyte.http.response import ResponseFacade
 from cdk.compat.facades.slices import slice_in
@@ -29,7 +29,7 @@ class CustomDecoderAdapter:
 
     def items(self, response: Response) -> Iterator[JsonValue]:
         with self._custom.at_work("decode"):
-            return iter(list(self._custom.call("decode", ResponseFacade(response))))
+            return iter(_own(self._custom.call("decode", ResponseFacade(response))))
 
 
 class CustomExtractorAdapter(Extractor):
@@ -40,15 +40,18 @@ class CustomExtractorAdapter(Extractor):
 
     def pages(self, response: Response) -> Iterator[list[JsonObject]]:
         with self._custom.at_work("extract_records"):
-            records = [
-                _plain(record) for record in self._custom.call("extract_records", ResponseFacade(response)) or ()
-            ]
+            records = _own(self._custom.call("extract_records", ResponseFacade(response)) or ())
         yield records
 
 
-def _plain(record: JsonObject) -> JsonObject:
-    """A record as a plain dict; what is none stays what it is, for another component to look at."""
-    return record if type(record) is dict or not isinstance(record, Mapping) else dict(record)
+def _own(records: Iterable[JsonObject]) -> list[JsonObject]:
+    """Records as plain dicts; what is none stays what it is, for another component to look at.
+
+    Those that are not in a list yet are copied: who yields them may fill the same dict again for the next one.
+    """
+    if type(records) is not list:
+        return [copied(record) for record in records]
+    return [record if type(record) is dict or not isinstance(record, Mapping) else dict(record) for record in records]
 
 
 def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Transform:
@@ -77,7 +80,7 @@ def filtering(custom: CustomObject) -> Select:
             selected = custom.call(
                 "filter_records", records, stream_state={}, stream_slice=slice_in(names), next_page_token=token
             )
-            return [record if type(record) is dict else dict(record) for record in selected]
+            return _own(selected)
 
     return select
 

@@ -25,6 +25,7 @@ _ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", 
 _MESSAGES = {"message", "msg", "detail", "details"}
 _ENVELOPES = {"meta", "metadata", "response", "result", "header"}
 """Objects beside the records that are about the response."""
+_AROUND = _ENVELOPES | {"data"}
 _OWN = {"id", "uuid", "sha"}
 """What an object has that is something itself, such as a job: its errors and messages are its own."""
 _DONE = {"success", "succeeded", "ok", "200"}
@@ -104,11 +105,14 @@ def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> 
 
 
 def says_failed(body: JsonValue) -> bool:
-    """Whether the body has an error, or a status or message whose words are those of a failure.
+    """Whether the body, or what it has around its content, has an error, or words of a failure as status or message.
 
     That the records' place is missing is none: many APIs leave out what is empty.
     """
-    return type(body) is dict and any(_is_failure(name.lower(), value) for name, value in body.items())
+    if type(body) is not dict:
+        return False
+    inner = (value.items() for name, value in body.items() if name.lower() in _AROUND and type(value) is dict)
+    return any(_is_failure(name.lower(), value) for name, value in chain(body.items(), *inner))
 
 
 def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
