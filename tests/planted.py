@@ -427,6 +427,20 @@ BUGS = [
         "tests/streams/test_filled_again.py",
     ),
     Bug(
+        "a strategy that counts has one for each slice",
+        "compat/adapters/pagination",
+        "CustomObject(copy(self._custom.instance), self._custom.runtime)",
+        "self._custom",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
+        "no state says what a strategy has counted in itself",
+        "declarative/reading/page_reader",
+        "if self._shifting or reader is not self else items",
+        "if self._shifting else items",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
         "custom code may fill one record again",
         "compat/adapters/records",
         "return [copied(record) for record in records]",
@@ -540,8 +554,8 @@ BUGS = [
     Bug(
         "a feed of counted pages resumes at none of them",
         "declarative/reading/page_reader",
-        "if self._shifting else items",
-        "if False else items",
+        "if self._shifting or reader is not self else items",
+        "if reader is not self else items",
         "tests/worlds/test_manifests.py",
     ),
     Bug(

@@ -185,6 +185,47 @@ class UntilTotal(PageIncrement):
     assert [record["id"] for record in run.records] == ["1a", "1b", "2a", "2b", "3a", "3b"]
 
 
+def test_a_strategy_that_counts_in_itself_counts_each_slice_for_itself(tmp_path: Path) -> None:
+    code = """
+class Counting:
+    def __init__(self, **_):
+        self.page = 0
+
+    def reset(self):
+        self.page = 0
+
+    def next_page_token(self, response, last_records):
+        self.page += 1
+        return self.page if last_records else None
+"""
+    option = {"type": "RequestOption", "field_name": "page", "inject_into": "request_parameter"}
+    strategy = {"type": "CustomPaginationStrategy", "class_name": "components.Counting"}
+    shelf = {"type": "RequestOption", "field_name": "shelf", "inject_into": "request_parameter"}
+    written = manifest(
+        paginator={"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option},
+        partition_router={
+            "type": "ListPartitionRouter",
+            "cursor_field": "shelf",
+            "values": ["a", "b"],
+            "request_option": shelf,
+        },
+    )
+    api = MockApi()
+    for name in ("a", "b"):
+        for page in range(4):
+            asked = {"shelf": name, **({"page": page} if page else {})}
+            api.get("/items", asked).returns(json={"data": [{"id": f"{name}{page}"}] if page < 3 else []})
+    (stream,) = source(tmp_path, code, written, api).streams({})
+    stream = stream.resuming_pages()
+    slices = planned(stream)
+
+    pages = [page for pair in zip(*(read_slice(stream, each) for each in slices), strict=True) for page in pair]
+
+    assert [record["id"] for page in pages for record in page.records] == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    # What it has counted is in no state: a read that is interrupted begins the slice anew.
+    assert {type(page.position).__name__ for page in pages} == {"NoneType", "Done"}
+
+
 def test_a_strategy_that_begins_without_its_base_has_no_size(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.declarative.requesters.paginators.strategies.page_increment import PageIncrement

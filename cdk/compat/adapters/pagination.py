@@ -1,6 +1,7 @@
 """Custom pagination strategies and requesters, behind the plug points."""
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
 from cdk.compat.airbyte.http.response import ResponseFacade, native_response
@@ -26,10 +27,16 @@ class CustomStrategyAdapter(PageStrategy):
         self._takes = custom.parameters("next_page_token").keys()
         self.size = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
-    def first(self) -> Any:  # noqa: ANN401 - a token is what the strategy makes
+    def of_slice(self) -> Self:
         # Strategies of old count in themselves, and are told when a slice begins.
-        if hasattr(self._custom.instance, "reset"):
-            self._custom.call("reset")
+        if not hasattr(self._custom.instance, "reset"):
+            return self
+        strategy = copy(self)
+        strategy._custom = CustomObject(copy(self._custom.instance), self._custom.runtime)  # noqa: SLF001 - its own copy
+        strategy._custom.call("reset")  # noqa: SLF001
+        return strategy
+
+    def first(self) -> Any:  # noqa: ANN401 - a token is what the strategy makes
         return self._custom.get("initial_token")
 
     def next(self, page: PageResult, size: int | None) -> Any:  # noqa: ANN401, ARG002 - as above; it knows its own size

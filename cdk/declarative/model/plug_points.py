@@ -7,7 +7,7 @@ any of its members.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 from pydantic import Field
 
@@ -148,7 +148,7 @@ class AnyRequester(Component, type=None, default="HttpRequester", custom="Custom
 
 
 class PageStrategy(Protocol):
-    """Finds the token of the next page. Without state."""
+    """Finds the token of the next page. Without state, unless `of_slice` makes one for each slice."""
 
     size: int | None = None
     """Records of a full page, where that is said."""
@@ -162,6 +162,10 @@ class PageStrategy(Protocol):
 
     looks_at: Sequence[tuple[str, ...]] = ()
     """What of a page says whether there is a next one, and which: paths below `response`, `headers`, `last_record`."""
+
+    def of_slice(self) -> Self:
+        """The strategy for one read of a slice: itself, or a copy of one that counts, which knows no earlier page."""
+        return self
 
     def first(self) -> JsonValue:
         """The token of the first page; None when it is asked for without one."""

@@ -47,8 +47,11 @@ class _PageQuery:
     names: Names
     """Those of expressions."""
 
-    resumed: bool
+    resumed: bool = False
     """An earlier read has saved the token."""
+
+    first: bool = False
+    """It begins the slice."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,8 +99,11 @@ class PageReader:
         self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        items = read_pages(slice, _SliceReading(self, slice).page)
-        return map(_without_token, items) if self._shifting else items
+        pages = self.pages.of_slice()
+        reader = self if pages is self.pages else replace(self, pages=pages)
+        items = read_pages(slice, _SliceReading(reader, slice).page)
+        # Nobody else knows what one has counted that counts in itself.
+        return map(_without_token, items) if self._shifting or reader is not self else items
 
     @property
     def is_feed(self) -> bool:
@@ -266,7 +272,7 @@ class _SliceReading:
             return
 
         def fetch() -> tuple[Response, int]:
-            query = _PageQuery(token, self._names_with(token), resumed=False)
+            query = _PageQuery(token, self._names_with(token))
             page = FetchedPage(reader.requester.client.send(self._request(query)))
             if page.response.ok:
                 deque(reader.records(page, self._slice, query.names), 0)
@@ -287,15 +293,15 @@ class _SliceReading:
     def _query(self, saved: Token | None) -> _PageQuery:
         """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""
         following, token = self._next
-        resumed = False
+        first = resumed = False
         if saved is None or saved is not following:
             token = None if saved is None else saved.get(TOKEN)
             if saved is None or token is None:
-                token = self._reader.pages.first()
+                token, first = self._reader.pages.first(), True
             else:
                 self._check_counts(saved)
                 resumed = True
-        return _PageQuery(token, self._names_with(token), resumed=resumed)
+        return _PageQuery(token, self._names_with(token), resumed, first)
 
     def _check_counts(self, saved: Token) -> None:
         self._sizes.resume(saved.get("page_size"))
@@ -346,7 +352,7 @@ class _SliceReading:
 
     def _answer(self, query: _PageQuery) -> Response | None:
         """The answer that brings a page; None when the parent's record has said that there is nothing."""
-        if self._reader.lazy and query.token == self._reader.pages.first() and self._begins():
+        if self._reader.lazy and query.first and self._begins():
             known = self._slice.extra[FIRST_PAGE]
             if not known:
                 return None
@@ -373,7 +379,7 @@ class _SliceReading:
         following = self._reader.pages.ahead(token, self._sizes.size)
         if following is None:
             return None
-        return following, self._request(_PageQuery(following, self._names_with(following), resumed=False))
+        return following, self._request(_PageQuery(following, self._names_with(following)))
 
     def _names_with(self, token: JsonValue) -> Names:
         return {**self._names, TOKEN: None if token is None else {TOKEN: token}}
@@ -390,7 +396,7 @@ class _SliceReading:
     def _send(self, query: _PageQuery) -> Response:
         client, request = self._reader.requester.client, self._request(query)
         try:
-            if query.resumed or query.token == self._reader.pages.first() or not self._counts_only():
+            if query.resumed or query.first or not self._counts_only():
                 return client.send(request)
             return send_with_later(client, request, query.token, self._later)
         except (BadRequest, NotFound) as refused:

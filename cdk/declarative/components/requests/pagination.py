@@ -1,7 +1,8 @@
 """Pagination: `DefaultPaginator`, `NoPagination`, and the strategies that find the next page."""
 
 import re
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from pydantic import Field
 
@@ -84,6 +85,14 @@ class _StrategyPages(PageRequests):
         self.looks_at = strategy.looks_at
         self._put_token = None if component.page_token_option is None else component.page_token_option.build(ctx)
         self._put_size = None if component.page_size_option is None else component.page_size_option.build(ctx)
+
+    def of_slice(self) -> Self:
+        strategy = self._strategy.of_slice()
+        if strategy is self._strategy:
+            return self
+        pages = copy(self)
+        pages._strategy = strategy  # noqa: SLF001 - of its own copy
+        return pages
 
     def first(self) -> JsonValue:
         return self._strategy.first()
