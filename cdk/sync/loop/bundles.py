@@ -237,7 +237,8 @@ class Bundles:
             alike = (other.stream.in_one_task and other.stream.max_concurrency is None for other in self._streams)
             limited = list(alike).index(True)
         if (kind, limited) not in self._queues:
-            size = self._threads_per_task * (1 if kind is BundleKind.TO_END else _FIRST_SLICES_PER_THREAD)
+            threads = self.concurrency.limit if stream.stream.in_one_task else self._threads_per_task
+            size = threads * (1 if kind is BundleKind.TO_END else _FIRST_SLICES_PER_THREAD)
             self._queues[kind, limited] = _Queue(kind, size, limited)
         return self._queues[kind, limited]
 
@@ -293,8 +294,7 @@ class Bundles:
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
         queue = min(ready, key=lambda queue: (self._tasks_of(queue), queue.turn))
-        in_one_task = queue.stream is not None and self._streams[queue.stream].stream.in_one_task
-        tasks = 1 if in_one_task else min(self.idle, self._free_threads(queue.stream))
+        tasks = 1 if self._in_one_task(queue) else min(self.idle, self._free_threads(queue.stream))
         queue.turn = next(self._turns)
         if queue.kind is BundleKind.IN_ORDER:
             if not queue.wave:
@@ -330,6 +330,10 @@ class Bundles:
         to_end = sum(bundle.queue is not None and bundle.queue.kind is BundleKind.TO_END for bundle in self._running)
         return can_stop and to_end >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
 
+    def _in_one_task(self, queue: _Queue) -> bool:
+        """Whether no second task may read from it: the one gets all idle threads but one for each other task."""
+        return queue.stream is not None and self._streams[queue.stream].stream.in_one_task
+
     def _tasks_of(self, queue: _Queue) -> int:
         """How many tasks read slices that waited there."""
         return sum(bundle.queue is queue for bundle in self._running)
@@ -340,7 +344,10 @@ class Bundles:
         Where some of these have nothing to do, it may request pages ahead in their place. It leaves each one, for what
         a commit may bring; where it cannot stop before its end, what is their part.
         """
-        threads = min(len(slices), math.ceil(self._idle_threads / self.idle))
+        share = math.ceil(self._idle_threads / self.idle)
+        if self._in_one_task(queue):
+            share = self._idle_threads - (self.idle - 1)
+        threads = min(len(slices), share)
         if self.all_planned and (others := self._waiting) < self.idle:
             reserve = self._threads_per_task if queue.kind is BundleKind.TO_END else 1
             threads = max(threads, (self._idle_threads - (self.idle - 1 - others) * reserve) // (1 + others))

@@ -131,15 +131,23 @@ def test_streams_with_limits_are_read_beside_each_other_each_within_its_own(
     assert [what(bundle) for bundle in dealt(bundles)] == [(0, 1)]
 
 
-def test_streams_that_share_a_process_are_read_in_one_task_with_all_threads_that_are_idle(tmp_path: Path) -> None:
-    streams = [Parts(3, None, stops=True, mode="append", one_task=True) for _ in range(2)]
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("count", [3, 500])
+def test_streams_that_share_a_process_are_read_in_one_task_by_all_threads_but_one_for_each_other(
+    tmp_path: Path, count: int, *, stops: bool
+) -> None:
+    streams = [Parts(count, None, stops=stops, mode="append", one_task=True) for _ in range(2)]
     bundles = bundles_of(tmp_path, [*streams, Parts(1, None, stops=True, mode="append")], 4, 20)
+    for _ in range(4):
+        bundles.concurrency.ended(1, Learned(1, held_back=True), 1)
     bundles.plan(1)
 
     first, second = dealt(bundles)
 
-    assert [len(bundle.slices) for bundle in (first, second)] == [6, 1]
-    assert first.threads >= 6
+    assert {planned.stream for planned in first.slices} == {0, 1}
+    assert (len(first.slices) >= min(2 * count, 20), first.threads >= min(2 * count, 17)) == (True, True)
+    assert [planned.stream for planned in second.slices] == [2]
+    assert first.threads + second.threads <= 20
 
 
 def test_the_limit_of_a_stream_holds_over_its_tasks(tmp_path: Path) -> None:
