@@ -148,15 +148,14 @@ class HttpStream(PagedStream):
 
     def request(self, slice: Slice) -> Request:
         """The request for a slice, without its page and credentials."""
-        # Copied, for a request may be sent again, and the author's code may fill the same dict for another slice.
-        headers, params = dict(self.headers(slice)), copied(self.params(slice))
-        content, body = self.body_json(slice), None
+        # Copied, as the parameters, for a request may be sent again, and its author may fill the same dict for others.
+        headers, content, body = dict(self.headers(slice)), self.body_json(slice), None
         if content is not None:
             body = to_json(content)
             headers = {"Content-Type": "application/json", **headers}
         url = _join(self.url_base, self.path(slice))
         scope = self._scope(url, slice)
-        return Request(self.http_method, url, params, headers, body, scope=scope)
+        return Request(self.http_method, url, copied(self.params(slice)), headers, body, scope=scope)
 
     def _request(self, slice: Slice) -> Request:
         """The request for any page of a slice, whatever `parse` has set as the state since the first."""
