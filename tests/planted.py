@@ -392,6 +392,13 @@ BUGS = [
         "tests/sync/tasks/test_task_concurrency.py",
     ),
     Bug(
+        "the tasks of a frame divide what an API allows",
+        "spark/datasource/task_reader",
+        ", sharing(hand.share):",
+        ":",
+        "tests/spark/datasource/test_task_reader.py",
+    ),
+    Bug(
         "jobs of an API are counted in a frame",
         "spark/datasource/task_reader",
         "1 if self.stream.in_one_task else ",

@@ -12,12 +12,15 @@ from pyspark.sql.types import StructType
 from cdk.base.errors import TransientError
 from cdk.base.run import RunScope
 from cdk.base.secret_masking import Secrets
+from cdk.base.times.clock import system_clock
 from cdk.engine.boundary_dedup import read_without_boundary_duplicates
 from cdk.engine.executors import Threads
 from cdk.lake.arrow.columns import ColumnType, columns, table_schema
 from cdk.lake.arrow.record_batches import RecordBatchBuilder
 from cdk.rest.auth.tokens import IssuedToken, access_tokens, holding, run_tokens
 from cdk.rest.http.own_connections import limiting
+from cdk.rest.limits.task_budgets import sharing
+from cdk.rest.limits.task_share import UNSHARED, TaskShare
 from cdk.spark.cluster.task_logs import masked_lines
 from cdk.spark.datasource.open_stream import OpenStream, masking
 from cdk.state.slice import Slice
@@ -36,12 +39,13 @@ class Hand:
     """What one task reads, as it travels there.
 
     threads: how many of its slices, or of their pages, it reads at once, at most. tokens: the access tokens of the
-    requests, by key.
+    requests, by key. share: its part of what the API allows.
     """
 
     slices: Sequence[Slice] = ()
     threads: int = 1
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
+    share: TaskShare = UNSHARED
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class TaskReader:
         """The slices as a partition for each task, one to each in turn; it reads its part of those at once.
 
         Each has the access tokens of the stream, which are obtained here: no task asks for what another has asked for.
+        What the API allows is divided among them, as if all ran at once.
         Raises CdkErrors.
         """
         if not slices:
@@ -83,7 +88,9 @@ class TaskReader:
         most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
         hands = 1 if self.stream.in_one_task else min(most, self.tasks, len(slices))
         threads = [len(range(n, most, hands)) for n in range(hands)]
-        return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens)) for n in range(hands)]
+        now = system_clock().timestamp()
+        shares = [TaskShare((n,), hands, now) for n in range(hands)]
+        return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens, shares[n])) for n in range(hands)]
 
     def batches(self, partition: InputPartition, keep: Keep = lambda _, page: page) -> Iterator[pa.RecordBatch]:
         """The rows of a partition's slices, a batch a page; pages of several slices mix.
@@ -107,7 +114,7 @@ class TaskReader:
         # Spark's workers live on: what a task keeps of the API is for this task.
         own_run = RunScope().working()
         masked = (masking(self.secrets), masked_lines(self.secrets))
-        with limiting(), masked[0], masked[1], own_run, holding(hand.tokens, last=True):
+        with limiting(), masked[0], masked[1], own_run, holding(hand.tokens, last=True), sharing(hand.share):
             run_tokens().learn = self.secrets.add
             for (n, slice), page in Threads(hand.threads)(iter(enumerate(hand.slices)), read):
                 if page.restarted and n in delivered:

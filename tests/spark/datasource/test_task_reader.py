@@ -8,6 +8,7 @@ import pytest
 from cdk import ConfigError, Json, JsonSchema, Page, PagedStream, Partition, Slice, list_partitions
 from cdk.base.secret_masking import Secrets
 from cdk.rest.http.egress import Egress, limited
+from cdk.rest.limits.task_budgets import current_share
 from cdk.spark.datasource.filter_pushdown import BatchReader
 from cdk.spark.datasource.open_stream import OpenStream
 from cdk.spark.datasource.task_reader import TaskReader
@@ -54,6 +55,21 @@ def test_a_frame_has_as_many_tasks_as_the_cluster_and_reads_no_more_at_once_than
 
     assert [part.value.threads for part in partitions] == threads
     assert sum(len(part.value.slices) for part in partitions) == 20
+
+
+class Shares(Parts):
+    """Has a row for each share that a slice was read with."""
+
+    def read_page(self, slice: Slice, token: Mapping[str, Json] | None) -> Page:  # noqa: ARG002
+        return Page([{"id": f"{current_share().part(6)} of 6 calls"}], None)
+
+
+def test_the_tasks_of_a_frame_divide_what_the_api_allows() -> None:
+    frame = reader(Shares(4), 4)
+
+    read = [[row for batch in frame.read(part) for row in batch["id"].to_pylist()] for part in frame.partitions()]
+
+    assert read == [["2 of 6 calls"], ["2 of 6 calls"], ["1 of 6 calls"], ["1 of 6 calls"]]
 
 
 def test_a_task_reads_all_pages_of_its_slices_several_at_once() -> None:
