@@ -2670,8 +2670,8 @@ BUGS = [
     Bug(
         "frames of Spark have the tokens of the plan",
         "spark/datasource/task_reader",
-        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens))",
-        "InputPartition(Hand(tuple(slices[n::hands]), threads[n]))",
+        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens, shares[n]))",
+        "InputPartition(Hand(tuple(slices[n::hands]), threads[n], share=shares[n]))",
         "tests/spark/datasource/test_tokens.py",
     ),
     Bug(
