@@ -282,6 +282,39 @@ class Dates(TypeTransformer):
     assert run.records == [{"id": "1", "log": [{"at": "2024-01-01T07:00:00+00:00"}]}]
 
 
+def test_a_normalization_casts_a_value_before_what_is_in_it_and_by_default_if_it_asks(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.utils.transform import TransformConfig, TypeTransformer
+
+class Both(TypeTransformer):
+    def __init__(self, *_):
+        super().__init__(TransformConfig.DefaultSchemaNormalization | TransformConfig.CustomSchemaNormalization)
+        self.registerCustomTransform(lambda value, schema: {"a": "99"} if isinstance(value, dict) else value)
+
+class Own(TypeTransformer):
+    def __init__(self, *_):
+        super().__init__(TransformConfig.CustomSchemaNormalization)
+        self.registerCustomTransform(lambda value, part: value if value == "x" else self.default_convert(value, part))
+"""
+    number, tags = {"type": "integer"}, {"type": "array", "items": {"type": ["string"]}}
+    inner = {"type": "object", "properties": {"a": number}}
+    schema = {"type": "object", "properties": {"id": number, "inner": inner, "tags": tags}}
+    loader = {"schema_loader": {"type": "InlineSchemaLoader", "schema": schema}}
+    api = MockApi()
+    api.get("/items").returns(
+        json={"data": [{"id": "1", "inner": {"a": "7"}, "tags": "t"}, {"id": "x", "tags": ["u"]}]}
+    )
+
+    def records(name: str) -> Json:
+        chosen = {"type": "CustomSchemaNormalization", "class_name": f"components.{name}"}
+        return read(
+            source(tmp_path, code, manifest(loader, record_selector={"schema_normalization": chosen}), api)
+        ).records
+
+    assert records("Both") == [{"id": 1, "inner": {"a": 99}, "tags": ["t"]}, {"id": "x", "tags": ["u"]}]
+    assert records("Own") == [{"id": 1, "inner": {"a": 7}, "tags": ["t"]}, {"id": "x", "tags": ["u"]}]
+
+
 def test_a_schema_loader_makes_the_schema(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass

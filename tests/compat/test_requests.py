@@ -2,6 +2,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl
 
 import orjson
+import pytest
 
 from cdk.base.errors import ConfigError
 from cdk.state.slice import Slice
@@ -183,6 +184,31 @@ class UntilTotal(PageIncrement):
 
     assert run.error is None
     assert [record["id"] for record in run.records] == ["1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+@pytest.mark.parametrize(
+    "takes", ["**given", "*_, stream_slice=None, last_page_size=0, **_other", "stream_slice, last_page_size"]
+)
+def test_a_strategy_gets_the_slice_and_whatever_else_it_takes(tmp_path: Path, takes: str) -> None:
+    code = f"""
+class Named:
+    def next_page_token(self, response, {takes}):
+        {"stream_slice, last_page_size = given['stream_slice'], given['last_page_size']" if takes == "**given" else ""}
+        return stream_slice["shelf"] if last_page_size else None
+"""
+    option = {"type": "RequestOption", "field_name": "page", "inject_into": "request_parameter"}
+    strategy = {"type": "CustomPaginationStrategy", "class_name": "components.Named"}
+    written = manifest(
+        paginator={"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option},
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "shelf", "values": ["a"]},
+    )
+    api = MockApi()
+    api.get("/items", {"page": "a"}).returns(json={"data": []})
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert (run.error, run.records) == (None, [{"id": 1}])
 
 
 def test_a_strategy_that_counts_in_itself_counts_each_slice_for_itself(tmp_path: Path) -> None:

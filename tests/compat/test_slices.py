@@ -557,6 +557,29 @@ class Own({base}):
     assert "write it as a DatetimeBasedCursor" in str(run.error)
 
 
+def test_a_router_may_tell_its_slices_apart_by_a_cursor_slice(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.partition_router import PartitionRouter
+from airbyte_cdk.sources.types import StreamSlice
+
+class Years(PartitionRouter):
+    def stream_slices(self):
+        for year in ("2023", "2024"):
+            yield StreamSlice(partition={}, cursor_slice={"year": year})
+
+    def get_request_params(self, *, stream_state=None, stream_slice=None, next_page_token=None):
+        return {"year": stream_slice["year"]}
+"""
+    api = MockApi()
+    for year in (2023, 2024):
+        api.get("/items", {"year": year}).returns(json={"data": [{"id": year}]})
+    router = {"type": "CustomPartitionRouter", "class_name": "components.Years"}
+
+    run = read(source(tmp_path, code, manifest(partition_router=router), api))
+
+    assert (run.error, run.records) == (None, [{"id": 2023}, {"id": 2024}])
+
+
 def test_custom_code_builds_a_retriever_of_its_own(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass

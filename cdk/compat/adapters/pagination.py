@@ -6,7 +6,7 @@ from typing import Any, Self
 from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject
 from cdk.compat.airbyte.http.response import ResponseFacade, native_response
 from cdk.compat.airbyte.plain_types import Record
-from cdk.compat.facades.slices import fill, request_arguments
+from cdk.compat.facades.slices import fill, request_arguments, slice_in
 from cdk.declarative.components.requests.requesters import join
 from cdk.declarative.model.context import Names
 from cdk.declarative.model.page_result import PageResult
@@ -16,6 +16,9 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest import Authenticator, ErrorHandler, Headers, HttpErrorHandler, Request, Response
 from cdk.rest.client import Sender
 
+_ARGUMENTS = {"response", "last_page_size", "last_record", "last_page_token_value", "stream_slice"}
+"""What strategies are called with; those of old took `last_records` instead."""
+
 
 class CustomStrategyAdapter(PageStrategy):
     """Finds pages with a strategy that is custom code."""
@@ -24,7 +27,10 @@ class CustomStrategyAdapter(PageStrategy):
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
-        self._takes = custom.parameters("next_page_token").keys()
+        parameters = custom.parameters("next_page_token")
+        self._takes = set(parameters)
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            self._takes |= _ARGUMENTS
         self.size = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
     def of_slice(self) -> Self:
@@ -46,6 +52,7 @@ class CustomStrategyAdapter(PageStrategy):
             "last_page_size": page.raw,
             "last_record": last,
             "last_page_token_value": page.token,
+            "stream_slice": slice_in(page.names),
             "last_records": [] if last is None else [last] * page.selected,
         }
         return self._custom.call(

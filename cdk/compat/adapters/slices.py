@@ -43,7 +43,8 @@ class CustomRouterAdapter(Router):
         if self.followed and self._substream is not None:
             self._substream.follow(parents, progress)
         for item in self._slices():
-            fields: Mapping[str, JsonValue] = getattr(item, "partition", item)
+            # What a router says in a `cursor_slice` tells its slices apart, too.
+            fields = {**getattr(item, "partition", item), **getattr(item, "cursor_slice", {})}
             yield Partition(fields, extra=getattr(item, "extra_fields", None))
         yield from progress.values()
 

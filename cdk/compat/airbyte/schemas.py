@@ -71,7 +71,7 @@ class TypeTransformer:
     def __init__(self, config: TransformConfig) -> None:
         self._config = config
         self._custom: Transform | None = None
-        self._known: dict[int, tuple[JsonSchema, Normalize]] = {}
+        self._known: _Held = {}
 
     def registerCustomTransform(self, function: Transform) -> Transform:  # noqa: N802 - the name there
         """Take a function from a value and its schema to its new value."""
@@ -79,27 +79,57 @@ class TypeTransformer:
         return function
 
     def transform(self, record: JsonObject, schema: JsonSchema) -> None:
-        if TransformConfig.DefaultSchemaNormalization in self._config:
-            self._usual(schema)([record])
-        if TransformConfig.CustomSchemaNormalization in self._config and self._custom is not None:
-            _walk(record, schema, self._custom)
+        usual = TransformConfig.DefaultSchemaNormalization in self._config
+        if TransformConfig.CustomSchemaNormalization in self._config and (own := self._custom) is not None:
+            convert = self.default_convert
+            _walk(record, schema, lambda value, part: own(convert(value, part) if usual else value, part))
+        elif usual:
+            _held(self._known, schema, normalizer)([record])
 
-    def _usual(self, schema: JsonSchema) -> Normalize:
-        held = self._known.get(id(schema))
-        if held is None:
-            # The schema is kept, so that its id stays its own.
-            held = self._known[id(schema)] = (schema, normalizer(schema))
-        return held[1]
+    @staticmethod
+    def default_convert(original_item: JsonValue, subschema: JsonSchema) -> JsonValue:
+        """The value as the one type that its schema names; what lies inside of it stays as it is."""
+        record: JsonObject = {"value": original_item}
+        _held(_OUTER, subschema, _outer)([record])
+        return record["value"]
+
+
+_Held: TypeAlias = dict[int, tuple[JsonSchema, Normalize]]
+_OUTER: _Held = {}
+"""For `default_convert`, which belongs to no object."""
+_MOST_HELD = 4096
+
+
+def _held(held: _Held, schema: JsonSchema, make: Callable[[JsonSchema], Normalize]) -> Normalize:
+    """What was made of a schema. The schema is retained with it, so that its id stays its own."""
+    if id(schema) not in held:
+        if len(held) >= _MOST_HELD:
+            held.clear()
+        held[id(schema)] = (schema, make(schema))
+    return held[id(schema)][1]
+
+
+def _outer(schema: JsonSchema) -> Normalize:
+    """Casts the field `value` of records to the type of a schema, but not what lies inside of it."""
+    around = {name: part for name, part in schema.items() if name != "properties"}
+    # How a value becomes a list depends on what its elements are; those of one are not looked at.
+    of_elements = normalizer({"properties": {"value": around}})
+    of_lists = normalizer({"properties": {"value": {n: part for n, part in around.items() if n != "items"}}})
+
+    def normalize(records: list[JsonObject]) -> None:
+        (of_lists if isinstance(records[0]["value"], list) else of_elements)(records)
+
+    return normalize
 
 
 def _walk(value: JsonValue, schema: JsonSchema, cast: Transform) -> None:
-    """Cast what lies in an object or a list: what is inside first, then the value itself."""
+    """Cast what lies in an object or a list: a value itself, then what is inside of what it has become."""
     if isinstance(value, dict) and isinstance(properties := schema.get("properties"), Mapping):
         for name, inner in properties.items():
             if name in value and isinstance(inner, Mapping):
-                _walk(value[name], inner, cast)
                 value[name] = cast(value[name], inner)
+                _walk(value[name], inner, cast)
     elif isinstance(value, list) and isinstance(inner := schema.get("items"), Mapping):
         for i, item in enumerate(value):
-            _walk(item, inner, cast)
             value[i] = cast(item, inner)
+            _walk(value[i], inner, cast)
