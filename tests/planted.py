@@ -434,6 +434,27 @@ BUGS = [
         "tests/streams/test_filled_again.py",
     ),
     Bug(
+        "a requester of code changes the parts of its requests",
+        "compat/airbyte/http/requesters",
+        "return None if any(_overrides(self, name) for name in _WITH_EXTRA) else self.sends",
+        "return self.sends",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
+        "a requester of code signs with what it has set",
+        "compat/facades/instantiate",
+        "client.authenticator = signer(CustomObject(own, ctx.runtime))",
+        "pass",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
+        "code changes what its base has judged",
+        "compat/airbyte/http/adapters",
+        "judged.verdict is not None and judged == resolution(judged.verdict, outcome)",
+        "judged.verdict is not None",
+        "tests/compat/test_requests.py",
+    ),
+    Bug(
         "a strategy that counts has one for each slice",
         "compat/adapters/pagination",
         "CustomObject(copy(self._custom.instance), self._custom.runtime)",

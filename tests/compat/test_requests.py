@@ -5,11 +5,12 @@ import orjson
 import pytest
 
 from cdk.base.errors import ConfigError
+from cdk.base.values import Json
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
 from cdk.streams.read_slice import read_slice
 from cdk.streams.stream import Stream
-from cdk.testing import MockApi, read
+from cdk.testing import MockApi, ReadResult, read
 from tests.compat.sources import URL, manifest, source
 
 
@@ -359,6 +360,214 @@ class Own(DefaultErrorHandler):
 
     assert (first.error, [record["id"] for record in first.records]) == (None, [1])
     assert (second.error, second.records) == (None, [])
+
+
+CHANGED = """
+import requests
+from airbyte_cdk.models import FailureType
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+from airbyte_cdk.sources.declarative.requesters.error_handlers.http_response_filter import HttpResponseFilter
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import ErrorResolution, ResponseAction
+
+class InPlace(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        resolution = super().interpret_response(response_or_exception)
+        if resolution.failure_type == FailureType.transient_error:
+            resolution.response_action = ResponseAction.IGNORE
+        return resolution
+
+class Anew(DefaultErrorHandler):
+    def interpret_response(self, response_or_exception):
+        base = super().interpret_response(response_or_exception)
+        action = ResponseAction.IGNORE if "503" in str(base.error_message) else base.response_action
+        return ErrorResolution(action, base.failure_type, base.error_message)
+
+class Filtering(DefaultErrorHandler):
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        own = HttpResponseFilter(action="IGNORE", http_codes={503}, config=self.config, parameters=parameters)
+        self.response_filters = [own, *(self.response_filters or [])]
+"""
+
+
+@pytest.mark.parametrize("name", ["InPlace", "Anew", "Filtering"])
+def test_a_handler_changes_what_its_base_has_judged(name: str, tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(status=503).returns(json={"data": [{"id": 1}]})
+    judge = {"type": "CustomErrorHandler", "class_name": f"components.{name}"}
+    built = source(tmp_path, CHANGED, manifest(requester={"error_handler": judge}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, first.records) == (None, [])
+    assert (second.error, second.records) == (None, [{"id": 1}])
+
+
+def test_a_handler_that_tries_less_often_is_asked_less_often(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.requesters.error_handlers import DefaultErrorHandler
+
+class Once(DefaultErrorHandler):
+    def __post_init__(self, parameters):
+        super().__post_init__(parameters)
+        self.max_retries = 1
+"""
+    api = MockApi()
+    items = api.get("/items").returns(status=503)
+    judge = {"type": "CustomErrorHandler", "class_name": "components.Once"}
+
+    run = read(source(tmp_path, code, manifest(requester={"error_handler": judge}), api))
+
+    assert (len(items.requests), type(run.error).__name__) == (2, "ServerError")
+
+
+def test_a_handler_begins_with_the_table_of_statuses(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.streams.http.error_handlers import HttpStatusErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.default_error_mapping import DEFAULT_ERROR_MAPPING
+
+class Limited(HttpStatusErrorHandler):
+    def __init__(self, config):
+        super().__init__(None, {**DEFAULT_ERROR_MAPPING, 403: DEFAULT_ERROR_MAPPING[429]}, max_retries=1)
+"""
+    api = MockApi()
+    api.get("/items").returns(status=403).returns(json={"data": [{"id": 1}]}).returns(status=404)
+    judge = {"type": "CustomErrorHandler", "class_name": "components.Limited"}
+    built = source(tmp_path, code, manifest(requester={"error_handler": judge}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, first.records) == (None, [{"id": 1}])
+    assert type(second.error).__name__ == "NotFound"
+
+
+def test_a_backoff_strategy_is_called_by_name_where_it_takes_names_alone(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.streams.http.error_handlers import BackoffStrategy
+
+class Named(BackoffStrategy):
+    def backoff_time(self, *, response_or_exception, attempt_count):
+        return attempt_count + 40
+"""
+    api = MockApi()
+    api.get("/items").returns(status=429).returns(json={"data": []})
+    waits = [{"type": "CustomBackoffStrategy", "class_name": "components.Named"}]
+    judge = {"type": "DefaultErrorHandler", "backoff_strategies": waits}
+
+    run = read(source(tmp_path, code, manifest(requester={"error_handler": judge}), api))
+
+    assert run.error is None
+    assert any("waiting 42.0 s" in line for line in run.logs)
+
+
+PARTS = """
+from airbyte_cdk.sources.declarative.auth.token import BearerAuthenticator
+from airbyte_cdk.sources.declarative.auth.token_provider import InterpolatedStringTokenProvider
+from airbyte_cdk.sources.declarative.requesters.http_requester import HttpRequester
+from airbyte_cdk.sources.streams.http.error_handlers import HttpStatusErrorHandler
+from airbyte_cdk.sources.streams.http.error_handlers.response_models import ErrorResolution, ResponseAction
+
+def bearer(requester, parameters):
+    token = InterpolatedStringTokenProvider(api_token="own", config=requester.config, parameters=parameters)
+    return BearerAuthenticator(token_provider=token, config=requester.config, parameters=parameters)
+
+class Flat(HttpRequester):
+    def _request_params(self, stream_state, stream_slice, next_page_token, extra_params=None):
+        extra_params.update(extra_params.pop("page", {}))
+        return super()._request_params(stream_state, stream_slice, None, extra_params)
+
+class Versioned(HttpRequester):
+    def _join_url(cls, url_base, path=None):
+        return f"{url_base}/v2/{path}"
+
+    _join_url = classmethod(_join_url)
+
+    def _get_url(self, *, path=None, **names):
+        return super()._get_url(path=path, **names) + "/all"
+
+class Written(HttpRequester):
+    def _request_headers(self, stream_state, stream_slice, next_page_token, extra_headers=None):
+        return {**super()._request_headers(stream_state, stream_slice, next_page_token, extra_headers), "X-Own": "1"}
+
+    def _request_body_json(self, stream_state, stream_slice, next_page_token, extra_body_json=None):
+        return {**super()._request_body_json(stream_state, stream_slice, next_page_token, extra_body_json), "own": 1}
+
+class Signed(HttpRequester):
+    def __post_init__(self, parameters):
+        self.authenticator = bearer(self, parameters)
+        super().__post_init__(parameters)
+
+class SignedByMethod(HttpRequester):
+    def get_authenticator(self):
+        return bearer(self, {})
+
+class Lenient(HttpRequester):
+    def __post_init__(self, parameters):
+        self.error_handler = HttpStatusErrorHandler(None, {418: ErrorResolution(ResponseAction.IGNORE)})
+        super().__post_init__(parameters)
+"""
+
+
+def asked(tmp_path: Path, name: str, api: MockApi, **retriever: Json) -> ReadResult:
+    requester = {"type": "CustomRequester", "class_name": f"components.{name}"}
+    return read(source(tmp_path, PARTS, manifest(requester=requester, **retriever), api))
+
+
+def test_a_requester_changes_parameters_that_pages_put_into_a_request(tmp_path: Path) -> None:
+    option = {"type": "RequestOption", "field_name": "page", "inject_into": "request_parameter"}
+    strategy = {
+        "type": "CursorPagination",
+        "cursor_value": "{{ {'session': response.session, 'number': 2} }}",
+        "stop_condition": "{{ not response.session }}",
+    }
+    paginator = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option}
+    api = MockApi()
+    api.get("/items", {"session": "s1", "number": 2}).returns(json={"data": [{"id": 2}]})
+    api.get("/items").returns(json={"data": [{"id": 1}], "session": "s1"})
+
+    run = asked(tmp_path, "Flat", api, paginator=paginator)
+
+    assert (run.error, run.records) == (None, [{"id": 1}, {"id": 2}])
+
+
+def test_a_requester_changes_where_and_what_is_sent(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/v2/items/all").returns(json={"data": [{"id": 1}]})
+    written = api.post("/items").returns(json={"data": [{"id": 2}]})
+
+    assert asked(tmp_path, "Versioned", api).records == [{"id": 1}]
+    run = read(
+        source(
+            tmp_path,
+            PARTS,
+            manifest(requester={"type": "CustomRequester", "class_name": "components.Written", "http_method": "POST"}),
+            api,
+        )
+    )
+
+    assert run.records == [{"id": 2}]
+    assert written.requests[0].headers["X-Own"] == "1"
+    assert orjson.loads(written.requests[0].body or b"") == {"own": 1}
+
+
+@pytest.mark.parametrize("name", ["Signed", "SignedByMethod"])
+def test_a_requester_signs_with_an_authenticator_of_its_own(name: str, tmp_path: Path) -> None:
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"id": 1}]})
+
+    run = asked(tmp_path, name, api)
+
+    assert (run.error, run.records) == (None, [{"id": 1}])
+    assert items.requests[0].headers["Authorization"] == "Bearer own"
+
+
+def test_a_requester_has_an_error_handler_of_its_own(tmp_path: Path) -> None:
+    api = MockApi()
+    api.get("/items").returns(status=418)
+
+    run = asked(tmp_path, "Lenient", api)
+
+    assert (run.error, run.records) == (None, [])
 
 
 def test_a_backoff_strategy_reads_the_wait_from_the_body(tmp_path: Path) -> None:

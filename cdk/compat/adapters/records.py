@@ -40,7 +40,7 @@ class CustomExtractorAdapter(Extractor):
 
     def pages(self, response: Response) -> Iterator[list[JsonObject]]:
         with self._custom.at_work("extract_records"):
-            records = _own(self._custom.call("extract_records", ResponseFacade(response)) or ())
+            records = _own(self._custom.call("extract_records", ResponseFacade(response)))
         yield records
 
 

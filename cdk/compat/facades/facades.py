@@ -88,7 +88,8 @@ class ErrorHandlerFacade(Facade[NativeHandler], ErrorHandler):
     """An error handler of the manifest."""
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
-        return resolution(self.native.judge(native_outcome(response_or_exception), 1))
+        outcome = native_outcome(response_or_exception)
+        return resolution(self.native.judge(outcome, 1), outcome)
 
 
 class BackoffFacade(Facade[WaitStrategy], BackoffStrategy):

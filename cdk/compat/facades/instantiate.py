@@ -11,7 +11,7 @@ from cdk.base.validation_messages import refusals
 from cdk.base.values import JsonObject, JsonValue, dotted
 from cdk.base.wording import did_you_mean
 from cdk.compat.airbyte.custom_object import CustomObject, running
-from cdk.compat.airbyte.http.adapters import CustomSigner
+from cdk.compat.airbyte.http.adapters import CustomSigner, judge, signer
 from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator, NoAuth
 from cdk.compat.airbyte.http.custom_tokens import CustomTokens
 from cdk.compat.airbyte.http.error_handlers import DefaultErrorHandler
@@ -135,21 +135,27 @@ def _instantiated(
         raise ManifestError(
             f"{where}: {component.class_name} cannot be made: {type(error).__name__}: {error}"
         ) from error
-    _behind(custom.instance, fields, component, ctx)
+    with running(ctx.runtime):
+        _behind(custom.instance, {**fields, "$parameters": dict(component.parameters)}, arguments, ctx)
     return custom, arguments
 
 
-def _behind(custom: Any, fields: JsonObject, component: CustomComponent, ctx: BuildContext) -> None:  # noqa: ANN401
-    """Put the manifest's component behind an object of a class that extends it."""
-    blob = {**fields, "$parameters": dict(component.parameters)}
+def _behind(custom: Any, blob: JsonObject, arguments: Mapping[str, object], ctx: BuildContext) -> None:  # noqa: ANN401
+    """Put the manifest's component behind an object of a class that extends it, made with these arguments."""
     if isinstance(custom, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
         handler = AnyErrorHandler.pick({**blob, "type": "DefaultErrorHandler"})
         object.__setattr__(custom, "_manifest_handler", handler.build(ctx))
-    elif getattr(custom, "kit_client", None) is not None:
+    elif getattr(custom, "sends", None) is not None:
         # Only how it is sent counts here: what is asked for, the object's own methods say.
         sending = {name: blob[name] for name in _SENDING if name in blob}
         requester = AnyRequester.pick({**sending, "type": "HttpRequester", "url": "https://localhost/"})
-        custom.use(requester.build(ctx).client)
+        client = requester.build(ctx).client
+        # Its class may have set others in their place.
+        if (own := custom.get_authenticator()) is not arguments.get("authenticator") and not isinstance(own, NoAuth):
+            client.authenticator = signer(CustomObject(own, ctx.runtime))
+        if custom.error_handler is not arguments.get("error_handler"):
+            client.error_handler = judge(CustomObject(custom.error_handler, ctx.runtime))
+        custom.use(client)
 
 
 _SENDING = (

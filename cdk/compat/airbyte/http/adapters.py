@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from cdk.base.errors import CdkError, ConfigError, FatalError, TransientError
 from cdk.base.values import from_json, to_json
 from cdk.compat.airbyte.custom_object import CustomObject
-from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction
+from cdk.compat.airbyte.http.error_handlers import ErrorResolution, ResponseAction, resolution
 from cdk.compat.airbyte.http.response import from_prepared, outcome_facade, prepared, texts
 from cdk.compat.airbyte.models import FailureType
 from cdk.declarative.components.requests.error_handlers import RETRIED
@@ -26,7 +26,7 @@ from cdk.rest import (
     error_for,
 )
 from cdk.rest.auth.token_owner import TokenOwner, asking
-from cdk.rest.errors.http_error_handler import decide
+from cdk.rest.errors.http_error_handler import OutcomeHandler, decide
 from cdk.rest.errors.outcome import Outcome
 from cdk.rest.errors.wait_strategies import WaitStrategy
 
@@ -139,22 +139,28 @@ class CustomJudge:
         return Outcome(verdict.action, error=verdict.error, wait=verdict.wait)
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        resolution = self._custom.call("interpret_response", outcome_facade(outcome))
-        if resolution is None:
+        judged = self._custom.call("interpret_response", outcome_facade(outcome))
+        if judged is None:
             return self._usual.judge(outcome, attempt)
-        native: ErrorHandler | None = self._custom.get("manifest_handler")
-        if resolution.verdict is not None and native is not None:
-            return native.judge(outcome, attempt)
-        action = Action[(resolution.response_action or ResponseAction.FAIL).name]
-        error = _error(resolution, outcome) if action in _WITH_ERROR else None
-        meaning = Outcome(action, resolution.error_message or "", error=error)
+        native: OutcomeHandler | None = self._custom.get("manifest_handler")
+        if native is not None and _is_unchanged(judged, outcome):
+            retry_policy = replace(native.retry_policy, retries=self._retries)
+            return decide(native.find(outcome), outcome, attempt, retry_policy)
+        action = Action[(judged.response_action or ResponseAction.FAIL).name]
+        error = _error(judged, outcome) if action in _WITH_ERROR else None
+        meaning = Outcome(action, judged.error_message or "", error=error)
         return decide(meaning, outcome, attempt, self.retry_policy)
 
 
-def _error(resolution: ErrorResolution, outcome: Response | CdkError) -> CdkError:
-    if resolution.verdict is not None and resolution.verdict.error is not None:
-        return resolution.verdict.error
-    message, kind = resolution.error_message, _KINDS.get(resolution.failure_type, FatalError)
+def _is_unchanged(judged: ErrorResolution, outcome: Response | CdkError) -> bool:
+    """Whether it is as the kit gave it, for code may change what its base has found."""
+    return judged.verdict is not None and judged == resolution(judged.verdict, outcome)
+
+
+def _error(judged: ErrorResolution, outcome: Response | CdkError) -> CdkError:
+    if judged.verdict is not None and _is_unchanged(judged, outcome) and judged.verdict.error is not None:
+        return judged.verdict.error
+    message, kind = judged.error_message, _KINDS.get(judged.failure_type, FatalError)
     match outcome:
         case Response() if message:
             return kind(f"{outcome.request} answered {outcome.status}: {outcome.request.hide(message)}")
@@ -169,10 +175,15 @@ def custom_backoff(custom: CustomObject) -> WaitStrategy:
     native: WaitStrategy | None = custom.get("native")
     if native is not None:
         return native
-    count = len(custom.parameters("backoff_time"))
+    parameters = custom.parameters("backoff_time").values()
+    by_name = any(each.kind in {each.KEYWORD_ONLY, each.VAR_KEYWORD} for each in parameters)
 
     def backoff(outcome: Response | CdkError, attempt: int) -> float | None:
-        wait = custom.call("backoff_time", *(outcome_facade(outcome), attempt)[:count])
+        arguments = {"response_or_exception": outcome_facade(outcome), "attempt_count": attempt}
+        if by_name:
+            wait = custom.call("backoff_time", **arguments)
+        else:
+            wait = custom.call("backoff_time", *list(arguments.values())[: len(parameters)])
         return None if wait is None else float(wait)
 
     return backoff

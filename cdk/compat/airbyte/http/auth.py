@@ -311,9 +311,10 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     def _make_handled_request(self) -> JsonObject:
         headers = {"Content-Type": "application/x-www-form-urlencoded", **texts(self.build_refresh_request_headers())}
         body: JsonObject | str = self.build_refresh_request_body()
-        content = body if isinstance(body, str) else urlencode({k: v for k, v in body.items() if v is not None})
+        if not isinstance(body, str):
+            body = urlencode({k: v for k, v in body.items() if v is not None}, doseq=True)
         secrets = frozenset(filter(None, (self.get_client_secret(), self.get_refresh_token())))
-        request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, content.encode(), hidden=secrets)
+        request = Request("POST", self.get_token_refresh_endpoint(), {}, headers, body.encode(), hidden=secrets)
         response = runtime().transport.send(request)
         if not response.ok:
             raise CredentialsError(f"no access token: {error_for(response).message}")

@@ -6,6 +6,9 @@ from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+import requests
+
+from cdk.base.errors import CdkError
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.http.response import native_outcome, native_response
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text
@@ -14,8 +17,9 @@ from cdk.compat.airbyte.plain_types import Config, Parameters, WithParameters
 from cdk.declarative.components.requests.error_handlers import RETRIED
 from cdk.declarative.components.requests.error_handlers import HttpResponseFilter as OurFilter
 from cdk.declarative.model.context import BuildContext
-from cdk.rest import ErrorHandler as OurHandler
-from cdk.rest import HttpErrorHandler, RetryPolicy, Verdict
+from cdk.rest import Action, HttpErrorHandler, Response, RetryPolicy, Verdict
+from cdk.rest.errors.http_error_handler import OutcomeHandler
+from cdk.rest.errors.outcome import Outcome, final_error
 from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential, from_header
 
 
@@ -73,9 +77,11 @@ class ErrorHandler(ABC):
     def interpret_response(self, response_or_exception: object) -> ErrorResolution | None: ...
 
 
-def resolution(verdict: Verdict) -> ErrorResolution:
+def resolution(verdict: Verdict, outcome: Response | CdkError) -> ErrorResolution:
     """The verdict of a handler of ours, as custom code sees it."""
     error = verdict.error
+    if error is None and verdict.action not in {Action.SUCCESS, Action.IGNORE}:
+        error = final_error(Outcome(verdict.action), outcome)
     return ErrorResolution(
         ResponseAction[verdict.action.name],
         None if error is None else FailureType(error.failure_type),
@@ -87,7 +93,8 @@ def resolution(verdict: Verdict) -> ErrorResolution:
 def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
     """What the status of an answer means by itself."""
     usual = HttpErrorHandler(RETRIED, retry_policy=RetryPolicy(retries, clock=runtime().clock))
-    return resolution(usual.judge(native_outcome(response_or_exception), 1))
+    outcome = native_outcome(response_or_exception)
+    return resolution(usual.judge(outcome, 1), outcome)
 
 
 @dataclass
@@ -125,21 +132,23 @@ class DefaultErrorHandler(WithParameters, ErrorHandler):
 
     parameters: InitVar[Parameters]
     config: Config
-    response_filters: Sequence[HttpResponseFilter] | None = None
+    response_filters: Sequence[object] | None = None
     max_retries: int | None = 5  # a field here
     max_time: int = 600
     backoff_strategies: Sequence[BackoffStrategy] | None = None
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
-        if (native := self.manifest_handler) is not None:
-            return resolution(native.judge(native_outcome(response_or_exception), 1))
+        # Those of a manifest are its own business: it is code that makes objects of them.
         for chosen in self.response_filters or ():
-            if (match := chosen.matches(response_or_exception)) is not None:
+            if isinstance(chosen, HttpResponseFilter) and (match := chosen.matches(response_or_exception)) is not None:
                 return match
+        if (native := self.manifest_handler) is not None:
+            outcome = native_outcome(response_or_exception)
+            return resolution(native.judge(outcome, 1), outcome)
         return _usual(response_or_exception, self.max_retries or 0)
 
     @property
-    def manifest_handler(self) -> OurHandler | None:
+    def manifest_handler(self) -> OutcomeHandler | None:
         """The handler of the manifest behind it; None for one that custom code made."""
         return self.__dict__.get("_manifest_handler")
 
@@ -176,8 +185,20 @@ class HttpStatusErrorHandler(ErrorHandler):
         return mapped or _usual(response_or_exception, self._max_retries)
 
 
-DEFAULT_ERROR_MAPPING: dict[ErrorKey, ErrorResolution] = {}
-"""Statuses that mean something else than usual: none. Custom code adds its own to it."""
+_TRANSIENT = ErrorResolution(ResponseAction.RETRY, FailureType.transient_error)
+_REFUSED = ErrorResolution(ResponseAction.FAIL, FailureType.config_error)
+_WRONG = ErrorResolution(ResponseAction.FAIL, FailureType.system_error)
+
+DEFAULT_ERROR_MAPPING: dict[ErrorKey, ErrorResolution] = {
+    requests.exceptions.InvalidSchema: _REFUSED,
+    requests.exceptions.InvalidURL: _TRANSIENT,
+    requests.exceptions.RequestException: _TRANSIENT,
+    **dict.fromkeys((400, 404, 405), _WRONG),
+    **dict.fromkeys((401, 403), _REFUSED),
+    **dict.fromkeys((408, 500, 502, 503, 504), _TRANSIENT),
+    429: ErrorResolution(ResponseAction.RATE_LIMITED, FailureType.transient_error),
+}
+"""What statuses and exceptions mean as usual, without a message, so that errors have those of the kit."""
 
 
 class _KitBackoff(BackoffStrategy):

@@ -2,16 +2,19 @@
 
 import logging
 from collections.abc import Mapping
+from urllib.parse import parse_qsl
 
 import requests
 
-from cdk.base.errors import ManifestError
+from cdk.base.errors import CdkError, ManifestError
 from cdk.base.values import JsonValue
 from cdk.compat.airbyte.custom_object import CustomObject, runtime
 from cdk.compat.airbyte.http.adapters import judge, signer
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
+from cdk.rest import Action, ErrorHandler, Response, Verdict, fail
 from cdk.rest import HttpClient as NativeClient
 from cdk.rest.client import Sender
+from cdk.rest.errors.outcome import Outcome, final_error
 
 BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
 
@@ -36,6 +39,8 @@ class HttpClient:
         authenticator: object = None,
         use_cache: bool = False,  # noqa: FBT001, FBT002 - the signature there
         backoff_strategy: object = None,
+        *,
+        disable_retries: bool = False,
         **_: object,
     ) -> None:
         self._name, self._logger = name, logger or logging.getLogger("airbyte")
@@ -50,17 +55,22 @@ class HttpClient:
             error_handler=None if error_handler is None else judge(CustomObject(error_handler, source)),
             sleep=source.sleep,
         )
+        if disable_retries:
+            self.client.error_handler = _Once(self.client.error_handler)
 
     def _create_prepared_request(  # noqa: PLR0917
         self,
         http_method: str,
         url: str,
-        dedupe_query_params: bool = False,  # noqa: ARG002, FBT001, FBT002
+        dedupe_query_params: bool = False,  # noqa: FBT001, FBT002
         headers: Mapping[str, JsonValue] | None = None,
         params: Mapping[str, JsonValue] | None = None,
         json: JsonValue = None,
         data: Mapping[str, JsonValue] | str | None = None,
     ) -> requests.PreparedRequest:
+        if dedupe_query_params:
+            known = dict(parse_qsl(url.partition("?")[2], keep_blank_values=True))
+            params = {name: value for name, value in (params or {}).items() if known.get(name) != str(value)}
         request = requests.Request(http_method, url, headers=texts(headers), params=params or {})
         if http_method.upper() in BODY_REQUEST_METHODS:
             request.json, request.data = json or None, data or []
@@ -84,6 +94,18 @@ class HttpClient:
             json=json, data=data,
         )  # fmt: skip
         return request, ResponseFacade(self.client.send(from_prepared(request)))
+
+
+class _Once:
+    """Judges as another error handler does, and tries nothing again."""
+
+    def __init__(self, handler: ErrorHandler) -> None:
+        self._handler = handler
+
+    def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
+        verdict = self._handler.judge(outcome, attempt)
+        again = verdict.action in {Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY}
+        return fail(final_error(Outcome(verdict.action), outcome)) if again else verdict
 
 
 class APIBudget:

@@ -128,6 +128,22 @@ class Requester(RequestOptionsProvider, ABC):
         raise NotImplementedError
 
 
+_WITH_EXTRA = (
+    "_get_url",
+    "_join_url",
+    "_request_headers",
+    "_request_params",
+    "_request_body_data",
+    "_request_body_json",
+)
+"""Methods that make the parts of a request of those of the requester and those of pages and slices."""
+
+
+def _overrides(requester: "HttpRequester", name: str) -> bool:
+    """Whether a subclass has a method of its own."""
+    return next(kind for kind in type(requester).__mro__ if name in vars(kind)) is not HttpRequester
+
+
 @dataclass
 class HttpRequester(Requester):
     """A request to an HTTP API: the fields of the manifest, evaluated by methods that subclasses override."""
@@ -156,7 +172,10 @@ class HttpRequester(Requester):
         self._http_method = HttpMethod[method.upper()] if isinstance(method, str) else method
         self._request_options_provider = self._provider()
         self._http_client = self._own_client = HttpClient(
-            self.name, error_handler=self.error_handler, authenticator=self.authenticator
+            self.name,
+            error_handler=self.error_handler,
+            authenticator=self.authenticator,
+            disable_retries=self.disable_retries,
         )
 
     def _provider(self) -> RequestOptionsProvider:
@@ -172,13 +191,18 @@ class HttpRequester(Requester):
         self._own_client.client = client
 
     @property
-    def kit_client(self) -> Sender | None:
-        """The client that the kit sends requests with; None where the method or the client was replaced."""
+    def sends(self) -> Sender | None:
+        """The client that sends its requests; None where the method or the client was replaced."""
         own: HttpClient | None = self.__dict__.get("_own_client")
-        if own is None or type(self).send_request is not HttpRequester.send_request:
+        if own is None or _overrides(self, "send_request"):
             return None
         replaced = self.__dict__.get("_http_client") is not own
         return None if replaced else own.client
+
+    @property
+    def kit_client(self) -> Sender | None:
+        """That client, where the kit may put the requests together; None where the subclass changes their parts."""
+        return None if any(_overrides(self, name) for name in _WITH_EXTRA) else self.sends
 
     @property
     def logger(self) -> logging.Logger:
@@ -188,13 +212,16 @@ class HttpRequester(Requester):
         return self._authenticator
 
     def get_url(self, **names: object) -> str:
-        return join(self.get_url_base(**names), self.get_path(**names))
+        return self._join_url(self.get_url_base(**names), self.get_path(**names))
+
+    def _get_url(self, *, path: str | None = None, **names: object) -> str:
+        return self._join_url(self.get_url_base(**names), path) if path else self.get_url(**names)
 
     def get_url_base(self, **names: object) -> str:
         return self._text(self.url_base, names) or self._text(self.url, names)
 
     def get_path(self, **names: object) -> str:
-        return self._text(self.path, names)
+        return self._text(self.path, names).lstrip("/")
 
     def _text(self, value: Text, names: Mapping[str, object]) -> str:
         if not value:
@@ -210,7 +237,8 @@ class HttpRequester(Requester):
         value: object = getattr(self._request_options_provider, PART_METHODS[where])(**names)
         return cast("JsonObject", dict(value) if isinstance(value, Mapping) else value or {})
 
-    def _join_url(self, url_base: str, path: str | None = None) -> str:
+    @classmethod
+    def _join_url(cls, url_base: str, path: str | None = None) -> str:
         return join(url_base, path or "")
 
     def _request_headers(
@@ -234,6 +262,29 @@ class HttpRequester(Requester):
         arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         return {**self.get_request_params(**arguments), **(extra_params or {})}
 
+    def _request_body_data(
+        self,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Token | None = None,
+        extra_body_data: Mapping[str, JsonValue] | str | None = None,
+    ) -> Mapping[str, JsonValue] | str | None:
+        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        form = self.get_request_body_data(**arguments)
+        if isinstance(extra_body_data, str):
+            return extra_body_data
+        return {**form, **(extra_body_data or {})} if isinstance(form, Mapping) else form
+
+    def _request_body_json(
+        self,
+        stream_state: StreamState | None = None,
+        stream_slice: StreamSlice | None = None,
+        next_page_token: Token | None = None,
+        extra_body_json: Mapping[str, JsonValue] | None = None,
+    ) -> JsonObject:
+        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        return {**cast("JsonObject", self.get_request_body_json(**arguments) or {}), **(extra_body_json or {})}
+
     def send_request(  # noqa: PLR0917 - the signature there
         self,
         stream_state: StreamState | None = None,
@@ -251,20 +302,17 @@ class HttpRequester(Requester):
         path: asked for instead of `get_path`; it may be a whole URL.
         """
         names = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
-        form = self.get_request_body_data(**names)
-        body = {**cast("JsonObject", self.get_request_body_json(**names) or {}), **(request_body_json or {})}
-        if isinstance(form, Mapping) and not isinstance(request_body_data, str):
-            form = {**form, **(request_body_data or {})}
-        url = join(self.get_url_base(**names), path) if path else self.get_url(**names)
+        where = stream_state, stream_slice, next_page_token
         try:
             return self._http_client.send_request(
                 http_method=self.get_method().value,
-                url=url,
-                headers=self._request_headers(stream_state, stream_slice, next_page_token, request_headers),
-                params=self._request_params(stream_state, stream_slice, next_page_token, request_params),
-                json=body or None,
-                data=request_body_data if isinstance(request_body_data, str) else form or None,
+                url=self._get_url(path=path, **names),
+                headers=self._request_headers(*where, request_headers),
+                params=self._request_params(*where, request_params),
+                json=self._request_body_json(*where, request_body_json) or None,
+                data=self._request_body_data(*where, request_body_data) or None,
                 request_kwargs={},
+                dedupe_query_params=True,
             )[1]
         except CustomCodeError as error:
             # What another custom component raised is for the custom code around to catch.
