@@ -499,8 +499,8 @@ BUGS = [
     Bug(
         "custom code asks for the first page again",
         "compat/airbyte/http/adapters",
-        "action = Action[(resolution.response_action or ResponseAction.FAIL).name]",
-        "action = Action[(resolution.response_action or ResponseAction.FAIL).name.replace('RESET_PAGINATION', 'FAIL')]",
+        "action = Action[(judged.response_action or ResponseAction.FAIL).name]",
+        "action = Action[(judged.response_action or ResponseAction.FAIL).name.replace('RESET_PAGINATION', 'FAIL')]",
         "tests/compat/test_requests.py",
     ),
     Bug(

@@ -570,6 +570,39 @@ def test_a_requester_has_an_error_handler_of_its_own(tmp_path: Path) -> None:
     assert (run.error, run.records) == (None, [])
 
 
+def test_code_catches_an_error_of_a_request_by_its_failure_type(tmp_path: Path) -> None:
+    code = """
+from dataclasses import dataclass
+from airbyte_cdk.models import FailureType
+from airbyte_cdk.sources.declarative.requesters.http_requester import HttpRequester
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.utils.traced_exception import AirbyteTracedException
+
+@dataclass
+class Looks(RecordTransformation):
+    requester: HttpRequester = None
+
+    def transform(self, record, config=None, stream_state=None, stream_slice=None):
+        try:
+            self.requester.send_request()
+        except AirbyteTracedException as error:
+            if error.failure_type != FailureType.config_error:
+                raise AirbyteTracedException.from_exception(error)
+            record["seen"] = "forbidden"
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    api.get("/more").returns(status=403).returns(status=404)
+    requester = {"type": "HttpRequester", "url_base": URL, "path": "/more"}
+    looks = {"type": "CustomTransformation", "class_name": "components.Looks", "requester": requester}
+    built = source(tmp_path, code, manifest({"transformations": [looks]}), api)
+
+    first, second = read(built), read(built)
+
+    assert (first.error, first.records) == (None, [{"id": 1, "seen": "forbidden"}])
+    assert (second.records, second.error and second.error.failure_type) == ([], "system_error")
+
+
 def test_a_backoff_strategy_reads_the_wait_from_the_body(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.streams.http.error_handlers import BackoffStrategy

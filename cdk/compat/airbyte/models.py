@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from enum import Enum
+from enum import Enum, StrEnum
+from functools import cache
 
 from cdk.base.errors import CdkError
 from cdk.protocol import CheckStatus
@@ -17,7 +18,7 @@ class SyncMode(Enum):
     incremental = "incremental"
 
 
-class FailureType(Enum):
+class FailureType(StrEnum):
     """Whose fault an error is."""
 
     system_error = "system_error"
@@ -38,7 +39,39 @@ class AirbyteTracedException(CdkError):
     ) -> None:
         super().__init__(message or internal_message or "a custom component failed", detail=internal_message or "")
         self.internal_message, self._exception, self._descriptor = internal_message, exception, stream_descriptor
-        self.failure_type = failure_type.value  # type: ignore[misc] # of this error, not of its class
+        self.failure_type = failure_type  # type: ignore[misc, assignment] # of this error; it is one of those texts
+
+    @classmethod
+    def from_exception(
+        cls,
+        exc: Exception,
+        message: str | None = None,
+        failure_type: FailureType = FailureType.system_error,
+        *,
+        stream_descriptor: object = None,
+        **_: object,
+    ) -> "AirbyteTracedException":
+        """The error for an exception, which is the cause; itself where it is one of these."""
+        if isinstance(exc, AirbyteTracedException):
+            return exc
+        return cls(str(exc), message, failure_type, exc, stream_descriptor)
+
+
+def traced(error: CdkError) -> CdkError:
+    """An error of the kit that custom code may catch as an AirbyteTracedException, too."""
+    if isinstance(error, AirbyteTracedException):
+        return error
+    kind = _traced_kind(type(error))  # type: ignore[arg-type] # a class has a hash
+    other = kind.__new__(kind, *error.args)
+    vars(other).update(vars(error))
+    vars(other).update(internal_message=error.detail or error.message, failure_type=FailureType(error.failure_type))
+    return other
+
+
+@cache
+def _traced_kind(kind: type[CdkError]) -> type[CdkError]:
+    """The class of such an error: it is of both."""
+    return type(kind.__name__, (AirbyteTracedException, kind), {"__module__": kind.__module__})
 
 
 def is_cloud_environment() -> bool:

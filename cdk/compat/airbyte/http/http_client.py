@@ -8,9 +8,10 @@ import requests
 
 from cdk.base.errors import CdkError, ManifestError
 from cdk.base.values import JsonValue
-from cdk.compat.airbyte.custom_object import CustomObject, runtime
+from cdk.compat.airbyte.custom_object import CustomCodeError, CustomObject, runtime
 from cdk.compat.airbyte.http.adapters import judge, signer
 from cdk.compat.airbyte.http.response import ResponseFacade, from_prepared, texts
+from cdk.compat.airbyte.models import traced
 from cdk.rest import Action, ErrorHandler, Response, Verdict, fail
 from cdk.rest import HttpClient as NativeClient
 from cdk.rest.client import Sender
@@ -93,7 +94,12 @@ class HttpClient:
             http_method=http_method, url=url, dedupe_query_params=dedupe_query_params, headers=headers, params=params,
             json=json, data=data,
         )  # fmt: skip
-        return request, ResponseFacade(self.client.send(from_prepared(request)))
+        try:
+            return request, ResponseFacade(self.client.send(from_prepared(request)))
+        except CustomCodeError:
+            raise
+        except CdkError as error:
+            raise traced(error) from error
 
 
 class _Once:
