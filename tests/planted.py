@@ -434,6 +434,20 @@ BUGS = [
         "tests/streams/test_filled_again.py",
     ),
     Bug(
+        "an attempt of a stream has components of its own",
+        "declarative/source",
+        "recipe = replace(self, attempt=attempt)",
+        "recipe = self",
+        "tests/compat/test_syncs.py",
+    ),
+    Bug(
+        "a source of resources is of their module",
+        "rest/declared/source",
+        "return self._module",
+        "return type(self).__module__",
+        "tests/rest/declared/test_resources.py",
+    ),
+    Bug(
         "a requester of code changes the parts of its requests",
         "compat/airbyte/http/requesters",
         "return None if any(_overrides(self, name) for name in _WITH_EXTRA) else self.sends",

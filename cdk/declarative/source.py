@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -210,7 +210,7 @@ def parent_names(component: Component) -> Iterator[str]:
 class Recipe:
     """What travels to another process in place of a stream: the manifest and the config, to build it there.
 
-    run: the run that it is built for: what is kept for its length is kept for no other. path: of the manifest.
+    run, attempt: what it is built for: what is kept for the length of one is kept for no other. path: of the manifest.
     """
 
     manifest: bytes
@@ -219,10 +219,12 @@ class Recipe:
     custom: CustomCode | None = None
     run: str = ""
     path: Path | None = None
+    attempt: int = 0
 
-    def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None) -> Stream:
-        """The stream of this name. Built once for a run in a process. copy: of the template that it was made of."""
-        return _rebuilt(self)[name] if copy is None else _rebuilt_copy(self, pickle.dumps(copy))[name]
+    def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None, attempt: int = 0) -> Stream:
+        """The stream of this name. Built once in a process. copy: of the template that it was made of."""
+        recipe = replace(self, attempt=attempt)
+        return _rebuilt(recipe)[name] if copy is None else _rebuilt_copy(recipe, pickle.dumps(copy))[name]
 
 
 @lru_cache(maxsize=8)

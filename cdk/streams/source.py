@@ -55,6 +55,11 @@ class Source:
     events: Events = Events()
 
     @property
+    def module(self) -> str:
+        """The name of the module that it is written in."""
+        return type(self).__module__
+
+    @property
     def definition(self) -> str:
         """What makes records of answers, as a text that is another one once that changes; empty: it is unknown."""
         return ""

@@ -255,6 +255,9 @@ class Stream(metaclass=_StreamType):
     def opened(self) -> None:
         """Take note that a source has made it, and that nothing was read of it yet."""
 
+    def begins_anew(self, attempt: int) -> None:
+        """Take note that a sync reads it once more: what an earlier attempt has left in its parts is of no use."""
+
     def check_ready(self) -> None:
         """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""
 

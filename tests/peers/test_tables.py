@@ -301,7 +301,7 @@ def judged(row: Values) -> Outcome:
         given = row["response"]
         answer = response(given.get("json") or {}, status=given["status_code"], headers=given.get("headers") or {})
         expected = dict(row["expected_error_resolution"].given)
-    found, wanted = resolution(handler.build(context()).judge(answer, 1)), expected["response_action"].name
+    found, wanted = resolution(handler.build(context()).judge(answer, 1), answer), expected["response_action"].name
     assert found.response_action is not None
     if wanted != "FAIL":
         # What is tried again, or passed over, has no failure type here before it fails.

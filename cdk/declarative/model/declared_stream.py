@@ -1,6 +1,7 @@
 """DeclaredStream: what the source of a manifest knows of each of its streams; and what stands for one in error."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonSchema, JsonValue
@@ -23,8 +24,14 @@ class DeclaredStream(Stream):
     made_of: object = None
     """What declares it: equal where two are the same stream."""
 
-    reload: Callable[[], Stream] | None = None
-    """Rebuilds it in another process: the manifest and the config travel, not what was built of them."""
+    reload: Callable[..., Stream] | None = None
+    """Rebuilds it in another process: the manifest and the config travel, not what was built of them. It takes the
+    `attempt`, for which everything is built anew."""
+
+    def begins_anew(self, attempt: int) -> None:
+        # Custom code may remember which records it has had: those were given for an attempt that was given up.
+        if self.reload is not None:
+            self.reload = partial(self.reload, attempt=attempt)
 
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
         """Let an error that stands for the stream name its place. located: the error with its place in the manifest."""

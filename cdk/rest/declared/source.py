@@ -64,7 +64,8 @@ class RestSource(Source):
             ]
         )
         # As `namedtuple` finds its module: there the resources are written, beside which their schemas lie.
-        file = sys._getframe(1).f_globals.get("__file__")  # noqa: SLF001 - the one way to know it
+        written_in = sys._getframe(1).f_globals  # noqa: SLF001 - the one way to know it
+        self._module, file = str(written_in.get("__name__")), written_in.get("__file__")
         self._api = Api(url, auth, budget, family, file)
         settings = [*settings_of(auth)]
         of_auth = {each.field for each in _only_config([each for _, each in settings], "auth")}
@@ -74,6 +75,10 @@ class RestSource(Source):
             named = [*each.requested(), *placeholders(each.add_fields)]
             names += [placeholder.field for placeholder in named if placeholder.scope == "config"]
         self.config_schema = _schema(dict.fromkeys([*names, *sorted(of_auth)]), secret, config or {})
+
+    @property
+    def module(self) -> str:
+        return self._module
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
         return [ResourceStream(each, self._api, config) for each in self._api.family.members.values()]

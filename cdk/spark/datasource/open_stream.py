@@ -92,8 +92,7 @@ def _source(options: DataSourceOptions) -> Source:
 
 def _module(source: Source) -> str:
     """The module of a source that was read from a file; a plain one was made of the streams in it."""
-    owner = source.stream_classes[0] if type(source) is Source else type(source)
-    return owner.__module__
+    return source.stream_classes[0].__module__ if type(source) is Source else source.module
 
 
 def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:

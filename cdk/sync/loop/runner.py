@@ -359,7 +359,7 @@ class SyncRunner:
         return self.result.ok
 
     def _start_workers(self, target: Folder, plans: Sequence[StreamPlan]) -> Workers:
-        modules = {type(self._source).__module__, *(type(plan.stream).__module__ for plan in plans)}
+        modules = {self._source.module, *(type(plan.stream).__module__ for plan in plans)}
         return self._workers.start(self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules)
 
     def _open_in_turn(self, plans: Sequence[StreamPlan], sync: str, opened: dict[str, Running]) -> list[StreamSync]:

@@ -130,6 +130,8 @@ class StreamSync:
             saved, resumed = anew, False
             saved = self._beginning(saved, resumed=resumed)
         self.attempt += 1
+        if self.attempt > 1:
+            self.stream.begins_anew(self.attempt)
         self.saved = self._commits.begin(saved, resumed=resumed)
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice

@@ -9,6 +9,10 @@ from cdk.rest import Bearer, OAuth2, RestSource, resource
 REPOS = resource("repos", "/repos")
 
 
+def test_a_source_is_of_the_module_that_it_is_written_in() -> None:
+    assert RestSource("https://api.test", REPOS).module == __name__
+
+
 @pytest.mark.parametrize(
     ("resources", "slips"),
     [
