@@ -69,8 +69,8 @@ class Stream(metaclass=_StreamType):
     secrets: what must not get into the stream's state; its source sets it.
     max_concurrency: how many of its slices may be read at once; None for as many as the run reads. Slices that are read
         at once have copies of the stream (`beside`): what is assigned to `self` is not seen by the others, what is
-        changed inside of an object that it holds is. Where that is not enough, 1 has them read one after the other. Each
-        task of a sync begins with the stream as it was made.
+        changed inside of an object that it holds is. Where that is not enough, 1 has them read one after the other.
+        Each task of a sync begins with the stream as it was made.
     in_one_task: its slices, and those of all streams that say so, are read in one task at a time: what they share, such
         as the jobs that an API runs at once, is known in one process alone.
     partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
