@@ -515,6 +515,135 @@ class Marked(SimpleRetriever):
     assert run.records == [{"id": 1, "mark": 1}, {"id": 2, "mark": 1}]
 
 
+STEPS_NOW = """
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+from airbyte_cdk.sources.types import Record
+
+class Steps(SimpleRetriever):
+    def _fetch_next_page(self, stream_slice, next_page_token=None):
+        return super()._fetch_next_page(stream_slice, next_page_token)
+
+    def _request_params(self, stream_slice=None, next_page_token=None):
+        page = (next_page_token or {}).get("next_page_token")
+        given = super()._request_params(stream_slice=stream_slice, next_page_token=next_page_token)
+        return {**given, "of": stream_slice["node"], "at": page}
+
+    def _request_headers(self, stream_slice=None, next_page_token=None):
+        return {**super()._request_headers(stream_slice, next_page_token), "X-Mark": "1"}
+
+    def _get_request_options(self, stream_slice, next_page_token, paginator_method, stream_slicer_method):
+        return super()._get_request_options(stream_slice, next_page_token, paginator_method, stream_slicer_method)
+
+    def _paginator_path(self, next_page_token=None, stream_slice=None):
+        return super()._paginator_path(next_page_token, stream_slice)
+
+    def _parse_response(self, response, records_schema, stream_slice=None, next_page_token=None):
+        yield from super()._parse_response(response, records_schema, stream_slice, next_page_token)
+
+    def _parse_records(self, response, records_schema, stream_slice):
+        for record in super()._parse_records(response, records_schema, stream_slice):
+            yield Record({**record.data, "seen": stream_slice["node"]}, self.name, record.associated_slice)
+
+    def _read_pages(self, records_generator_fn, stream_slice):
+        yield from super()._read_pages(records_generator_fn, stream_slice)
+"""
+
+STEPS_BEFORE = """
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+class Steps(SimpleRetriever):
+    def _fetch_next_page(self, stream_state, stream_slice, next_page_token=None):
+        return super()._fetch_next_page(stream_state, stream_slice, next_page_token)
+
+    def _request_params(self, stream_state=None, stream_slice=None, next_page_token=None):
+        page = (next_page_token or {}).get("next_page_token")
+        return {**super()._request_params({}, stream_slice, next_page_token), "of": stream_slice["node"], "at": page}
+
+    def _request_headers(self, stream_state, stream_slice=None, next_page_token=None):
+        assert stream_state == {}
+        return {**super()._request_headers(stream_state, stream_slice, next_page_token), "X-Mark": "1"}
+
+    def _get_request_options(
+        self, stream_state, stream_slice, next_page_token, paginator_method, stream_slicer_method
+    ):
+        return super()._get_request_options(
+            stream_state, stream_slice, next_page_token, paginator_method, stream_slicer_method
+        )
+
+    def _paginator_path(self, next_page_token):
+        return super()._paginator_path(next_page_token)
+
+    def _parse_response(self, response, stream_state, records_schema, stream_slice=None, next_page_token=None):
+        yield from super()._parse_response(response, stream_state, records_schema, stream_slice, next_page_token)
+
+    def _parse_records(self, response, stream_state, records_schema, stream_slice):
+        for record in super()._parse_records(response, stream_state, records_schema, stream_slice):
+            yield {**record, "seen": stream_slice["node"]}
+
+    def _read_pages(self, records_generator_fn, stream_state, stream_slice):
+        yield from super()._read_pages(records_generator_fn, stream_state, stream_slice)
+"""
+
+STEPS_OF_ONES_OWN = """
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+class Steps(SimpleRetriever):
+    def _read_pages(self, records_generator_fn, stream_slice):
+        token = self._get_initial_next_page_token()
+        while True:
+            self.token = token
+            response = self._fetch_next_page(stream_slice, token)
+            records = list(records_generator_fn(response))
+            yield from ({**record, "seen": record.associated_slice["node"]} for record in records)
+            before = token.get("next_page_token") if token else None
+            token = self._next_page_token(response, len(records), records[-1] if records else None, before)
+            if not token:
+                return
+
+    def _request_params(self, stream_slice, **names):
+        fields, keys = self._get_mapping(
+            self._paginator.get_request_params, stream_slice=stream_slice, next_page_token=self.token
+        )
+        assert fields.keys() == keys
+        return {**fields, "of": stream_slice["node"], "at": self.token and self.token["next_page_token"]}
+
+    def _request_headers(self, **names):
+        assert "stream_state" not in names
+        return {"X-Mark": "1"}
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(STEPS_NOW, id="today"),
+        pytest.param(STEPS_BEFORE, id="older"),
+        pytest.param(STEPS_OF_ONES_OWN, id="own"),
+    ],
+)
+def test_a_retriever_replaces_steps_as_its_kit_had_them(tmp_path: Path, code: str) -> None:
+    api = MockApi()
+    first = api.get("/items", params={"of": "a"}).returns(json={"data": [{"id": 1}, {"id": 2}]})
+    last = api.get("/items", params={"of": "a", "page": "1", "at": "1"}).returns(json={"data": [{"id": 3}]})
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "page"}
+    written = manifest(
+        type="CustomRetriever",
+        class_name="components.Steps",
+        partition_router={"type": "ListPartitionRouter", "cursor_field": "node", "values": ["a"]},
+        paginator={
+            "type": "DefaultPaginator",
+            "page_token_option": option,
+            "pagination_strategy": {"type": "PageIncrement", "page_size": 2},
+        },
+    )
+
+    run = read(source(tmp_path, code, written, api))
+
+    assert run.error is None
+    assert run.records == [{"id": n, "seen": "a"} for n in (1, 2, 3)]
+    assert [request.headers["X-Mark"] for request in (*first.requests, *last.requests)] == ["1", "1"]
+
+
 def test_a_retriever_may_give_messages(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.models import AirbyteLogMessage, AirbyteMessage, AirbyteRecordMessage, Level, Type

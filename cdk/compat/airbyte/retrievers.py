@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from inspect import signature
+from typing import Any, Protocol, TypeAlias
 
 import requests
 
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
-from cdk.compat.airbyte.http.requesters import Requester
+from cdk.compat.airbyte.http.requesters import Requester, RequestOptionsProvider
 from cdk.compat.airbyte.http.response import ResponseFacade
 from cdk.compat.airbyte.partition_routers import SinglePartitionRouter, StreamSlicer
-from cdk.compat.airbyte.plain_types import Config, Parameters, Record, StreamData, StreamSlice, StreamState, Token
+from cdk.compat.airbyte.plain_types import Config, Parameters, Record, StreamData, StreamSlice, Token
 from cdk.compat.airbyte.records import HttpSelector
 from cdk.state.slice import Slice
 from cdk.streams.page import Page, records_in
@@ -19,7 +20,12 @@ from cdk.streams.paged import read_pages
 
 FULL_REFRESH_SYNC_COMPLETE_KEY = "__ab_full_refresh_sync_complete"
 
+_STATE, _SLICE = "stream_state", "stream_slice"
 _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
+_ASKING = (_SLICE, _TOKEN)
+
+OptionsMethod: TypeAlias = Callable[..., JsonObject | str | None]
+"""Gives a part of a request."""
 
 
 class Paginator(Protocol):
@@ -30,6 +36,19 @@ class Paginator(Protocol):
     def next_page_token(self, *, response: requests.Response, **page: Any) -> Token | None: ...  # noqa: ANN401
 
     def path(self, **names: object) -> str | None: ...
+
+
+class NoPagination(RequestOptionsProvider):
+    """Asks for one page."""
+
+    def get_initial_token(self) -> JsonValue:
+        return None
+
+    def next_page_token(self, **_: object) -> Token | None:
+        return None
+
+    def path(self, **_: object) -> str | None:
+        return None
 
 
 class Retriever:
@@ -64,96 +83,107 @@ class SimpleRetriever(Retriever):
     def stream_slices(self) -> Iterable[StreamSlice]:
         return () if self.stream_slicer is None else self.stream_slicer.stream_slices()
 
+    @cached_property
+    def _paginator(self) -> Paginator:
+        return NoPagination() if self.paginator is None else self.paginator
+
+    # Existing subclasses pass arguments on as their kit had them: by name, or by position with or without a state
+    # before the slice. So steps that subclasses override take either.
+
     # --- a request ---------------------------------------------------------------------------------------------
 
-    def _options(self, method: str, names: Mapping[str, object]) -> tuple[JsonObject, str]:
-        """The fields that the method of every provider gives together, and the last text that one gives instead."""
-        providers = [self.paginator, self.request_option_provider]
+    def _get_mapping(self, method: OptionsMethod, **names: object) -> tuple[JsonObject | str, set[str]]:
+        """What a method gives, and the names of its fields."""
+        options = _by_name(method, **names) or {}
+        return options, set() if isinstance(options, str) else set(options)
+
+    def _get_request_options(self, *args: object, **kwargs: object) -> JsonObject | str:
+        """The fields that two methods give together, or the last text that one gives instead."""
+        names = _arguments((*_ASKING, "paginator_method", "stream_slicer_method"), args, kwargs)
+        methods = [names["paginator_method"], names["stream_slicer_method"]]
         if names[_TOKEN] and self.ignore_stream_slicer_parameters_on_paginated_requests:
-            providers.pop()
+            methods.pop()
         fields: JsonObject = {}
         text = ""
-        for provider in filter(None, providers):
-            options = getattr(provider, method)(**names)
+        for method in methods:
+            options, _ = self._get_mapping(method, stream_slice=names[_SLICE], next_page_token=names[_TOKEN])
             if isinstance(options, str):
-                text = options or text
+                text = options
             else:
-                fields.update(options or {})
-        return fields, text
-
-    def _request_headers(
-        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
-    ) -> dict[str, str]:
-        headers, _ = self._options("get_request_headers", _names(stream_state, stream_slice, next_page_token))
-        return {name: str(value) for name, value in headers.items()}
-
-    def _request_params(
-        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
-    ) -> JsonObject:
-        return self._options("get_request_params", _names(stream_state, stream_slice, next_page_token))[0]
-
-    def _request_body_data(
-        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
-    ) -> JsonObject | str:
-        fields, text = self._options("get_request_body_data", _names(stream_state, stream_slice, next_page_token))
+                fields.update(options)
         return text or fields
 
-    def _request_body_json(
-        self, stream_state: object = None, stream_slice: object = None, next_page_token: object = None
-    ) -> JsonObject | None:
-        return self._options("get_request_body_json", _names(stream_state, stream_slice, next_page_token))[0] or None
+    def _options(self, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> JsonObject | str:
+        """What the paginator and the stream give by a method that both have."""
+        names = _arguments(_ASKING, args, kwargs)
+        options: JsonObject | str = _by_position(
+            self._get_request_options,
+            stream_slice=names[_SLICE],
+            next_page_token=names[_TOKEN],
+            paginator_method=getattr(self._paginator, method),
+            stream_slicer_method=getattr(self.request_option_provider or RequestOptionsProvider(), method),
+        )
+        return options
 
-    def _paginator_path(
-        self, next_page_token: object = None, stream_state: object = None, stream_slice: object = None
-    ) -> str | None:
-        if self.paginator is None:
-            return None
-        return self.paginator.path(**_names(stream_state, stream_slice, next_page_token))
+    def _option_fields(self, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> JsonObject:
+        options = self._options(method, args, kwargs)
+        if isinstance(options, str):
+            raise TypeError(f"{method} gave the text {options!r}, expected fields")
+        return options
 
-    def _fetch_next_page(
-        self, stream_state: StreamState, stream_slice: StreamSlice, next_page_token: Token | None = None
-    ) -> requests.Response | None:
-        names = _names(stream_state, stream_slice, next_page_token)
+    def _request_headers(self, *args: object, **kwargs: object) -> Mapping[str, str]:
+        return {name: str(value) for name, value in self._option_fields("get_request_headers", args, kwargs).items()}
+
+    def _request_params(self, *args: object, **kwargs: object) -> JsonObject:
+        return self._option_fields("get_request_params", args, kwargs)
+
+    def _request_body_data(self, *args: object, **kwargs: object) -> JsonObject | str:
+        return self._options("get_request_body_data", args, kwargs)
+
+    def _request_body_json(self, *args: object, **kwargs: object) -> JsonObject | None:
+        return self._option_fields("get_request_body_json", args, kwargs) or None
+
+    def _paginator_path(self, next_page_token: object = None, *args: object, **kwargs: object) -> str | None:
+        slice = _arguments((_SLICE,), args, kwargs)[_SLICE]
+        path: str | None = _by_name(self._paginator.path, next_page_token=next_page_token, stream_slice=slice)
+        return path
+
+    def _fetch_next_page(self, *args: object, **kwargs: object) -> requests.Response | None:
+        arguments = _arguments(_ASKING, args, kwargs)
+        names = {name: arguments[name] for name in _ASKING}
         return self.requester.send_request(
-            path=self._paginator_path(next_page_token=next_page_token),
-            request_headers=self._request_headers(**names),
-            request_params=self._request_params(**names),
-            request_body_data=self._request_body_data(**names),
-            request_body_json=self._request_body_json(**names),
+            path=_by_name(self._paginator_path, **names),
+            request_headers=_by_name(self._request_headers, **names),
+            request_params=_by_name(self._request_params, **names),
+            request_body_data=_by_name(self._request_body_data, **names),
+            request_body_json=_by_name(self._request_body_json, **names),
+            stream_state={},
             **names,
         )
 
     # --- an answer ---------------------------------------------------------------------------------------------
 
-    def _parse_response(
-        self,
-        response: requests.Response | None,
-        stream_state: StreamState,
-        records_schema: JsonSchema,
-        stream_slice: StreamSlice | None = None,
-        next_page_token: Token | None = None,
-    ) -> Iterable[Record]:
+    def _parse_response(self, response: requests.Response | None, *args: object, **kwargs: object) -> Iterable[Record]:
+        names = _arguments(("records_schema", *_ASKING), args, kwargs)
         self._last_response = response
         if response is None or not response.ok:
             return
+        slice = names[_SLICE]
         for record in self.record_selector.select_records(
             response=response,
-            stream_state=stream_state,
-            records_schema=records_schema,
-            stream_slice=stream_slice,
-            next_page_token=next_page_token,
+            stream_state={},
+            records_schema=names["records_schema"],
+            stream_slice=slice,
+            next_page_token=names[_TOKEN],
         ):
-            yield Record(record, self.name, stream_slice)
+            yield record if isinstance(record, Record) else Record(record, self.name, slice)
 
     def _parse_records(
-        self,
-        response: requests.Response | None,
-        stream_slice: StreamSlice,
-        records_schema: JsonSchema,
-        stream_state: StreamState | None = None,
+        self, response: requests.Response | None, *args: object, **kwargs: object
     ) -> Iterable[StreamData]:
-        yield from self._parse_response(
-            response, stream_state=stream_state or {}, records_schema=records_schema, stream_slice=stream_slice
+        names = _arguments(("records_schema", _SLICE), args, kwargs)
+        yield from _by_name(
+            self._parse_response, response, records_schema=names["records_schema"], stream_slice=names[_SLICE]
         )
 
     def _next_page_token(
@@ -163,9 +193,7 @@ class SimpleRetriever(Retriever):
         last_record: Record | None = None,
         last_page_token_value: JsonValue = None,
     ) -> Token | None:
-        if self.paginator is None:
-            return None
-        return self.paginator.next_page_token(
+        return self._paginator.next_page_token(
             response=response,
             last_page_size=last_page_size,
             last_record=last_record,
@@ -174,17 +202,24 @@ class SimpleRetriever(Retriever):
 
     # --- the loop ----------------------------------------------------------------------------------------------
 
+    def _get_initial_next_page_token(self) -> Token | None:
+        """The token of the first page; None where that is asked for without one."""
+        first = self._paginator.get_initial_token()
+        return None if first is None else {_TOKEN: first}
+
     def _read_pages(
         self,
         records_generator_fn: Callable[[requests.Response | None], Iterable[StreamData]],
-        stream_slice: StreamSlice,
+        *args: object,
+        **kwargs: object,
     ) -> Iterable[StreamData]:
-        first = None if self.paginator is None else self.paginator.get_initial_token()
+        slice = _arguments((_SLICE,), args, kwargs)[_SLICE]
+        first = self._get_initial_next_page_token()
 
         def read_page(_: Slice, token: Token | None) -> Iterator[Page | Sequence[StreamData]]:
-            if token is None and first is not None:
-                token = {_TOKEN: first}
-            response = self._fetch_next_page({}, stream_slice, token)
+            if token is None:
+                token = first
+            response = _by_position(self._fetch_next_page, stream_slice=slice, next_page_token=token)
             size, last = 0, None
             for record in records_generator_fn(response):
                 size, last = size + 1, record
@@ -196,7 +231,7 @@ class SimpleRetriever(Retriever):
             following = self._next_page_token(
                 response,
                 last_page_size=size if raw is None else raw,
-                last_record=None if last is None else Record(last),
+                last_record=last if last is None or isinstance(last, Record) else Record(last),
                 last_page_token_value=None if token is None else token.get(_TOKEN),
             )
             yield Page((), following or None)
@@ -206,9 +241,29 @@ class SimpleRetriever(Retriever):
     def read_records(self, records_schema: JsonSchema, stream_slice: StreamSlice | None = None) -> Iterable[StreamData]:
         """The records of a slice."""
         slice = stream_slice or StreamSlice(partition={}, cursor_slice={})
-        parse = partial(self._parse_records, stream_slice=slice, stream_state={}, records_schema=records_schema)
-        yield from self._read_pages(parse, slice)
+        parse = partial(_by_name, self._parse_records, records_schema=records_schema, stream_slice=slice)
+        yield from _by_position(self._read_pages, parse, stream_slice=slice)
 
 
-def _names(stream_state: object, stream_slice: object, next_page_token: object) -> dict[str, object]:
-    return {"stream_state": stream_state, "stream_slice": stream_slice, _TOKEN: next_page_token}
+def _arguments(order: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
+    """Arguments by name. order: what positions mean now; older kits have a state before all of them."""
+    at = order.index(_SLICE)
+    now, before = (len(args) > i and isinstance(args[i], StreamSlice) for i in (at, at + 1))
+    older = not now and (before or len(args) > len(order))
+    names = (_STATE, *order) if older else order
+    return {**dict.fromkeys(order), **dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _by_name(method: Callable[..., Any], *first: object, **names: object) -> Any:  # noqa: ANN401 - what the method gives
+    """What a method gives for the arguments that it names; a state, which only older kits pass, is one of them."""
+    parameters = signature(method).parameters
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    taken = {name: value for name, value in names.items() if every or name in parameters}
+    return method(*first, **taken, **({_STATE: {}} if _STATE in parameters else {}))
+
+
+def _by_position(method: Callable[..., Any], *first: object, **names: object) -> Any:  # noqa: ANN401 - as above
+    """As `_by_name`, of a method that may call its arguments otherwise as long as it takes no state."""
+    if _STATE in signature(method).parameters:
+        return _by_name(method, *first, **names)
+    return method(*first, *names.values())

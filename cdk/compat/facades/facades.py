@@ -14,7 +14,7 @@ from cdk.compat.airbyte.http.pagination import PaginationStrategy
 from cdk.compat.airbyte.http.requesters import RequestOptionsProvider
 from cdk.compat.airbyte.http.response import ResponseFacade, native_outcome, native_response
 from cdk.compat.airbyte.partition_routers import PartitionRouter
-from cdk.compat.airbyte.plain_types import Config, StreamSlice, StreamState, Token
+from cdk.compat.airbyte.plain_types import Config, Record, StreamSlice, StreamState, Token
 from cdk.compat.airbyte.records import Decoder, HttpSelector, RecordExtractor, RecordFilter, RecordTransformation
 from cdk.compat.airbyte.schemas import SchemaLoader
 from cdk.compat.airbyte.streams import slice_facade
@@ -154,7 +154,7 @@ class RecordSelectorFacade(HttpSelector):
         self.extractor = ExtractorFacade(extractor)
         self.transformations = [TransformationFacade(transform, ctx.window) for transform in transforms]
         """Custom code may empty it; records then stay as they are."""
-        self._select, self._plain, self._fields = select, plain, ctx.window
+        self._select, self._plain, self._stream, self._fields = select, plain, ctx.stream, ctx.window
 
     def select_records(
         self,
@@ -163,7 +163,7 @@ class RecordSelectorFacade(HttpSelector):
         records_schema: JsonSchema | None = None,  # noqa: ARG002
         stream_slice: StreamSlice | None = None,
         next_page_token: Token | None = None,
-    ) -> Iterable[JsonObject]:
+    ) -> Iterable[Record]:
         names = names_of(stream_slice, next_page_token, self._fields)
         select = self._select if self.transformations else self._plain
         extracted = 0
@@ -171,7 +171,8 @@ class RecordSelectorFacade(HttpSelector):
             extracted += len(page)
             if isinstance(response, ResponseFacade):
                 response.extracted = extracted
-            yield from page if select is None else select(page, names)
+            for record in page if select is None else select(page, names):
+                yield Record(record, self._stream, stream_slice)
 
 
 class PaginationStrategyFacade(Facade[PageStrategy], PaginationStrategy):
