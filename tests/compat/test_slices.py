@@ -155,6 +155,60 @@ class Members(SubstreamPartitionRouter):
     assert run.records == [{"id": "x"}, {"id": "y"}]
 
 
+def test_a_router_replaces_what_goes_into_requests_and_slices(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+from airbyte_cdk.sources.declarative.requesters.request_option import RequestOptionType
+
+class Own(SubstreamPartitionRouter):
+    def _get_request_option(self, option_type, stream_slice):
+        given = super()._get_request_option(option_type, stream_slice)
+        if option_type == RequestOptionType.header:
+            return {**given, "X-Of": stream_slice.extra_fields["of"]}
+        return given
+
+    def _extract_extra_fields(self, parent_record, extra_fields=None):
+        return {**super()._extract_extra_fields(parent_record, extra_fields), "of": parent_record["of"]}
+
+    def get_request_params(self, stream_state=None, stream_slice=None, next_page_token=None):
+        return {**super().get_request_params(stream_state, stream_slice, next_page_token), "more": "1"}
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": "a", "of": "x", "in": {"y": "z"}}])
+    items = api.get("/projects/a/items").returns(json={"data": [{"id": 1}]})
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "at"}
+    config = {**PARENT, "request_option": option, "extra_fields": [["in", "y"]]}
+    written = of_projects("components.Own", parent_stream_configs=[config])
+    written["streams"][0]["retriever"]["requester"]["request_headers"] = {
+        "X-In": "{{ stream_slice.extra_fields['in.y'] }}"
+    }
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert [dict(request.params) for request in items.requests] == [{"at": "a", "more": "1"}]
+    assert [(request.headers["X-Of"], request.headers["X-In"]) for request in items.requests] == [("x", "z")]
+
+
+def test_a_value_of_a_custom_router_goes_deep_into_a_body(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers import ListPartitionRouter
+
+class Same(ListPartitionRouter):
+    pass
+"""
+    api = MockApi()
+    items = api.post("/items").returns(json={"data": [{"id": 1}]})
+    option = {"type": "RequestOption", "inject_into": "body_json", "field_path": ["in", "node"]}
+    router = {"class_name": "components.Same", "cursor_field": "node", "values": ["a"], "request_option": option}
+    written = manifest(requester={"http_method": "POST"}, partition_router={"type": "CustomPartitionRouter", **router})
+
+    run = read(source(tmp_path, code, written, api), "items")
+
+    assert run.error is None
+    assert [orjson.loads(request.body or b"") for request in items.requests] == [{"in": {"node": "a"}}]
+
+
 def test_a_router_takes_streams_as_fields(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass
@@ -454,6 +508,29 @@ class Range(DatetimeBasedCursor):
     assert run.error is None
     assert [asked.params["range"] for asked in items.requests] == ["2024-01-01..2024-01-04"]
     assert run.states[-1] == {"at": "2024-01-02"}
+
+
+def test_a_cursor_replaces_what_goes_into_every_part_of_a_request(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor
+from airbyte_cdk.sources.declarative.requesters.request_option import RequestOptionType
+
+class Headed(DatetimeBasedCursor):
+    def _get_request_options(self, option_type, stream_slice):
+        given = super()._get_request_options(option_type, stream_slice)
+        return {**given, "X-Since": stream_slice["start_time"]} if option_type == RequestOptionType.header else given
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"at": "2024-01-02"}]})
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "until"}
+    cursor = {"type": "CustomIncrementalSync", "class_name": "components.Headed", **INCREMENTAL}
+
+    run = read(source(tmp_path, code, manifest({"incremental_sync": {**cursor, "end_time_option": option}}), api))
+
+    assert run.error is None
+    assert [(asked.headers["X-Since"], dict(asked.params)) for asked in items.requests] == [
+        ("2024-01-01", {"until": "2024-01-04"})
+    ]
 
 
 def test_a_cursor_may_have_fields_of_its_own_and_ask_as_the_manifest_says_besides(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
         )
     blob = {**(component.model_extra or {}), "$parameters": dict(component.parameters), "type": "DatetimeBasedCursor"}
     native = ManifestCursor.model_validate(blob).build(ctx)
-    if not any(name.startswith("get_request") for base in own for name in vars(base)):
+    if not any(name.lstrip("_").startswith("get_request") for base in own for name in vars(base)):
         return native
     custom = instance(component, ctx)
 

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
 from cdk.base.values import JsonObject, JsonValue, Record
-from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, RequestOptionsProvider
+from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, RequestOptionsProvider, RequestOptionType
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.declarative.components.requests.request_options import is_empty
+from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import path
 from cdk.state.slice import Partition
 from cdk.state.stream_state import StreamState as NativeState
@@ -22,6 +23,24 @@ class StreamSlicer(RequestOptionsProvider):
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         raise NotImplementedError
+
+    # Existing subclasses pass these arguments on by position, too.
+
+    def get_request_params(self, *args: object, **names: object) -> Mapping[str, JsonValue]:
+        return super().get_request_params(**_by_name(args, names))
+
+    def get_request_headers(self, *args: object, **names: object) -> Mapping[str, JsonValue]:
+        return super().get_request_headers(**_by_name(args, names))
+
+    def get_request_body_data(self, *args: object, **names: object) -> Mapping[str, JsonValue] | str:
+        return super().get_request_body_data(**_by_name(args, names))
+
+    def get_request_body_json(self, *args: object, **names: object) -> JsonValue:
+        return super().get_request_body_json(**_by_name(args, names))
+
+
+def _by_name(args: Iterable[object], names: Mapping[str, object]) -> dict[str, object]:
+    return {**dict(zip(("stream_state", "stream_slice", "next_page_token"), args, strict=False)), **names}
 
 
 class PartitionRouter(StreamSlicer):
@@ -51,12 +70,16 @@ class Placing(PartitionRouter):
         raise NotImplementedError
 
     def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:
-        slice = names.get("stream_slice")
-        values: JsonObject = {}
+        return self._get_request_option(RequestOptionType(where), names.get("stream_slice"))
+
+    def _get_request_option(self, option_type: RequestOptionType, stream_slice: object) -> JsonObject:
+        """What goes into one part of a request."""
+        slice, values = stream_slice, JsonObject()
         if isinstance(slice, Mapping):
             for option, name in self._options():
-                if option is not None and option.inject_into.value == where and not is_empty(slice.get(name)):
-                    values[text_of(option.field_name, self.config)] = slice[name]
+                if option is not None and option.inject_into is option_type and not is_empty(slice.get(name)):
+                    steps: Sequence[Text] = option.field_path or [option.field_name]
+                    set_at(values, [text_of(step, self.config) for step in steps], slice[name])
         return values
 
 
@@ -135,14 +158,13 @@ class SubstreamPartitionRouter(WithParameters, Placing):
         counts = followed and self._first.setdefault(name, parent) is parent
         value_of = path(*text_of(parent.parent_key, self.config).strip("/").split("/"))
         field_name = text_of(parent.partition_field, self.config)
-        extra = [(".".join(steps), path(*steps)) for steps in parent.extra_fields or ()]
 
         def child(record: Record, partition: Partition) -> StreamSlice | None:
             if (value := value_of(record)) is None:
                 return None
             return StreamSlice(
                 partition={field_name: value, "parent_slice": dict(partition)},
-                extra_fields={key: get(record) for key, get in extra},
+                extra_fields=self._extract_extra_fields(record, parent.extra_fields),
             )
 
         for item in child_partitions(parent.stream.native, child, self._resume_from.get(name) if followed else None):
@@ -153,6 +175,12 @@ class SubstreamPartitionRouter(WithParameters, Placing):
                     self._progress[name] = item
                 case _:
                     pass
+
+    def _extract_extra_fields(
+        self, parent_record: Record, extra_fields: Sequence[Sequence[str]] | None = None
+    ) -> JsonObject:
+        """The values at paths of a record, each under the steps of its path with dots between them."""
+        return {".".join(steps): path(*steps)(parent_record) for steps in extra_fields or ()}
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         for parent in self.parent_stream_configs:
@@ -223,6 +251,13 @@ class DatetimeBasedCursor(Placing, DeclarativeCursor):
         self._partition_field_end = InterpolatedString.create(
             self.partition_field_end or "end_time", parameters=parameters
         )
+
+    def _get_request_option(self, option_type: RequestOptionType, stream_slice: object) -> JsonObject:
+        return self._get_request_options(option_type, stream_slice)
+
+    def _get_request_options(self, option_type: RequestOptionType, stream_slice: object) -> JsonObject:
+        """As cursors call it."""
+        return super()._get_request_option(option_type, stream_slice)
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
         yield self.start_time_option, self._partition_field_start.text(self.config)
