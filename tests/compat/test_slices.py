@@ -209,6 +209,31 @@ class Same(ListPartitionRouter):
     assert [orjson.loads(request.body or b"") for request in items.requests] == [{"in": {"node": "a"}}]
 
 
+def test_a_router_that_reads_its_parents_reports_to_their_cursors(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.partition_routers.substream_partition_router import SubstreamPartitionRouter
+from airbyte_cdk.sources.types import StreamSlice
+
+class Members(SubstreamPartitionRouter):
+    def stream_slices(self):
+        parent = self.parent_stream_configs[0].stream
+        for partition in parent.generate_partitions():
+            for record in partition.read():
+                parent.cursor.observe(record)
+                yield StreamSlice(partition={"project": record.data["id"], "parent_slice": {}}, cursor_slice={})
+            parent.cursor.close_partition(partition)
+        parent.cursor.ensure_at_least_one_state_emitted()
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": "a"}])
+    api.get("/projects/a/items").returns(json={"data": [{"id": 1}]})
+
+    run = read(source(tmp_path, code, of_projects("components.Members"), api), "items")
+
+    assert run.error is None
+    assert run.records == [{"id": 1}]
+
+
 def test_a_router_takes_streams_as_fields(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass

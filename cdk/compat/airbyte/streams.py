@@ -39,11 +39,25 @@ class PartitionFacade:
         return self._stream.name
 
 
+class CursorFacade:
+    """The cursor of a parent, which code that reads it reports to. States are kept by us, so nothing is done here."""
+
+    def observe(self, record: object) -> None:
+        pass
+
+    def close_partition(self, partition: object) -> None:
+        pass
+
+    def ensure_at_least_one_state_emitted(self) -> None:
+        pass
+
+
 class StreamFacade(Stream):
     """A stream of the manifest. Reading it here saves no state."""
 
     def __init__(self, native: NativeStream) -> None:
         self.native, self.name, self.primary_key = native, native.name, native.primary_key
+        self.cursor = CursorFacade()
 
     @property
     def cursor_field(self) -> str | Sequence[str]:
