@@ -746,6 +746,23 @@ def test_a_retriever_replaces_steps_as_its_kit_had_them(tmp_path: Path, code: st
     assert [request.headers["X-Mark"] for request in (*first.requests, *last.requests)] == ["1", "1"]
 
 
+@pytest.mark.parametrize("key", [None, "id", ["id", "at"], [["in", "id"], ["at"]]])
+def test_a_retriever_knows_the_key_of_its_stream(tmp_path: Path, key: Json) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.retrievers import SimpleRetriever
+
+class Keyed(SimpleRetriever):
+    def read_records(self, records_schema, stream_slice=None):
+        yield {"in": {"id": 1}, "id": 1, "at": 2, "key": [self.primary_key]}
+"""
+    written = manifest({"primary_key": key}, type="CustomRetriever", class_name="components.Keyed")
+
+    run = read(source(tmp_path, code, written, MockApi()))
+
+    assert run.error is None
+    assert [record["key"] for record in run.records] == [[key]]
+
+
 def test_a_retriever_may_give_messages(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.models import AirbyteLogMessage, AirbyteMessage, AirbyteRecordMessage, Level, Type

@@ -99,6 +99,7 @@ def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts
     asking = RequestOptionsFacade(router, parts.incremental, ctx.window)
     known: dict[str, object] = {
         "name": parts.name,
+        "primary_key": _key(parts) or fields.get("primary_key"),
         "request_option_provider": asking,
         "request_options_provider": asking,
         "decoder": DecoderFacade(reads),
@@ -117,6 +118,14 @@ def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts
         simple.request_option_provider = simple.request_option_provider or asking
         simple.name = simple.name or parts.name
     return adapt_slices.CustomRetrieverAdapter(custom, router, parts, ctx.window)
+
+
+def _key(parts: StreamParts) -> object:
+    """The key of a stream as custom code has it: most write one field as a text."""
+    key = parts.primary_key
+    if len(key) == 1 and isinstance(key[0], str):
+        return key[0]
+    return [part if isinstance(part, str) else list(part) for part in key] or None
 
 
 def _decoder(blob: JsonValue, ctx: BuildContext) -> Decoder:
