@@ -1,5 +1,7 @@
 """Moments as custom components read and write them."""
 
+import re
+from calendar import monthrange
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -7,6 +9,12 @@ from cdk.base.times.clock import parse_timestamp, write_timestamp
 from cdk.compat.airbyte.custom_object import runtime
 
 _FORMATS = ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S%z")
+_EPOCHS = ("%s", "%s_as_float", "%ms", "%epoch_microseconds")
+_TEN_DIGITS = 10**10
+_MONTHS = 12
+_YEAR_FIRST = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?!\d)")
+_YEAR_LAST = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})(?!\d)")
+_MONTH_ONLY = re.compile(r"(\d{4})-(0?[1-9]|1[0-2])$")
 
 
 class AirbyteDateTime(datetime):
@@ -57,13 +65,38 @@ def ab_datetime_now() -> AirbyteDateTime:
 
 
 def ab_datetime_parse(value: object) -> AirbyteDateTime:
-    """The moment that a text or a number of seconds names. Raises ValueError: it is none."""
-    if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("-").isdecimal()):
-        return AirbyteDateTime.from_datetime(datetime.fromtimestamp(float(value), UTC))
-    moment = parse_timestamp(value, _FORMATS)
+    """The moment that a text or a whole number of seconds names. Raises ValueError: it is none."""
+    if isinstance(value, int) or (isinstance(value, str) and value.removeprefix("-").isdecimal()):
+        seconds = int(value)
+        # Existing connectors take what is refused here for something else, such as milliseconds.
+        if not 0 <= seconds < _TEN_DIGITS:
+            raise ValueError(f"found {value!r}, expected seconds since 1970, in ten digits at most")
+        return AirbyteDateTime.from_datetime(datetime.fromtimestamp(seconds, UTC))
+    moment = None
+    if isinstance(value, str):
+        moment = parse_timestamp(value, _FORMATS) or parse_timestamp(_iso(value), _FORMATS)
     if moment is None:
         raise ValueError(f"found {value!r}, expected a moment, such as '2024-01-31T00:00:00Z'")
     return AirbyteDateTime.from_datetime(moment)
+
+
+def _iso(text: str) -> str:
+    """A date that is written otherwise, closer to ISO 8601."""
+    text = re.sub(r"\s*(?:UTC|GMT|Z)$", "+00:00", text.strip(), flags=re.IGNORECASE)
+    text = re.sub(r"(?<=[T ])(?=\d:)", "0", text)
+    if date := _YEAR_FIRST.match(text):
+        year, month, day = date.groups()
+    elif date := _YEAR_LAST.match(text):
+        month, day, year = date.groups()
+        if int(month) > _MONTHS:
+            month, day = day, month
+    elif date := _MONTH_ONLY.match(text):
+        # As dateutil, which existing connectors read with, fills it up: today's day, or the month's last.
+        year, month = date.groups()
+        day = min(runtime().clock().day, monthrange(int(year), int(month))[1])
+    else:
+        return text
+    return f"{year}-{int(month):02}-{int(day):02}{text[date.end() :]}"
 
 
 def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
@@ -91,4 +124,7 @@ class DatetimeParser:
         return moment
 
     def format(self, dt: datetime, format: str) -> str:
-        return str(write_timestamp(dt, format))
+        """The moment as a text, in its own zone."""
+        if format in _EPOCHS:
+            return str(write_timestamp(dt, format))
+        return dt.strftime(format.replace("%_ms", f"{dt.microsecond // 1000:03d}"))
