@@ -4,7 +4,7 @@ from urllib.parse import parse_qs, parse_qsl
 import orjson
 import pytest
 
-from cdk.base.errors import ConfigError
+from cdk.base.errors import ConfigError, ManifestError
 from cdk.base.values import Json
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
@@ -837,3 +837,72 @@ def test_a_refresh_token_that_serves_once_is_saved_when_it_was_exchanged(tmp_pat
         "credentials": {"client_id": "i", "client_secret": "s", "access_token": "a1"},
         "tokens": {"next": "r2"},
     }
+
+
+def test_an_authenticator_adds_a_header_and_nothing_else(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.auth.declarative_authenticator import NoAuth
+from airbyte_cdk.sources.streams.http.requests_native_auth.abstract_token import AbstractHeaderAuthenticator
+
+class Key(AbstractHeaderAuthenticator):
+    auth_header = "X-Key"
+
+    def __init__(self, config):
+        assert isinstance(NoAuth(parameters={}), AbstractHeaderAuthenticator)
+        self._config = config
+
+    @property
+    def token(self):
+        return self._config["key"]
+"""
+    api = MockApi()
+    items = api.get("/items").returns(json={"data": [{"id": 1}]})
+    key = {"type": "CustomAuthenticator", "class_name": "components.Key"}
+
+    run = read(source(tmp_path, code, manifest(requester={"authenticator": key}), api), config={"key": "k"})
+
+    assert run.error is None
+    assert [request.headers["X-Key"] for request in items.requests] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ("UnlimitedCallRatePolicy(matchers=[])", None),
+        (
+            "MovingWindowCallRatePolicy(rates=[Rate(5, timedelta(seconds=1))], matchers=[])",
+            "MovingWindowCallRatePolicy",
+        ),
+        ("Session(api_budget=APIBudget([]))", "Session"),
+    ],
+)
+def test_limits_of_custom_code_are_refused(tmp_path: Path, limits: str, refused: str | None) -> None:
+    code = f"""
+from datetime import timedelta
+import requests
+from airbyte_cdk.sources.declarative.transformations import RecordTransformation
+from airbyte_cdk.sources.streams.call_rate import (
+    APIBudget, LimiterMixin, MovingWindowCallRatePolicy, Rate, UnlimitedCallRatePolicy,
+)
+
+class Session(LimiterMixin, requests.Session):
+    pass
+
+class Limited(RecordTransformation):
+    def __init__(self):
+        self.limits = {limits}
+
+    def transform(self, record, **kwargs):
+        record["seen"] = True
+"""
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}]})
+    written = manifest({"transformations": [{"type": "CustomTransformation", "class_name": "components.Limited"}]})
+
+    run = read(source(tmp_path, code, written, api))
+
+    if refused is None:
+        assert (run.error, run.records) == (None, [{"id": 1, "seen": True}])
+    else:
+        assert isinstance(run.error, ManifestError)
+        assert f"a {refused} of its own; write its limits as `api_budget`" in str(run.error)

@@ -516,6 +516,56 @@ class Drop(StateMigration):
     assert [(run.error, run.records) for run in runs] == [(None, [{"at": "2024-01-02"}])] * 2
 
 
+@pytest.mark.parametrize("old", [{"a": {"at": "2024-01-03"}}, {"a": {"changed": "2024-01-03"}}, {"a": "2024-01-03"}])
+def test_a_state_migration_extends_that_of_the_language(tmp_path: Path, old: dict[str, Json]) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.migrations.legacy_to_per_partition_state_migration import (
+    LegacyToPerPartitionStateMigration,
+)
+
+class Changed(LegacyToPerPartitionStateMigration):
+    def __init__(self, declarative_stream, config, parameters):
+        super().__init__(
+            partition_router=declarative_stream.retriever.partition_router,
+            cursor=declarative_stream.incremental_sync,
+            config=config,
+            parameters=parameters,
+        )
+
+    def should_migrate(self, stream_state):
+        return super().should_migrate(self._renamed(stream_state))
+
+    def migrate(self, stream_state):
+        return super().migrate(self._renamed(stream_state))
+
+    def _renamed(self, stream_state):
+        at = self._cursor_field
+        known = {key: value for key, value in stream_state.items() if isinstance(value, dict)}
+        return {key: {at: value.get("changed") or value.get(at)} for key, value in known.items()}
+"""
+    api = MockApi()
+    api.get("/projects").returns(json=[{"id": "a"}, {"id": "b"}])
+    items = [api.get(f"/projects/{name}/items").returns(json={"data": [{"at": "2024-01-03"}]}) for name in "ab"]
+    option = {"type": "RequestOption", "inject_into": "request_parameter", "field_name": "since"}
+    written = manifest(
+        {
+            "incremental_sync": {"type": "DatetimeBasedCursor", **INCREMENTAL, "start_time_option": option},
+            "state_migrations": [{"type": "CustomStateMigration", "class_name": "components.Changed"}],
+        },
+        requester={"path": "/projects/{{ stream_partition.project }}/items"},
+        partition_router={"type": "SubstreamPartitionRouter", "parent_stream_configs": [PARENT]},
+    )
+    state = AirbyteStateMessage.model_validate(
+        {"type": "STREAM", "stream": {"stream_descriptor": {"name": "items"}, "stream_state": old}}
+    )
+
+    run = read(source(tmp_path, code, written, api), "items", state=[state])
+
+    begins = "2024-01-03" if isinstance(old["a"], dict) else "2024-01-01"
+    assert run.error is None
+    assert [asked.requests[0].params["since"] for asked in items] == [begins, "2024-01-01"]
+
+
 def test_a_cursor_that_only_asks_otherwise_keeps_our_windows(tmp_path: Path) -> None:
     code = """
 from airbyte_cdk.sources.declarative.incremental import DatetimeBasedCursor

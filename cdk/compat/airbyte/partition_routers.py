@@ -4,12 +4,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
+from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, Record
 from cdk.compat.airbyte.http.requesters import PART_METHODS, RequestOption, RequestOptionsProvider, RequestOptionType
 from cdk.compat.airbyte.interpolation import InterpolatedString, Text, text_of
 from cdk.compat.airbyte.plain_types import Config, Parameters, StreamSlice, StreamState, WithParameters
+from cdk.compat.airbyte.records import StateMigration
 from cdk.compat.airbyte.streams import StreamFacade
 from cdk.declarative.components.requests.request_options import is_empty
+from cdk.declarative.components.streams.partition_routers import PARENT_SLICE
+from cdk.declarative.components.streams.partition_routers import SubstreamPartitionRouter as ManifestSubstreams
 from cdk.declarative.syntax.json_edit import set_at
 from cdk.rest import path
 from cdk.state.slice import Partition
@@ -203,6 +207,38 @@ class CartesianProductStreamSlicer(WithParameters, PartitionRouter):
         for slicer in self.stream_slicers:
             values |= getattr(slicer, PART_METHODS[where])(**names) or {}
         return values
+
+
+class LegacyToPerPartitionStateMigration(StateMigration):
+    """A state that maps a partition's value to its cursor, `{"13": {"at": "..."}}`, becomes a list of partitions."""
+
+    def __init__(self, partition_router: object, cursor: object, config: Config, parameters: Parameters) -> None:
+        """partition_router, cursor: as the manifest has them. Raises ManifestError: one says no field."""
+        router = partition_router[0] if isinstance(partition_router, list) else partition_router
+        self._partition_router, self._cursor, self._config, self._parameters = router, cursor, config, parameters
+        self._parents: Sequence[object] = getattr(router, "parent_stream_configs", None) or ()
+        self._partition_key_field = self._name("partition_field", self._parents[0] if self._parents else router)
+        self._cursor_field = self._name("cursor_field", cursor)
+
+    def _name(self, field: str, component: object) -> str:
+        value: Text = component.get(field) if isinstance(component, dict) else getattr(component, field, None)
+        if not value:
+            raise ManifestError(f"{type(self).__name__} needs a {field}, found none in {component!r}")
+        return InterpolatedString.create(value, parameters=self._parameters).text(self._config)
+
+    def should_migrate(self, stream_state: StreamState) -> bool:
+        if not stream_state or "states" in stream_state or len(self._parents) > 1:
+            return False
+        return all(isinstance(item, Mapping) and list(item) == [self._cursor_field] for item in stream_state.values())
+
+    def migrate(self, stream_state: StreamState) -> StreamState:
+        # The partitions of substreams have this field besides.
+        more: JsonObject = {PARENT_SLICE: {}} if isinstance(self._partition_router, ManifestSubstreams) else {}
+        states: list[JsonValue] = [
+            {"partition": {self._partition_key_field: value, **more}, "cursor": at}
+            for value, at in stream_state.items()
+        ]
+        return {"states": states}
 
 
 class DeclarativeCursor(RequestOptionsProvider):

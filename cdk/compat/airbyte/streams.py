@@ -1,8 +1,12 @@
 """Streams of the manifest, as custom components read them: parents of partitions above all."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
+from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonSchema, JsonValue
+from cdk.compat.airbyte.http.auth import DeclarativeAuthenticator
 from cdk.compat.airbyte.plain_types import Record, StreamSlice
 from cdk.state.slice import Slice
 from cdk.state.stream_state import StreamState
@@ -109,6 +113,38 @@ class HttpStream(Stream):
     """A stream of an API that is written in Python, beside a manifest's. It can be imported, and not be used."""
 
 
+@dataclass
+class Rate:
+    """So many requests in so much time."""
+
+    limit: int
+    interval: timedelta
+
+
+class UnlimitedCallRatePolicy:
+    """Requests that are not limited, as none are by custom code."""
+
+    def __init__(self, matchers: Sequence[object]) -> None:
+        self._matchers = matchers
+
+
+class MovingWindowCallRatePolicy:
+    """Requests that are limited. It can be imported, and not be made: limits are written in the manifest."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise ManifestError(_LIMITS.format(type(self).__name__))
+
+
+class LimiterMixin:
+    """A session whose requests are limited. It can be imported, and not be made: limits are written in the manifest."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise ManifestError(_LIMITS.format(type(self).__name__))
+
+
+_LIMITS = "a custom component makes a {} of its own; write its limits as `api_budget` in the manifest"
+
+
 class YamlDeclarativeSource:
     """How connectors start themselves. Here the manifest is started instead: this can be imported, and not be used."""
 
@@ -126,3 +162,7 @@ class AbstractStream(Stream):
 
 class DeclarativeStream(Stream):
     """A stream of a manifest, as custom code asks for its class."""
+
+
+AbstractHeaderAuthenticator = DeclarativeAuthenticator
+"""The name under which streams that are written in Python know what adds a header."""

@@ -118,6 +118,7 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "DeclarativeCursor": "declarative.incremental declarative.incremental.declarative_cursor",
         "CartesianProductStreamSlicer": f"{_ROUTERS} "
         f"{_ROUTERS}.cartesian_product_stream_slicer declarative.stream_slicers",
+        "LegacyToPerPartitionStateMigration": "declarative.migrations.legacy_to_per_partition_state_migration",
         "ListPartitionRouter": f"{_ROUTERS} {_ROUTERS}.list_partition_router",
         "ParentStreamConfig": f"{_ROUTERS} {_ROUTERS}.substream_partition_router",
         "PartitionRouter": f"{_ROUTERS} {_ROUTERS}.partition_router",
@@ -179,11 +180,16 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
     },
     single_use_tokens: {"DeclarativeSingleUseRefreshTokenOauth2Authenticator": "declarative.auth.oauth"},
     streams: {
+        "AbstractHeaderAuthenticator": "cdk http.requests_native_auth.abstract_token",
         "AbstractStream": "cdk.sources.streams.concurrent.abstract_stream",
         "DeclarativeStream": "declarative.declarative_stream declarative.models.declarative_component_schema",
         "HttpStream": "http http.http",
+        "LimiterMixin": "cdk.sources.streams.call_rate",
+        "MovingWindowCallRatePolicy": "cdk.sources.streams.call_rate",
+        "Rate": "cdk.sources.streams.call_rate",
         "ReadException": "declarative.exceptions",
         "Stream": "cdk.sources.streams cdk.sources.streams.core",
+        "UnlimitedCallRatePolicy": "cdk.sources.streams.call_rate",
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",
     },
 }
