@@ -434,6 +434,20 @@ BUGS = [
         "tests/streams/test_filled_again.py",
     ),
     Bug(
+        "a router of code changes what its options send",
+        "compat/airbyte/partition_routers",
+        'return self._get_request_option(RequestOptionType(where), names.get("stream_slice"))',
+        'return Placing._get_request_option(self, RequestOptionType(where), names.get("stream_slice"))',
+        "tests/compat/test_slices.py",
+    ),
+    Bug(
+        "a retriever of code is asked with today's arguments",
+        "compat/airbyte/retrievers",
+        "response = _by_position(self._fetch_next_page, stream_slice=slice, next_page_token=token)",
+        "response = self._fetch_next_page({}, slice, token)",
+        "tests/compat/test_slices.py",
+    ),
+    Bug(
         "an attempt of a stream has components of its own",
         "declarative/source",
         "recipe = replace(self, attempt=attempt)",

@@ -11,6 +11,7 @@ import requests
 from requests.auth import AuthBase
 
 from cdk.base.errors import CredentialsError
+from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import JsonObject, JsonValue
 from cdk.compat.airbyte.custom_object import runtime
 from cdk.compat.airbyte.datetimes import ab_datetime_parse
@@ -208,6 +209,11 @@ def _rendered(field: str) -> "Callable[[DeclarativeOauth2Authenticator], str]":
     return lambda self: self._text(getattr(self, field))
 
 
+def _expiry(value: JsonValue | datetime) -> datetime:
+    """When a token ends: a moment as connectors write it, or seconds since 1970. Raises ValueError: it is neither."""
+    return parse_timestamp(value, ("%s",)) or ab_datetime_parse(value)
+
+
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     """Exchanges credentials for a token, and does so again when it expires. Subclasses change parts of the exchange."""
@@ -239,7 +245,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._parameters = parameters
         self._held: str | None = self._text(self.access_token_value) or None
         expires = self._text(self.token_expiry_date)
-        self._expires: datetime | None = ab_datetime_parse(expires) if expires else None
+        self._expires: datetime | None = _expiry(expires) if expires else None
 
     def _text(self, value: Text) -> str:
         if value is None:
@@ -296,7 +302,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
             case datetime():
                 self._expires = value
             case _ if self.token_expiry_is_time_of_expiration:
-                self._expires = ab_datetime_parse(value)
+                self._expires = _expiry(value)
             case _:
                 self._expires = runtime().clock() + timedelta(seconds=float(str(value)))
 
