@@ -59,6 +59,31 @@ class BasicExchange(DeclarativeOauth2Authenticator):
     assert "secret-1" not in items.requests[0].hide("secret-1")
 
 
+def test_an_authenticator_evaluates_its_settings_itself(tmp_path: Path) -> None:
+    code = """
+from airbyte_cdk.sources.declarative.auth import DeclarativeOauth2Authenticator
+
+class Named(DeclarativeOauth2Authenticator):
+    def get_auth_header(self):
+        return {"X-Client": self._client_id.eval(self.config), "X-Token": self.get_access_token()}
+"""
+    api = MockApi()
+    api.post("/token").returns(json={"access_token": "secret-1", "expires_in": 3600})
+    items = api.get("/items").returns(json={"data": []})
+    signs = {
+        "type": "CustomAuthenticator",
+        "class_name": "source_x.components.Named",
+        "client_id": "{{ config['id'] }}",
+        "client_secret": "hush",
+        "token_refresh_endpoint": f"{URL}/token",
+    }
+
+    run = read(source(tmp_path, code, manifest(requester={"authenticator": signs}), api), config={"id": "me"})
+
+    assert run.error is None
+    assert (items.requests[0].headers["X-Client"], items.requests[0].headers["X-Token"]) == ("me", "secret-1")
+
+
 def test_an_authenticator_builds_the_headers_of_its_exchange(tmp_path: Path) -> None:
     code = """
 from dataclasses import dataclass

@@ -204,6 +204,13 @@ class SelectiveAuthenticator(DeclarativeAuthenticator):
         return authenticators[str(selection)]
 
 
+_EXPRESSIONS = (
+    *("token_refresh_endpoint", "client_id", "client_secret", "refresh_token", "grant_type"),
+    *("client_id_name", "client_secret_name", "refresh_token_name", "grant_type_name"),
+    *("access_token_name", "expires_in_name"),
+)
+
+
 def _rendered(field: str) -> "Callable[[DeclarativeOauth2Authenticator], str]":
     """The method that gives a setting as text, its expressions evaluated."""
     return lambda self: self._text(getattr(self, field))
@@ -246,6 +253,10 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._held: str | None = self._text(self.access_token_value) or None
         expires = self._text(self.token_expiry_date)
         self._expires: datetime | None = _expiry(expires) if expires else None
+        # Existing subclasses evaluate these themselves.
+        for name in _EXPRESSIONS:
+            value = InterpolatedString.create(getattr(self, name) or "", parameters=parameters)
+            object.__setattr__(self, f"_{name}", value)
 
     def _text(self, value: Text) -> str:
         if value is None:
