@@ -448,6 +448,20 @@ BUGS = [
         "tests/compat/test_slices.py",
     ),
     Bug(
+        "a filter sees no token",
+        "declarative/reading/page_reader",
+        "self.select(records, {**names, TOKEN: None})",
+        "self.select(records, names)",
+        "tests/declarative/components/streams/test_partition_routers.py",
+    ),
+    Bug(
+        "parents that share a place put their value there once",
+        "declarative/components/streams/partition_routers",
+        "puts = {(parent.field, str(parent.option)): parent.put",
+        "puts = {(parent.field, str(id(parent))): parent.put",
+        "tests/declarative/components/streams/test_partition_routers.py",
+    ),
+    Bug(
         "an attempt of a stream has components of its own",
         "declarative/source",
         "recipe = replace(self, attempt=attempt)",

@@ -142,7 +142,8 @@ class PageReader:
 
     def selected(self, records: list[JsonObject], names: Names) -> list[JsonObject]:
         """The stream's records of those that were extracted."""
-        return self.select(records, names) if records and self.select is not None else records
+        # The token is that of the request; a filter that reads it, as Airbyte's do, finds none on any page.
+        return self.select(records, {**names, TOKEN: None}) if records and self.select is not None else records
 
     def extracted(self, response: Response) -> Iterator[list[JsonObject]]:
         """The records as the extractor gives them; none of a body in another format that the error handler ignores."""

@@ -10,6 +10,7 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.base.yaml_file import check_depth
 from cdk.declarative.model.context import Expression, Names
 from cdk.declarative.syntax.json_edit import replace_at, set_at
+from cdk.rest.http.json_path import path as json_path
 
 
 class Setting:
@@ -40,6 +41,9 @@ class Setting:
         if self._as_yaml and isinstance(value, str):
             value = _parsed(value)
         path = [part.text(names) for part in self._path]
+        if type(value) in {int, float} and path != ["name"] and isinstance(json_path(*path)(copy), str):
+            # What a text stands for in the template is one in the copy, such as an id in the path of a request.
+            value = str(value)
         with suppress(ValueError):
             if not replace_at(copy, path, value) and self._create:
                 set_at(copy, path, value)

@@ -18,7 +18,7 @@ class RecordFilter(AnyRecordFilter):
 
     condition: Text = Field(
         "",
-        description="Whether to keep a record; reads `record`, `stream_slice` and `next_page_token`. "
+        description="Whether to keep a record; reads `record` and `stream_slice`. "
         "An empty one keeps none, as in Airbyte.",
     )
 

@@ -127,7 +127,7 @@ class _Parent:
     def __init__(self, config: ParentStreamConfig, ctx: BuildContext) -> None:
         self.stream = config.stream.build(ctx, as_parent=True)
         self.field = ctx.expression(config, "partition_field").text()
-        self.put = _put(config.request_option, ctx)
+        self.option, self.put = config.request_option, _put(config.request_option, ctx)
         self.followed = [self.stream] if config.incremental_dependency else []
         key = ctx.expression(config, "parent_key").text()
         self._key = key.strip("/").split("/")
@@ -175,7 +175,9 @@ class _Substream(Router):
             stream, [PartitionOrigin(parent.followed, parent.partitions) for parent in parents]
         )
         self.parents, self.followed = [parent.stream for parent in parents], self._all.followed
-        self._puts = [(parent.field, parent.put) for parent in parents if parent.put is not None]
+        # Parents may share both: the value is put once.
+        puts = {(parent.field, str(parent.option)): parent.put for parent in parents}
+        self._puts = [(field, put) for (field, _), put in puts.items() if put is not None]
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
         return self._all.partitions(parents)

@@ -1,5 +1,6 @@
 """Streams of a template, and what says which there are."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -127,6 +128,19 @@ def test_texts_of_an_api_are_not_read_as_yaml() -> None:
     api.get("/tables").returns(json={"data": [{"name": "yes"}]})
 
     assert names(from_http(), api=api) == ["yes"]
+
+
+def test_a_number_in_the_place_of_a_text_is_one() -> None:
+    api = MockApi()
+    api.get("/tables").returns(json={"data": [{"name": "a", "id": 7}]})
+    api.get("/*").returns(json={"data": [{"id": 1}]})
+    template: Any = deepcopy(TEMPLATE)
+    template["retriever"]["requester"] = {"type": "HttpRequester", "url_base": "https://api.test", "path": "somewhere"}
+    place = ["retriever", "requester", "path"]
+    made = source(from_http(value(place, "{{ components_values.id }}")), api=api, template=template)
+
+    assert read(made, "a").records == [{"id": 1}]
+    assert api.requests[-1].url.endswith("/7")
 
 
 def test_a_list_in_the_config_says_which_streams_there_are() -> None:

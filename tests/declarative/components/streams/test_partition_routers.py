@@ -144,6 +144,28 @@ def test_parents_come_one_after_the_other() -> None:
     assert asked(api({"id": 7}, teams=rows({"id": 9})), router) == [{"pid": "7"}, {"team": "9"}]
 
 
+def test_parents_with_one_field_and_one_place_in_the_request_put_their_value_there_once() -> None:
+    router = parents(parent(), parent("/teams"))
+
+    assert asked(api({"id": 7}, teams=rows({"id": 9})), router) == [{"pid": "7"}, {"pid": "9"}]
+
+
+def test_a_filter_sees_no_token_on_any_page() -> None:
+    made = MockApi()
+    made.get("/items", {"page": 1}).returns(json=rows({"id": 2}))
+    made.get("/items", {"page": 2}).returns(json=rows())
+    made.get("/items").returns(json=rows({"id": 1}))
+    strategy = {"type": "PageIncrement", "page_size": 1}
+    paginator = {"type": "DefaultPaginator", "pagination_strategy": strategy, "page_token_option": option("page")}
+    extractor = {"type": "DpathExtractor", "field_path": ["data"]}
+    selector = {
+        "extractor": extractor,
+        "record_filter": {"type": "RecordFilter", "condition": "{{ not next_page_token }}"},
+    }
+
+    assert ids(run(made, paginator=paginator, record_selector=selector)) == [1, 2]
+
+
 def test_fields_of_the_parent_are_seen_by_expressions() -> None:
     shown = {"request_parameters": {"n": "{{ stream_slice.extra_fields['name'] }}", "o": "{{ stream_partition.pid }}"}}
     router = parents({**parent(extra_fields=[["name"], ["owner", "id"]]), "request_option": None})
