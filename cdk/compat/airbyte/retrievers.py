@@ -39,7 +39,7 @@ class Paginator(Protocol):
 
 
 class NoPagination(RequestOptionsProvider):
-    """Asks for one page."""
+    """Stands for a paginator where there is none: it asks for one page."""
 
     def get_initial_token(self) -> JsonValue:
         return None

@@ -120,7 +120,7 @@ class Requester(Protocol):
 
     @property
     def client(self) -> Sender:
-        """What sends them."""
+        """What sends the requests that it drafts."""
 
     properties: Properties | None
     """Those that it asks for in groups, one request each; None: each request asks for all."""
@@ -323,7 +323,7 @@ class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="Cust
     """Reads the records of a slice."""
 
     in_one_task: ClassVar[bool] = False
-    """See `Stream.in_one_task`."""
+    """Whether its streams are read in one task at a time, as `Stream.in_one_task` says."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:

@@ -13,7 +13,7 @@ from cdk.base.errors import CdkError, CredentialsError, TransientError
 from cdk.base.times.clock import Clock, system_clock
 from cdk.base.values import JsonValue
 from cdk.rest.auth.static import with_header
-from cdk.rest.auth.token_owner import Bear, TokenOwner, report
+from cdk.rest.auth.token_owner import AttachToken, TokenOwner, report
 from cdk.rest.auth.token_response import REFUSALS, body_of
 from cdk.rest.auth.tokens import TokenState
 from cdk.rest.errors.error_handler import Action, ErrorHandler
@@ -69,7 +69,7 @@ class SessionToken(_Session):
     """Gives the request that logs in."""
     read: Callable[[Response], JsonValue]
     """Finds the token in its response, None where there is none."""
-    present: Bear
+    present: AttachToken
     _: KW_ONLY
     life: timedelta | None = None
     """How long a token can be used; None: there is a login before each request."""

@@ -52,7 +52,7 @@ _TOO_LONG = (
 )
 
 
-Bear: TypeAlias = Callable[[Request, str], Request]
+AttachToken: TypeAlias = Callable[[Request, str], Request]
 """Puts a token into a request, as a secret."""
 
 
@@ -127,16 +127,16 @@ class TokenOwner(ABC):
             rotates = state.rotated or self._single_use
             return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
 
-    def flow_with(self, request: Request, bear: Bear) -> Generator[Request, Response, None]:
+    def flow_with(self, request: Request, attach: AttachToken) -> Generator[Request, Response, None]:
         """Send a request with a token, and once more with another one where that is refused. Raises as `token` does."""
         token = yield from self.token()
-        response = yield bear(request, token)
+        response = yield attach(request, token)
         if response.status != HTTPStatus.UNAUTHORIZED:
             self.good()
         elif self.refused(token):
             response.close()
             token = yield from self.token()
-            yield bear(request, token)
+            yield attach(request, token)
 
     def token(self) -> Generator[Request, Response, str]:
         """A token that has not expired, and that no request was refused with.

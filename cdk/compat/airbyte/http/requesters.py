@@ -139,6 +139,13 @@ _WITH_EXTRA = (
 """Methods that make the parts of a request of those of the requester and those of pages and slices."""
 
 
+def _arguments(
+    stream_state: StreamState | None, stream_slice: StreamSlice | None, next_page_token: Token | None
+) -> dict[str, object]:
+    """The arguments of the methods that give a part of a request."""
+    return {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+
+
 def _overrides(requester: "HttpRequester", name: str) -> bool:
     """Whether a subclass has a method of its own."""
     return next(kind for kind in type(requester).__mro__ if name in vars(kind)) is not HttpRequester
@@ -248,7 +255,7 @@ class HttpRequester(Requester):
         next_page_token: Token | None = None,
         extra_headers: Mapping[str, JsonValue] | None = None,
     ) -> dict[str, str]:
-        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        arguments = _arguments(stream_state, stream_slice, next_page_token)
         headers = {**self.get_request_headers(**arguments), **(extra_headers or {})}
         return {name: str(value) for name, value in headers.items()}
 
@@ -259,7 +266,7 @@ class HttpRequester(Requester):
         next_page_token: Token | None = None,
         extra_params: Mapping[str, JsonValue] | None = None,
     ) -> JsonObject:
-        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        arguments = _arguments(stream_state, stream_slice, next_page_token)
         return {**self.get_request_params(**arguments), **(extra_params or {})}
 
     def _request_body_data(
@@ -269,7 +276,7 @@ class HttpRequester(Requester):
         next_page_token: Token | None = None,
         extra_body_data: Mapping[str, JsonValue] | str | None = None,
     ) -> Mapping[str, JsonValue] | str | None:
-        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        arguments = _arguments(stream_state, stream_slice, next_page_token)
         form = self.get_request_body_data(**arguments)
         if isinstance(extra_body_data, str):
             return extra_body_data
@@ -282,7 +289,7 @@ class HttpRequester(Requester):
         next_page_token: Token | None = None,
         extra_body_json: Mapping[str, JsonValue] | None = None,
     ) -> JsonObject:
-        arguments = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
+        arguments = _arguments(stream_state, stream_slice, next_page_token)
         return {**cast("JsonObject", self.get_request_body_json(**arguments) or {}), **(extra_body_json or {})}
 
     def send_request(  # noqa: PLR0917 - the signature there
@@ -301,12 +308,11 @@ class HttpRequester(Requester):
 
         path: asked for instead of `get_path`; it may be a whole URL.
         """
-        names = {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
         where = stream_state, stream_slice, next_page_token
         try:
             return self._http_client.send_request(
                 http_method=self.get_method().value,
-                url=self._get_url(path=path, **names),
+                url=self._get_url(path=path, **_arguments(*where)),
                 headers=self._request_headers(*where, request_headers),
                 params=self._request_params(*where, request_params),
                 json=self._request_body_json(*where, request_body_json) or None,

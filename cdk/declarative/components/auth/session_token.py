@@ -14,7 +14,7 @@ from cdk.declarative.model.plug_points import AnyAuthenticator, AnyDecoder, AnyR
 from cdk.rest import Authenticator, JsonDocument
 from cdk.rest.auth.session_token import LegacySessionToken, SessionToken
 from cdk.rest.auth.static import with_header, with_secret
-from cdk.rest.auth.token_owner import Bear, report
+from cdk.rest.auth.token_owner import AttachToken, report
 from cdk.rest.http.json_path import path
 
 
@@ -22,7 +22,7 @@ class AnySessionTokenRequest(Component, type=None):
     """How requests carry a session token."""
 
     @abstractmethod
-    def build(self, ctx: BuildContext) -> Bear:
+    def build(self, ctx: BuildContext) -> AttachToken:
         """The function that puts a token into a request."""
 
 
@@ -43,7 +43,7 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
     inject_into: RequestOption = Field(description="Where the token goes.")
     api_token: str = Field("{{ session_token }}", description="What is sent; `session_token` is the token.")
 
-    def build(self, ctx: BuildContext) -> Bear:
+    def build(self, ctx: BuildContext) -> AttachToken:
         option, api_token = self.inject_into, ctx.expression(self, "api_token")
         part, names = option.inject_into, option.path(ctx)
         return lambda request, token: with_secret(request, part, names, api_token.text({"session_token": token}))
@@ -56,7 +56,7 @@ class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Beare
         type: Bearer
     """
 
-    def build(self, ctx: BuildContext) -> Bear:
+    def build(self, ctx: BuildContext) -> AttachToken:
         return lambda request, token: with_header(request, "Authorization", f"Bearer {token}")
 
 
