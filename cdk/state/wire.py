@@ -41,6 +41,8 @@ from cdk.state.window import Window
 
 _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _PARTITION_MARKS = _PARTITION_KEYS | {"lookback_window"}
+_OF_PARTITIONS = frozenset({"states", "use_global_cursor", "state"})
+"""What says where partitions are. What has none of these, but parents or a lookback window, has one cursor for all."""
 _IN_FULL = "in_full"
 _RANGE_TYPES = ("date-range", "integer")
 
@@ -189,6 +191,15 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
     if shares:
         shared = _without_partitions(position_of(blob["state"], f"{path}.state"))
         positions = StoredPositions.of(positions).updated(shared)
+    extra = {
+        k: v
+        for k, v in blob.items()
+        if k not in _PARTITION_KEYS and k != OWN_KEY and not (k == "state" and WHOLE in positions)
+    }
+    if _OF_PARTITIONS.isdisjoint(blob):
+        # So airbyte-cdk 7.39.1 reads it (`ConcurrentPerPartitionCursor`): each partition starts from this cursor.
+        cursor = {k: extra.pop(k) for k in extra.keys() - _PARTITION_MARKS}
+        positions = _without_partitions(position_of(cursor, path))
     parents = blob.get("parent_state") or {}
     if not isinstance(parents, Mapping):
         raise BadState(f"{path}.parent_state", parents, "an object that maps a parent stream's name to its state")
@@ -197,11 +208,7 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
         parents={
             name: decode(parent, path=f"{path}.parent_state.{name}") for name, parent in parents.items() if parent
         },
-        extra={
-            k: v
-            for k, v in blob.items()
-            if k not in _PARTITION_KEYS and k != OWN_KEY and not (k == "state" and WHOLE in positions)
-        },
+        extra=extra,
         shares_cursor=shares and WHOLE in positions,
         after=_after(blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"),
     )

@@ -162,6 +162,15 @@ def test_a_table_knows_more_of_a_shared_cursor_than_a_message() -> None:
     assert encode(shared, incremental=True) == {"use_global_cursor": True, "state": {"u": "2024-01-05"}}
 
 
+@pytest.mark.parametrize("beside", [{"parent_state": {"users": {"u": 8}}}, {"lookback_window": 5}])
+def test_a_cursor_beside_the_state_of_parents_stands_for_each_partition(beside: Json) -> None:
+    state = decode({"u": 9, **beside})
+
+    assert state.of(ONE) == state.of(TWO) == Checkpoint({"u": 9})
+    assert "u" not in state.extra
+    assert decode(encode(state, incremental=True)) == state
+
+
 def test_a_state_of_no_partition_that_says_how_long_it_took_is_of_none() -> None:
     assert not decode({"lookback_window": 1}).positions
 
