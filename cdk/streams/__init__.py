@@ -1,4 +1,4 @@
-"""Streams, cursors, partitions and checkpoint readers: what is read, in which slices, and from where.
+"""Streams, cursors, partitions and checkpoint readers: what a read covers, in which slices, and where each starts.
 
-No HTTP, and no thread: the executor of a slice decides where.
+Nothing here sends HTTP requests or starts threads: the executor decides where a slice is read.
 """

@@ -1,4 +1,4 @@
-"""A cursor over whole numbers: ids, versions, offsets, millisecond stamps."""
+"""A cursor over integers: ids, versions, offsets, timestamps in milliseconds."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -12,12 +12,12 @@ _ORDER = CountOrder()
 
 
 class CountCursor(Cursor):
-    """One open window that starts at the greatest number seen.
+    """One window without an end, which starts at the greatest number read so far.
 
-    start: the first number of a first read. ordered: the source gives records by ascending number.
-    by_request: a record belongs to the read that brought it, whatever its number. as_numbers: states keep numbers; by
-        default they keep the spelling of the record.
-    Numbers that arrive as text ("42") count as numbers.
+    start: the first number of a first read. ordered: whether the source returns records by ascending number.
+    by_request: whether a record belongs to the read that returned it, whatever its number.
+    as_numbers: whether states hold numbers; by default they keep the value as the record has it.
+    Numbers that arrive as strings ("42") count as numbers.
     """
 
     open_ended = True

@@ -1,4 +1,4 @@
-"""Cursors: pure arithmetic on cursor values. No state inside, no emitting, no I/O."""
+"""Cursors: pure arithmetic on cursor values, without state and without I/O."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ _Comparable = TypeVar("_Comparable", int, bytes, datetime)
 
 
 class Side(Enum):
-    """Where a value lies, seen from a window. A value that cannot be read lies inside of every window."""
+    """The position of a value relative to a window. A value that does not parse counts as inside every window."""
 
     BEFORE = "before"
     INSIDE = "inside"
     EDGE = "edge"
-    """At `until`, where the next window starts: most sources give such a record with both."""
+    """Equal to `until`, where the next window starts: most sources return such a record for both windows."""
     AFTER = "after"
-    """Behind what the window was planned to read, such as a date in the future."""
+    """Beyond the range of the window, such as a date in the future."""
 
 
 def side_of(
@@ -32,7 +32,7 @@ def side_of(
     *,
     last: bool,
 ) -> Side:
-    """The side of a value, from that and the bounds of a window; None: it cannot be read, or there is no bound."""
+    """The side of a value, given the bounds of a window. None: the value does not parse, or the bound is missing."""
     if value is None or start is None:
         return Side.INSIDE
     if value < start:
@@ -43,7 +43,7 @@ def side_of(
 
 
 def owned(window: Window, side: Side) -> bool:
-    """Whether a record on this side of `window` belongs to it and not to a neighbour; nothing follows the last one."""
+    """Whether a record on this side belongs to `window`, not to a neighbour. The last window also owns what follows."""
     return side is Side.INSIDE or (window.last and side is not Side.BEFORE)
 
 
@@ -51,86 +51,86 @@ class Cursor(ABC):
     """How a stream advances: which windows remain, which of two values is greater."""
 
     field: str
-    """The record's field that holds the value."""
+    """The field of a record that holds the cursor value."""
 
     ordered: bool = False
-    """The source gives records by ascending value inside a window: one that is cut resumes at the value reached."""
+    """Whether records of a window arrive by ascending value, so an interrupted window resumes at the value reached."""
 
     by_request: bool = False
-    """A record belongs to the window whose request brought it, whatever its value, also where no window `owns` it."""
+    """Whether each record belongs to the window whose request returned it, even if no window `owns` its value."""
 
     open_ended: bool = False
-    """How far a window goes is known only once it was read."""
+    """Whether the end of a window is known only after reading it."""
 
     granularity: Duration | None = None
-    """The smallest difference that the source's filter knows; None where that is unknown."""
+    """The smallest difference that the source's filter distinguishes; None when that is unknown."""
 
     lookback: timedelta = timedelta()
-    """How far before the value reached a read starts; of months, more or less."""
+    """How far before the saved value a read starts; an approximation for months."""
 
     @abstractmethod
     def windows(self, after: object, now: datetime, *, upto: object = None, again: bool = True) -> Iterator[Window]:
-        """Windows still to read, oldest first, leaving no gap.
+        """The windows still to read, oldest first and without gaps.
 
-        after: the value reached, None for a first read. now: the moment this read was planned, its upper bound.
-        upto: stop before this value instead; windows then end where another begins.
-        again: start before `after` where the cursor looks back; False continues exactly at `after`.
+        after: the saved value, None for a first read. now: when this read was planned, its upper bound.
+        upto: an earlier upper bound, where a window that already exists begins.
+        again: whether to start before `after` by the lookback; False continues exactly at `after`.
 
-        Raises BadState: `after` is no value of this cursor.
+        Raises BadState: `after` is not a value of this cursor.
         """
 
     @property
     @abstractmethod
     def order(self) -> Order:
-        """Which of two values of records is greater, and which are none of this cursor's."""
+        """The order of the values in records; it also tells which values are not this cursor's."""
 
     @property
     def state_order(self) -> Order:
-        """The order of the values of states and windows, which the cursor may write otherwise than records are.
+        """The order of the values in states and windows, which may be formatted differently from those in records.
 
-        A value has the same rank in both orders, read as what it is.
+        Values that mean the same have the same rank in both orders.
         """
         return self.order
 
     def greatest(self, values: Sequence[object]) -> object:
-        """The greatest of some values of states and windows; values that are none of this cursor's do not count.
+        """The greatest of some values of states and windows, the last of equal ones.
 
-        Of equals the last.
+        Values that are not this cursor's are ignored; None when none is left.
         """
         rank = self.state_order.rank
         ranked = [(order, i) for i, value in enumerate(values) if (order := rank(value)) is not None]
         return json_value(values[max(ranked)[1]]) if ranked else None
 
     def greatest_of_records(self, values: Sequence[object]) -> object:
-        """The greatest of some values of records, as states have it; of equals the last."""
+        """The greatest of some values of records, in the format of states; the last of equal ones."""
         return self.greatest(values)
 
     def window_value(self, value: object) -> object:
-        """A value of states as windows have it: no later, where these are less precise."""
+        """A value of a state in the format of windows, rounded down when that format is less precise."""
         return value
 
     def ends(self, values: Sequence[object]) -> tuple[object, object] | None:  # noqa: ARG002 - for overriding
-        """The least and the greatest of values that all are this cursor's; None where it takes a look at each to know.
+        """The least and the greatest value, if cheap to find and all values are this cursor's; None otherwise.
 
-        These two stand for all where a page is compared with a window.
+        The two stand for all values when a page is compared with a window.
         """
         return None
 
     def unreadable(self, values: Sequence[object]) -> Sequence[int]:
-        """Where in `values` those lie that are none of this cursor's."""
+        """The indexes of the values that are not this cursor's."""
         if self.ends(values) is not None:
             return ()
         rank = self.order.rank
         return [i for i, value in enumerate(values) if value is None or rank(value) is None]
 
     def side(self, window: Window, value: object) -> Side:
-        """Where a record's value lies, seen from `window`, as `sides` says it."""
+        """The side of `window` on which a record's value lies."""
         return self.sides(window, (value,))[0]
 
     def sides(self, window: Window, values: Sequence[object]) -> list[Side]:
-        """Where the values of some records lie, seen from `window`.
+        """The sides of `window` on which the values of some records lie.
 
-        What lies AFTER it does not move the cursor: nothing that comes before its date would ever be read.
+        A value AFTER the window does not move the cursor, or records with smaller values would never be read.
         """
         rank, rank_of_record = self.state_order.rank, self.order.rank
         start, end, until = rank(window.start), rank(window.end), rank(window.until)
@@ -144,27 +144,28 @@ class Cursor(ABC):
         return owned(window, self.side(window, value))
 
     def precedes(self, window: Window, value: object) -> bool:
-        """Whether a record's value lies before `window`. Unreadable values do not."""
+        """Whether a record's value lies before `window`; False for a value that does not parse."""
         rank, start = self.order.rank(value), self.state_order.rank(window.start)
         return rank is not None and (start is None or rank < start)  # type: ignore[operator] # one type in an order
 
     def until(self, now: datetime) -> datetime | None:  # noqa: ARG002 - for overriding
-        """Where the windows end that are planned at `now`; None for a cursor that knows no time."""
+        """The end of the windows that are planned at `now`; None for a cursor whose values are not times."""
         return None
 
     def moment(self, value: object) -> datetime | None:  # noqa: ARG002 - for overriding
-        """The moment that a value of states and windows names; None when it names none."""
+        """The time that a value of a state or window stands for; None if it is not a time."""
         return None
 
     def no_later(self, value: object, end: datetime) -> object:  # noqa: ARG002 - for overriding
-        """A value, or `end` in its spelling where the value names a later moment."""
+        """The value, or `end` in the value's format if the value is later."""
         return value
 
     def plan_end(self, now: datetime) -> object:  # noqa: ARG002 - for overriding
-        """Where the windows end that are planned at `now`, for a cursor that looks back; None for others.
+        """The end of the windows that are planned at `now`, for a cursor with a lookback; None for others.
 
-        A plan that is resumed ends there, however late that is, and what is newer takes another one, which looks back:
-        a read at `now` can lack only what becomes visible after it, and that is not older than this look goes back.
+        An interrupted plan keeps this end when it is resumed, however late; newer records are left to the next plan,
+        which looks back. So a read at `now` can only miss records that become visible later, and the lookback covers
+        those.
         """
         return None
 
@@ -173,35 +174,35 @@ class Cursor(ABC):
         window: Window,  # noqa: ARG002 - for overriding
         smallest: Duration | None = None,  # noqa: ARG002
     ) -> tuple[Window, Window] | None:
-        """A window in two parts; None where it is no longer than `smallest`, or the cursor cuts none."""
+        """Split a window in two; None if it is not longer than `smallest`, or the cursor does not split windows."""
         return None
 
     def needed_granularity(self, window: Window, value: object) -> timedelta | None:  # noqa: ARG002 - for overriding
-        """The granularity without which records like one with `value` are missing between a window and the next.
+        """The granularity that this cursor needs so that a record with `value` does not fall between two windows.
 
-        None: the value fits the one that there is, or nothing lies between the two.
+        None: the present granularity fits the value, or there is no gap between the windows.
         """
         return None
 
     def recut(self) -> "Cursor | None":
-        """The same cursor with windows that are shorter and cut elsewhere; None where it cuts none, or cannot."""
+        """The same cursor with shorter windows and other boundaries; None if it has none or cannot move them."""
         return None
 
     def back(self, value: object, by: timedelta) -> object:  # noqa: ARG002 - for overriding
-        """The value that lies `by` before another; the value itself where values are not timestamps."""
+        """The value minus `by`; the value itself if values are not timestamps."""
         return value
 
     @abstractmethod
     def repeats(self, value: object, reached: object) -> bool:
-        """Whether the next read, having reached `reached` of states, will meet a record with `value` again."""
+        """Whether a read that starts from the saved value `reached` gets a record with `value` again."""
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
-        """The value to keep once `window` and all before it are closed.
+        """The value to save once `window` and all windows before it are complete.
 
-        greatest: the greatest value of any record read that does not lie AFTER its window, None when there was none.
-        before: the value kept so far.
-        The greatest value of a record, rather than the end of the window: a record that becomes visible late is
-        then still found (Airbyte keeps the same).
+        greatest: the greatest value of all records read, except those AFTER their window; None without records.
+        before: the value saved so far.
+        The greatest value of a record is saved, not the end of the window, so a record that becomes visible late is
+        still read (as in Airbyte).
         """
         if greatest is not None:
             return greatest

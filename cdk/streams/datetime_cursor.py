@@ -1,4 +1,4 @@
-"""A cursor over moments in time, written in any strftime format or as epoch numbers."""
+"""A cursor over timestamps, written in any strftime format or as epoch numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -17,18 +17,18 @@ from cdk.streams.order import MomentOrder, json_value
 ISO_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
 
 _NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
-"""A moment at which years, months, days and hours begin."""
+"""An example at which a year, a month, a day and an hour start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clamping:
-    """Windows are cut where days, weeks or months begin. weekday: the day on which a week does, 0 is Monday."""
+    """Aligns windows with days, weeks or months. weekday: the first day of a week, 0 is Monday."""
 
     target: Literal["DAY", "WEEK", "MONTH"]
     weekday: int = 0
 
     def floor(self, moment: datetime) -> datetime:
-        """Where the period of `moment` begins."""
+        """The start of the period that contains `moment`."""
         day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
         match self.target:
             case "DAY":
@@ -39,7 +39,7 @@ class Clamping:
                 return day.replace(day=1)
 
     def ceil(self, moment: datetime) -> datetime:
-        """Where the first period at or after `moment` begins."""
+        """The start of the first period at or after `moment`."""
         start = self.floor(moment)
         if start == moment:
             return moment
@@ -47,30 +47,30 @@ class Clamping:
 
 
 class DatetimeCursor(Cursor):
-    """Moments from `start` to now, in windows of `step`.
+    """The time from `start` to now, in windows of `step`.
 
     field: the record's field.
-    start: first moment of a first read: a datetime, a text in one of `formats`, or a function that is asked for it
-        when a read needs it; without a zone it is UTC.
-    end: last moment, where it lies before the moment the read is planned; None for that one. Of a function, which gets
-        that moment, the result counts even where it lies in the future.
-    step: length of a window; None reads everything as one window.
-    granularity: the smallest difference the source's filter knows. A window then ends one granule before the next
-        starts, as a source with an inclusive upper bound needs it; the last one ends at the upper bound itself.
-    lookback: how far before the value reached a new read starts, to find records that became visible late.
-        Durations are timedeltas or ISO 8601 texts of one length: P1D, P2W, PT30M; or a `CalendarDuration` of months.
-    formats: how values are written; the first is used for windows, all are tried for reading, in this order. strftime
-        patterns, and `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601
-        is always read.
-    ordered: the source gives records by ascending value.
-    state_format: windows and states have strings in this format, which is tried first for reading them, and last for
-        records; None: states keep the spelling of the record.
-    by_request: a record belongs to the window whose request brought it, whatever its date says: the source decides.
-        Windows may then be shorter than what the format can write.
-    rereads_edge: whether a read with nothing behind the value reached has a window of that value alone.
-    clamping: where windows are cut.
+    start: the start of a first read: a datetime, a string in one of `formats`, or a function that is called when a read
+        needs it; without a time zone it is UTC.
+    end: the upper bound of reads, if it lies before the time at which a read is planned; None for that time. A function
+        receives that time, and its result counts even if it lies in the future.
+    step: the length of a window; None reads everything as one window.
+    granularity: the smallest difference that the source's filter distinguishes. A window then ends one granule before
+        the next one starts, as a source with an inclusive upper bound requires; the last window ends at the upper
+        bound itself.
+    lookback: how far before the saved value a new read starts, to catch records that became visible late.
+        Durations are timedeltas, ISO 8601 strings of fixed length (P1D, P2W, PT30M), or a `CalendarDuration` of months.
+    formats: the formats of values. Windows use the first one; parsing tries all, in this order. strftime patterns, and
+        `%s` (epoch seconds), `%ms` (epoch milliseconds), `%s_as_float`, `%epoch_microseconds`. ISO 8601 always parses.
+    ordered: whether the source returns records by ascending value.
+    state_format: the format of the strings in windows and states. It is tried first when those are parsed, and last for
+        records. None: states keep the value as the record has it.
+    by_request: whether a record belongs to the window whose request returned it, whatever its date: the source decides.
+        Windows may then be shorter than the format can express.
+    rereads_edge: whether a read with nothing to do beyond the saved value has a window of that value alone.
+    clamping: the calendar boundaries of windows.
 
-    Raises ConfigError: a bound that is no moment, a step or granularity that cannot be, a format that loses the moment.
+    Raises ConfigError: a bound is not a timestamp, step or granularity are impossible, or the format loses precision.
     Airbyte: DatetimeBasedCursor, with the same windows.
     """
 
@@ -93,9 +93,9 @@ class DatetimeCursor(Cursor):
         self.field, self.ordered, self.by_request = field, ordered, by_request
         self._own_spelling, self._format = state_format is None, state_format or formats[0]
         self._formats = (*formats, *([] if state_format is None else [state_format]))
-        # `20261127` is a day where a window ends, and may be epoch seconds in a record.
+        # `20261127` is a day as the end of a window, but may be epoch seconds in a record.
         self._state_formats = (*([] if state_format is None else [state_format]), *formats)
-        # Texts of one length in this form sort like the moments they name.
+        # Strings of equal length in such a format sort in the order of their timestamps.
         self._sortable = formats[0].startswith("%Y-%m-%d") and formats[0] == self._format
         self._start = start if callable(start) else self._bound(start, "start")
         self._end = end if end is None or callable(end) else self._bound(end, "end")
@@ -138,7 +138,7 @@ class DatetimeCursor(Cursor):
 
     @property
     def start(self) -> str | float:
-        """Where a first read starts, as windows write it."""
+        """The start of a first read, in the format of windows."""
         return self.write(self._first())
 
     def moment(self, value: object) -> datetime | None:
@@ -147,7 +147,7 @@ class DatetimeCursor(Cursor):
         return parse_timestamp(json_value(value), self._state_formats)
 
     def write(self, moment: datetime) -> str | float:
-        """A moment as windows have it, as precise as the format is."""
+        """Format a timestamp for windows, with the precision of the format."""
         value = write_timestamp(moment, self._format)
         return value if self._own_spelling else str(value)
 
@@ -162,15 +162,16 @@ class DatetimeCursor(Cursor):
         if self._clamping is not None:
             lower = self._clamping.ceil(lower)
         if not self.by_request:
-            # No two windows may be written alike: a value would belong to both.
+            # Bounds are rounded to what the format can express: if two windows looked the same, a value would belong
+            # to both.
             lower, upper = self._as_written(lower), self._as_written(upper)
         if lower == upper and upto is None and again and self._rereads_edge:
-            # Nothing but the edge itself can be new.
+            # Only records with exactly the saved value can be new.
             yield self._window(lower, upper, upper, last=True)
         yield from self._split(lower, upper, last_is_last=upto is None)
 
     def until(self, now: datetime, upto: object = None) -> datetime:
-        """Where the windows end that are planned at `now`. upto: they end there in any case."""
+        """The end of the windows that are planned at `now`. upto: an upper bound that takes precedence."""
         end = (None if upto is None else self.moment(upto)) or self._last(now)
         if self._clamping is not None:
             end = self._clamping.floor(end)
@@ -195,7 +196,7 @@ class DatetimeCursor(Cursor):
 
     def _window(self, lower: datetime, end: datetime, until: datetime, *, last: bool) -> Window:
         start, after = self.write(lower), self.write(until)
-        # A window may be shorter than what the format can write; each `until` is told apart all the same.
+        # A window may be shorter than the format can express; each `until` must still be distinct.
         alike = lower < until and after == start
         return Window(start, self.write(end), until.isoformat() if alike else after, last=last)
 
@@ -204,7 +205,7 @@ class DatetimeCursor(Cursor):
             return None
         unit = self.granularity if isinstance(self.granularity, timedelta) else timedelta(seconds=1)
         step = max(unit, self._step * 2 // 3 // unit * unit)
-        # Windows that the format cannot tell apart would be read twice.
+        # Windows that the format cannot distinguish would be read twice.
         if step == self._step or self.moment(self.write(_NEW_YEAR + step)) != _NEW_YEAR + step:
             return None
         cursor = copy(self)
@@ -219,7 +220,7 @@ class DatetimeCursor(Cursor):
             return None
         match granularity:
             case timedelta() if granularity:
-                # Of an odd number of granules the earlier half has the smaller part.
+                # With an odd number of granules the earlier half gets one less.
                 middle = start + granularity * (((end - start) // granularity + 1) // 2)
             case _:
                 middle = start + (end - start) / 2
@@ -231,11 +232,11 @@ class DatetimeCursor(Cursor):
 
     def needed_granularity(self, window: Window, value: object) -> timedelta | None:
         granularity = self.granularity
-        # Who filters by days has them whole, whatever the time of a record says.
+        # A filter by days covers whole days, whatever the time of a record.
         if window.last or not isinstance(granularity, timedelta) or granularity >= timedelta(days=1):
             return None
         at, end, until = self.moment(value), self.moment(window.end), self.moment(window.until)
-        # Where the source gives what lies between the two, it does not end the window there.
+        # A source that returns records from between the two does not end the window there.
         if at is None or end is None or until is None or end >= until or at > end:
             return None
         rest = (until - at) % granularity
@@ -268,7 +269,7 @@ class DatetimeCursor(Cursor):
     def sides(self, window: Window, values: Sequence[object]) -> list[Side]:
         moment = self.moment
         start, end, until = moment(window.start), moment(window.end), moment(window.until)
-        # A window that ends now, which a format without a time writes as the midnight before.
+        # A window that ends now; a format without a time writes that as the midnight before.
         until_now = window.last and self._end is None
         return [
             Side.INSIDE
@@ -290,13 +291,13 @@ class DatetimeCursor(Cursor):
         moment, limit = self._moment_of_record(value), self.moment(reached)
         if moment is None or limit is None:
             return False
-        # A window starts at the value as the format can write it, which may be earlier than the record says.
+        # A window starts at the value as the format can express it, which may be earlier than the record's value.
         return moment >= earlier(self._as_written(limit), self._lookback)
 
     def reached(self, window: Window, greatest: object, before: object) -> object:
         value = super().reached(window, greatest, before)
         if self.by_request and (moment := self.moment(value)) is not None and moment < self._first():
-            # Records from before the start of all reads do not move the cursor there.
+            # Records that precede the start of all reads do not move the cursor back to their value.
             return self.start
         return value
 
@@ -316,7 +317,7 @@ class DatetimeCursor(Cursor):
         return now if self._end is None else min(self._end, now)
 
     def _all_text_in_order(self, values: Sequence[object]) -> TypeGuard[Sequence[str]]:
-        """Whether comparing as text is comparing in time: it costs a fiftieth of parsing each value."""
+        """Whether string order equals time order: comparing strings costs a fiftieth of parsing each value."""
         first = values[0] if values else None
         if not self._sortable or type(first) is not str or not first.endswith("Z"):
             return False
@@ -327,12 +328,12 @@ class DatetimeCursor(Cursor):
         return set(text[size - 1 :: size]) == {"Z"} and len(set(text[10::size])) <= 1
 
     def _as_written(self, moment: datetime) -> datetime:
-        """`moment` as precise as the format is, so that no two windows are written alike."""
-        # A year before 1000 is written with less than four digits, which nothing reads back.
+        """`moment` with the precision of the format, so that no two windows have the same text."""
+        # A year before 1000 is written with less than four digits, which does not parse.
         return self.moment(self.write(moment)) or moment
 
     def _length(self, value: Duration | str, name: str) -> Duration:
-        """A duration. Raises ConfigError: it is none, or a text of months, which differ in length."""
+        """Parse a duration. Raises ConfigError: it is not one, or a string of months, which differ in length."""
         match value:
             case timedelta() | CalendarDuration():
                 return value
@@ -357,10 +358,10 @@ class DatetimeCursor(Cursor):
 
 
 _UNITS = (timedelta(seconds=1), timedelta(milliseconds=1), timedelta(microseconds=1))
-"""Granularities that sources have, but for longer ones."""
+"""The granularities below a day that sources have."""
 
 _FEW = 3
-"""Values that are parsed as fast as it is looked how they are written."""
+"""Up to this many values, parsing each is as fast as checking how they are written."""
 
 
 def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
@@ -368,7 +369,7 @@ def _are_texts(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
 
 
 def _fixed_length(text: str) -> timedelta | None:
-    """The duration that a text says, where it has one length."""
+    """The duration that a string names, if its length is fixed; None otherwise."""
     try:
         duration = parse_duration(text)
     except ValueError:
@@ -380,5 +381,5 @@ def _fixed_length(text: str) -> timedelta | None:
             return None
 
 
-# The same few moments, where windows begin and end, come again with each of thousands of partitions.
+# Cached: thousands of partitions share the same few window bounds.
 _parsed = lru_cache(maxsize=1024)(parse_timestamp)

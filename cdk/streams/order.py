@@ -1,7 +1,7 @@
-"""Orders: which of two values of a cursor is greater.
+"""Orders: which of two cursor values is greater.
 
-One definition, for the reader that keeps the greatest value, for the state that remembers it and for the table that
-keeps the newest row of each key. An order is a plain value: it travels to tasks, where a cursor may not.
+The reader that tracks the greatest value, the state that saves it and the table that retains the newest row of each key
+share this one definition. An order is a plain value and can be sent to tasks, unlike some cursors.
 """
 
 from abc import ABC, abstractmethod
@@ -15,43 +15,43 @@ from cdk.base.times.clock import parse_timestamp
 from cdk.base.values import NotJson
 
 Rank: TypeAlias = int | bytes
-"""Where a value stands. All ranks of one order are of one type."""
+"""The sort key of a value. All ranks of one order have the same type."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# Python refuses to read a number of more digits.
+# Python refuses to parse integers with more digits.
 _MOST_DIGITS = 4300
 
 
 class Order(ABC):
-    """An order of values. Two values of equal rank are equals, however they are written."""
+    """An order of values. Two values of equal rank are equal, however they are written."""
 
     kind: ClassVar[type[datetime] | type[int] | None] = None
-    """What the values name; None for anything else than timestamps and integers."""
+    """The type of the values, if they are timestamps or integers; None for others."""
     formats: tuple[str, ...] = ()
-    """How timestamps may be written besides ISO 8601."""
+    """The formats of timestamps besides ISO 8601."""
 
     @property
     def expected(self) -> str:
-        """What a value is that can be read, in words for an error."""
+        """A description of valid values, for errors."""
         return "a value of the stream's cursor"
 
     @abstractmethod
     def rank(self, value: object) -> Rank | None:
-        """The rank of a value; a greater value has a greater one. None: the value cannot be read.
+        """The rank of a value; a greater value has a greater rank. None: the value does not parse.
 
-        A value that cannot be read is older than any that can.
+        A value that does not parse is older than any that does.
         """
 
     def reaches(self, value: object, limit: object) -> bool:
-        """Whether a value is as great as `limit` or greater; never where one of them cannot be read."""
+        """Whether a value is at least `limit`; False if one of them does not parse."""
         rank, least = self.rank(value), self.rank(limit)
         return rank is not None and least is not None and rank >= least  # type: ignore[operator] # one type in an order
 
 
 @dataclass(frozen=True)
 class MomentOrder(Order):
-    """Moments in time, written in one of `formats` or in ISO 8601; their rank is in microseconds since 1970."""
+    """Timestamps, written in one of `formats` or in ISO 8601; the rank is in microseconds since 1970."""
 
     kind = datetime
 
@@ -68,7 +68,7 @@ class MomentOrder(Order):
 
 @dataclass(frozen=True)
 class CountOrder(Order):
-    """Whole numbers of any size, and texts of them ("42"); the rank is the number."""
+    """Integers of any size, also as strings ("42"); the rank is the number."""
 
     kind = int
 
@@ -92,10 +92,10 @@ class CountOrder(Order):
 
 @dataclass(frozen=True)
 class NaturalOrder(Order):
-    """For a stream whose cursor field is ordered by nothing but its values.
+    """For a cursor field without a declared type, where only the values themselves define an order.
 
-    Texts of numbers are numbers, texts in ISO 8601 are moments, all others are less than these and stand by their
-    characters. Booleans, lists and objects cannot be read.
+    Strings of numbers count as numbers, strings in ISO 8601 as timestamps. All other strings are less than those, and
+    ordered by their characters. Booleans, lists and objects do not parse.
     """
 
     def rank(self, value: object) -> Rank | None:
@@ -110,9 +110,9 @@ class NaturalOrder(Order):
 
 
 def json_value(value: object) -> object:
-    """A value of a record as states and requests have it: one of JSON's types; a Decimal is a number or a text of it.
+    """Convert a value of a record to a JSON type, for states and requests; a Decimal becomes an integer or a string.
 
-    What JSON has nothing like stays what it is.
+    A value without a counterpart in JSON is returned as it is.
     """
     try:
         value = plain(value)
@@ -137,7 +137,7 @@ def _decimal(value: object) -> Decimal | None:
 
 
 def bytes_of(value: Decimal | int) -> bytes:
-    """Bytes that are ordered as the numbers are: sign, size, digits."""
+    """Bytes that sort in the order of the numbers: sign, size, digits."""
     number = Decimal(value)
     if not number:
         return b"\1"
@@ -145,5 +145,5 @@ def bytes_of(value: Decimal | int) -> bytes:
     size = (number.adjusted() + 2**63).to_bytes(8, "big")
     if number > 0:
         return b"\2" + size + digits
-    # Of two negative numbers the one of more digits is less, so there is something greater than a digit at the end.
+    # Of two negative numbers, the one with more digits is less, so the text ends with a byte greater than any digit.
     return b"\0" + bytes(255 - byte for byte in size + digits + b"\0")

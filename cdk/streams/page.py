@@ -1,4 +1,4 @@
-"""Pages: what a stream yields, and what a page says of itself."""
+"""Pages and the other items that a stream yields."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -7,7 +7,7 @@ from cdk.base.values import Record, Stored
 from cdk.state.position import Checkpoint, Trail
 
 Token: TypeAlias = Mapping[str, Stored]
-"""What asks for a page: a small JSON object. It becomes part of the saved state: no secrets, nothing large."""
+"""Identifies a page: a small JSON object. It becomes part of the saved state, so keep secrets and large values out."""
 
 
 class Page(NamedTuple):
@@ -16,64 +16,66 @@ class Page(NamedTuple):
     records: Sequence[Record]
 
     next: Token | None
-    """Asks for the next page; None says that this was the last. Required, so that the end cannot be forgotten."""
+    """The token of the next page; None after the last one. Required, so that no author forgets the end."""
 
     trail: Trail | None = None
-    """The kit's own; authors leave it alone."""
+    """For the kit's own pagination; authors leave it out."""
 
     warning: str = ""
-    """What a person should know of this page, in words; it is logged once for a stream, behind its name."""
+    """A warning for users about this page. The first one of each stream is logged, prefixed with the stream's name."""
 
     doubt: Callable[[], str] | None = None
-    """Says why a page without `next` may not be the last one, empty for nothing; logged once all is read.
+    """Returns why a page without `next` may not be the last one; empty without a reason. Logged at the end of the read.
 
-    It is called when the page has come, unless another has had a `next`, or a reason.
+    Called when the page arrives, unless an earlier page had a `next` or already gave a reason.
     """
 
     source: "PageSource | None" = None
-    """What records came in."""
+    """The response that brought the records."""
 
     total: int = 0
-    """The records that the source counted in all when the slice was begun; 0 where that is unknown, or of no use."""
+    """The total that the source reported when the slice started; 0 when it is unknown or of no use."""
 
     moved: bool = False
-    """The source lost records while its pages were read, so that later ones may have moved to a page read before."""
+    """Records left the source while its pages were read, so later ones may have moved up to a page read before."""
 
     end: str = ""
-    """A digest of its body, where that says that it is the last page and `next` asks for another one all the same.
+    """A digest of the body, set when the body marks the last page although `next` points to another one.
 
-    A read that resumes there knows the page by it that comes again.
+    A read that resumes there recognizes the page by this digest when the source sends it again.
     """
 
     state: Record | None = None
-    """What the author of a `PagedStream` has set while its pages were read; empty for nothing yet. None: keeps none."""
+    """The state that the author of a `PagedStream` has set so far, empty at first; None for streams without one."""
 
     runs_job: bool = False
-    """A job of the source runs for what follows, and others wait until it has ended: it is read on at once."""
+    """A job runs at the source for the next pages, and others wait for it, so the slice must not pause here."""
 
     repeated: int = 0
-    """How many records it begins with were the last of the page before: others came to the list before them."""
+    """How many records at the start repeat the end of the previous page, because new records shifted the list."""
 
 
 class PageSource(NamedTuple):
     """The response that a page of records came in."""
 
     body: bytes
-    """Tells whether the page is the one before, again."""
+    """Compared with the previous body, to notice a page that the source sends again."""
 
     records: int
-    """How many there were, whatever a filter has left of them."""
+    """How many records the response had before any filter."""
 
     unread: Callable[[int, int], str] | None = None
-    """What it says of more records than so many in so many pages; empty for nothing. None where pages may end early."""
+    """Takes the numbers of records and pages read; returns how the response contradicts that they are all, or an empty
+    text. None when pages may end early."""
 
     total: Callable[[], int] | None = None
-    """How many records it counts, perhaps its own, 0 for none. None where pages stay when records come and go."""
+    """Returns the number of records that the response reports, perhaps only its own; 0 for none. None when records that
+    come and go do not shift the pages."""
 
     says_end: Callable[[int, int], bool] | None = None
-    """Whether it says that nothing follows so many records in so many pages; no pages: what was read is unknown.
+    """Takes the numbers of records and pages read (no pages when unknown); whether the response says that none follow.
 
-    None where pages are not asked for by their position in a list.
+    None when pages are not requested by their position in a list.
     """
 
 
@@ -81,7 +83,7 @@ Item: TypeAlias = Record | Page | Checkpoint
 
 
 def records_in(items: Iterable[Item]) -> Iterator[Record]:
-    """The records that reading gives, whether in pages or one by one."""
+    """The records among some items, whether in pages or one by one."""
     for item in items:
         match item:
             case Page(records):

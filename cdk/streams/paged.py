@@ -1,4 +1,4 @@
-"""PagedStream: a full refresh that resumes by itself; and the loop over pages that all readers share."""
+"""PagedStream, a full refresh that resumes on its own, and the page loop that all readers share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,34 +16,34 @@ from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.state_mixin import SliceContext, StateMixin
 
 PageParts: TypeAlias = Iterable[Page | Sequence[Record]]
-"""A page as it is read: lists of records that are handed on at once, then the rest, with the token of the next page."""
+"""A page while it is read: lists of records to pass on immediately, then the rest with the token of the next page."""
 
 _SHOWN = 120
 
 _SAME = 3
-"""As many pages of one record in a row that are the same to the byte are no accident."""
+"""So many pages of one record in a row that are identical to the byte are no coincidence."""
 
 _FIRST = Trail.begin(None)
-"""The trail of each slice that begins at its first page."""
+"""The trail of every slice that starts at its first page."""
 
 _TAIL = 100
-"""Records of a page, from its end, that the next one is compared with; each is copied for it."""
+"""Records at the end of a page that the next page is compared with; each of them is copied."""
 
 _LARGE = 2**20
-"""Bytes from which of a page's body only a hash is kept."""
+"""Bodies of at least so many bytes are remembered by a hash only."""
 
 
 def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PageParts]) -> Iterator[Record | Page]:
-    """The pages of a slice, from the token where an earlier attempt stopped; the last has no `next`.
+    """Yield the pages of a slice, from the token where an earlier attempt stopped; the last one has no `next`.
 
-    A page that is the one before, again, and says that nothing follows, is the end, without records.
+    A page that repeats the previous one and says that nothing follows is taken for the end, without its records.
 
-    Raises PaginationLoop: a page names one as the next that has been read; behind that page, for it may be a slip of
-    the source, and before it where an earlier attempt has noticed a circle; or a page is the one before, again, and
-    does not say that nothing follows. Raises FatalError: a token is no JSON.
+    Raises PaginationLoop: a page names a next one that was already read (raised after that page, since it may be a
+    glitch of the source; or before it, if an earlier attempt noticed the circle), or a page repeats the previous one
+    and does not say that nothing follows. Raises FatalError: a token is not JSON.
     """
     token: Token | None = slice.start.cursor
-    # Most slices have one page, which nothing is compared with.
+    # Most slices have a single page, with nothing to compare it to.
     checks = None if token is None else _Checks(slice)
     while True:
         following: Token | None = None
@@ -68,7 +68,7 @@ def read_pages(slice: Slice, read_page: Callable[[Slice, Token | None], PagePart
 
 
 class _Checks:
-    """What the pages of a slice are compared with: those before them, and what the source says of all."""
+    """Compares the pages of a slice with the pages before them and with the totals that the source reports."""
 
     def __init__(self, slice: Slice) -> None:
         self._circle, self._repeats = _Circle(slice.start.cursor, slice.start.trail), _Repeats(slice)
@@ -76,16 +76,16 @@ class _Checks:
 
     @property
     def circle_error(self) -> PaginationLoop | None:
-        """The error to end with: the last page has closed a circle, the first one."""
+        """The error to end the slice with, once a page has closed a circle for the first time."""
         return self._circle.error
 
     def checked(self, page: Page, token: Token | None, *, in_parts: bool) -> Page:
-        """A page, that of `token`, with what is found of it. in_parts: records of it were handed on already.
+        """The page of `token`, with its warnings and trail. in_parts: some of its records were already passed on.
 
-        Raises as `read_pages`, but for a circle that is closed for the first time.
+        Raises like `read_pages`, except for a circle that closes for the first time.
         """
         source, count, following, repeated = page.source, self._count, page.next, 0
-        # Records that were handed on before their page cannot be taken back.
+        # Records that were passed on ahead of their page cannot be taken back.
         says_end = (lambda _: False) if in_parts else count.says_end
         ended = source is not None and self._repeats.is_last_again(source, token, says_end)
         if source is not None and not ended:
@@ -103,22 +103,22 @@ class _Checks:
 
 
 class _Circle:
-    """Notices page tokens that go in a circle, also over many attempts of a few pages each.
+    """Detects page tokens that go in a circle, even across many attempts of a few pages each.
 
-    token: where an earlier attempt stopped, None for the first page. saved: what it left.
+    token: where an earlier attempt stopped, None for the first page. saved: the trail in its state.
     """
 
     def __init__(self, token: Token | None, saved: Trail | None) -> None:
-        # A state that is never resumed need not remember anything: who reads on notices a circle by itself.
+        # Only resumed reads save a trail: an uninterrupted read detects a circle in memory.
         self._resumed = token is not None
         self._trail = saved or (_FIRST if token is None else Trail.begin(token))
         self.error: PaginationLoop | None = None
 
     def trail_after(self, token: Token, *, last: Token | None) -> Trail | None:
-        """What the state is to remember with `token`, the next one. last: that of the page that names it.
+        """The trail to save with `token`, the next one. last: the token of the page that names it.
 
-        Raises PaginationLoop: it was read before, and an earlier attempt has noticed a circle. FatalError: a state
-        cannot hold it.
+        Raises PaginationLoop: `token` was read before, and an earlier attempt noticed a circle. Raises FatalError: a
+        state cannot hold the token.
         """
         try:
             self._trail = self._trail.after(token)
@@ -143,13 +143,13 @@ class _Circle:
 
 
 class _Repeats:
-    """Notices a page that comes again under another token: what lies behind it would be lost, and it would be twice.
+    """Detects a page that the source sends again for another token: later pages would be lost, and this one duplicated.
 
-    Some APIs give their last page again behind it, which says itself that nothing follows: nothing is lost then. A read
-    that is resumed behind such a page knows it by its digest.
-    Two pages of several records that are the same to the byte are one page, also where records have no key: the API, or
-    a cache before it, ignores what asks for the next one. Pages of one record, such as a status, may be equal by
-    chance, so these are when they are _SAME in a row.
+    Some APIs repeat their last page, which itself says that nothing follows: then nothing is lost. A read that resumes
+    behind such a page recognizes it by its digest.
+    Two pages of several records that are identical to the byte count as the same page, even without keys: the API, or a
+    cache in front of it, ignores the parameter for the next page. Pages of a single record, such as a status, may be
+    equal by chance, so only _SAME of them in a row count.
     """
 
     def __init__(self, slice: Slice) -> None:
@@ -159,9 +159,9 @@ class _Repeats:
         self._times = 1
 
     def is_last_again(self, source: PageSource, token: Token | None, says_end: Callable[[PageSource], bool]) -> bool:
-        """Whether a page, that of `token`, is the last one, again.
+        """Whether the page of `token` repeats the last page.
 
-        Raises PaginationLoop: it is the one before, again, and does not say that nothing follows.
+        Raises PaginationLoop: it repeats the previous page, which does not say that nothing follows.
         """
         if not source.records:
             return False
@@ -186,24 +186,24 @@ def _digest(body: bytes) -> str:
 
 
 class _Overlap:
-    """Notices a page that begins with the last records of the one before, which is what pages of a list do that grows.
+    """Detects a page that starts with the last records of the previous one, as happens when a list grows at its front.
 
-    Where more records come than a page has, or than _TAIL, the next one begins with others: that is not noticed.
+    Not detected: more new records than a page holds, or than _TAIL, so that the next page starts with others.
     """
 
     def __init__(self) -> None:
         self._last: Sequence[object] | bytes = ()
 
     def count(self, records: Sequence[Record], source: PageSource) -> int:
-        """How many records of the page before a page begins with; 0 where it was not asked for by its position."""
+        """How many records at the start of a page repeat the previous one; 0 for pages not requested by position."""
         last, self._last = self._last, ()
         if source.total is None or not records or len(source.body) >= _LARGE:
             return 0
         text = None if (lines := json_lines(records)) is None else lines.lines
-        # Who gets the records may change them, and empty the list. What is no record is refused elsewhere.
+        # Copied: whoever receives the records may change them and empty the list. Non-records are refused elsewhere.
         self._last = [dict(r) if type(r) is dict else r for r in records[-_TAIL:]] if text is None else text
         if isinstance(last, bytes) and text is not None:
-            # Most pages have nothing of the one before, and to look for one line is all that they cost.
+            # Most pages repeat nothing, and cost no more than a search for one line.
             end = text.find(b"\n")
             if (text if end < 0 else text[:end]) not in last:
                 return 0
@@ -212,7 +212,7 @@ class _Overlap:
 
 
 def _overlap(last: Sequence[object], records: Sequence[object]) -> int:
-    """How many of the last ones the others begin with; none where a page is one record, which may come by chance."""
+    """How many of the last records the next ones start with; 0 for a page of one record, which may repeat by chance."""
     if len(last) == 1:
         return 0
     sizes = (len(last) - begin for begin, record in enumerate(last) if record == records[0])
@@ -220,12 +220,12 @@ def _overlap(last: Sequence[object], records: Sequence[object]) -> int:
 
 
 class _Count:
-    """Counts the records of a slice that is read in several pages, and compares them with what the source counts.
+    """Counts the records of a slice with several pages, and compares the count with the total that the source reports.
 
-    Of an only page that is a doubt, see `Page`. Of a slice that is resumed not all pages are known, and what a source
-    says of a window may be the count of all.
+    Single pages are compared by `Page.doubt`. Resumed slices and windows are not compared: their earlier pages are
+    unknown, and the reported total may be that of all windows.
 
-    total: what the source counted when the slice was begun, perhaps by an earlier attempt.
+    total: what the source reported when the slice started, perhaps in an earlier attempt.
     """
 
     def __init__(self, slice: Slice) -> None:
@@ -236,20 +236,20 @@ class _Count:
         self.total = start.listing.total if isinstance(start, Checkpoint) else 0
 
     def add(self, source: PageSource, *, last: bool) -> None:
-        """Count a page. last: it names no next one."""
+        """Count a page. last: whether it names no next one."""
         self._pages, self._records, self._last = self._pages + 1, self._records + source.records, source
-        # Of an only page nobody needs to know.
+        # The total of a single page is not needed.
         if not (last or self.total) and self._pages == 1 and source.total is not None:
             total = source.total()
             self.total = total if total > source.records else 0
 
     def says_end(self, source: PageSource) -> bool:
-        """Whether a page says that nothing follows those that were counted."""
+        """Whether a page says that nothing follows the records counted so far."""
         known = self._whole and self._records
         return source.says_end is not None and source.says_end(self._records, self._pages if known else 0)
 
     def moved(self) -> str:
-        """How many records have left since the slice was begun, whose pages they were counted in; empty for none."""
+        """A warning if the reported total shrank since the slice started, which shifts later pages; empty if not."""
         if not self.total or self._last is None or self._last.total is None:
             return ""
         total = self._last.total()
@@ -262,7 +262,7 @@ class _Count:
         )
 
     def unread(self) -> str:
-        """What the last page says of more records than all pages had; empty for nothing."""
+        """A warning if the last page reports more records than all pages had; empty if not."""
         unread = None if self._last is None else self._last.unread
         if not self._whole or self._pages < 2 or unread is None:  # noqa: PLR2004 - one is the only page
             return ""
@@ -270,16 +270,16 @@ class _Count:
 
 
 def listed(records: object, what: str, method: object) -> Sequence[Record]:
-    """The records of a page, whatever an author's code gave them in, such as a generator.
+    """The records of a page as a sequence, even if the author's code returned them as a generator.
 
-    what: begins the FatalError for what has no records one by one, such as None where a `return` was forgotten.
-    method: the author's, which gave it.
+    Raises FatalError for anything without records, such as None after a forgotten `return`. what: the first words of
+    that error. method: the author's method that returned it.
     """
     match records:
         case Sequence() if not isinstance(records, str | bytes):
             return records
         case Iterable() if not isinstance(records, Mapping | str | bytes):
-            # Its author may fill the same dict again for the next one.
+            # Copied: a generator may refill the same dict for the next record.
             return [copied(record) for record in records]
         case _:
             raise FatalError(f"{what} a {type(records).__name__}, expected a list{defined_at(method)}")
@@ -290,12 +290,12 @@ class PagedStream(StateMixin):
 
     @abstractmethod
     def read_page(self, slice: Slice, token: Token | None) -> Page:
-        """Read one page. `token` is the `next` of the page before, None for the first page."""
+        """Read one page. `token` is the `next` of the previous page, None for the first page."""
 
     def read_records(self, slice: Slice) -> Iterator[Item]:
         if not self.advanced_by_hand:
             return read_pages(slice, self._checked_page)
-        # The author sees the state that the pages were begun with, all the while.
+        # All the while, the author sees the state that the pages started with.
         match slice.start:
             case Checkpoint(trail=trail, listing=listing, paging=Paging(token)):
                 paged = replace(slice, start=Checkpoint(token, trail=trail, listing=listing))
@@ -308,8 +308,8 @@ class PagedStream(StateMixin):
         return self.supports_checkpointing
 
     def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
-        # What `read_page` sets while it makes a page is true once that page has been yielded; of pages that are asked
-        # for with the state that was there at first, once all have.
+        # A state that `read_page` sets holds once that page has been yielded; if the requests of all pages depend on the
+        # initial state, once all pages have been yielded.
         if not isinstance(item, Page):
             yield from super()._with_state(item, context)
         elif self.advanced_by_hand:
@@ -319,7 +319,10 @@ class PagedStream(StateMixin):
             yield from context.pop_pending()
 
     def _checked_page(self, slice: Slice, token: Token | None) -> PageParts:
-        """The page. Raises FatalError for what a page cannot be; authors write it without types."""
+        """Read a page and check its types, since authors may write `read_page` without them.
+
+        Raises FatalError: it is not a page, or its `next` is not an object.
+        """
         page: object = self.read_page(slice, copied(token))
         if not isinstance(page, Page):
             at = defined_at(self.read_page)

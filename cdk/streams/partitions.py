@@ -1,4 +1,4 @@
-"""Partitions from lists, from products of lists, and from the records of a parent stream."""
+"""Partitions from lists, from their products, and from the records of a parent stream."""
 
 import itertools
 from collections import Counter
@@ -30,12 +30,12 @@ def list_partitions(field: str, values: Iterable[JsonValue]) -> Iterator[Partiti
 
 
 def product(*families: Iterable[Partition], shared_fields: bool = False) -> Iterator[Partition]:
-    """Every combination of one partition of each family, the last varying fastest.
+    """Every combination of one partition from each family; the last family varies fastest.
 
-    All families but the first are held in memory. shared_fields: several families may have a field, and the first
-    counts.
+    All families but the first are held in memory. shared_fields: families may have a field in common, whose value comes
+    from the first one.
 
-    Raises FatalError: two families use the same field, and may not.
+    Raises FatalError: two families have a field in common without `shared_fields`.
     """
     first, *rest = families
     held = [list(family) for family in rest]
@@ -62,9 +62,9 @@ def _check_fields(combination: Sequence[Partition]) -> None:
 def child_partitions(
     parent: Stream, child: Callable[[Record, Partition], Child | None], state: StreamState | None = None
 ) -> Iterator[Child | ParentState]:
-    """What `child` makes of each record of `parent`, and of the record's partition; None leaves a record out.
+    """Yield the result of `child` for each record of `parent` and the record's partition; None skips a record.
 
-    The parent is read here and now, from `state` on. What its records gave is followed by where the parent then stands.
+    Reads the parent on the spot, from `state` on. After the children of a page comes the parent's state behind it.
     """
     greatest: list[FieldValue] = []
     reader, again = parent.checkpoint_reader(state or StreamState()), FirstWarning()
@@ -86,7 +86,7 @@ def child_partitions(
 
 
 def _reached(parent: Stream, reader: CheckpointReader, greatest: Sequence[FieldValue]) -> Iterator[ParentState]:
-    """Where a parent stands, if that is news. greatest: the greatest value of its cursor that was read, or none."""
+    """The state of a parent, if it has changed. greatest: the greatest cursor value read so far, or an empty list."""
     if (state := reader.get_checkpoint()) is not None:
         until = partial(_until, parent.cursor, greatest, state, dict(reader.parents))
         yield ParentState(parent.name, state, until)
@@ -99,7 +99,7 @@ def _until(
     parents: Mapping[str, ParentState],
     end: datetime,
 ) -> StreamState | None:
-    """The state as one that a read had reached which ended there; None in the middle of a read."""
+    """The state as if the read of the parent had ended at `end`; None while that read is unfinished."""
     if state.in_full:
         return None
     if cursor is not None and any(cursor.no_later(value, end) != value for value in greatest):
@@ -121,17 +121,17 @@ def _until(
 
 
 def records_of(parent: Stream) -> Iterator[Record]:
-    """Every record of a stream, read here and now; what a substream's `partitions` is made of."""
+    """Every record of a stream, read on the spot; for the `partitions` of a substream."""
     return without_states(child_partitions(parent, lambda record, _: record))
 
 
 def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
     """One partition per record of `parent`: `parent_partitions(repos, repo="full_name")`.
 
-    Each keyword names a field of the partition and the field of the parent's record it comes from. A partition of the
-    parent itself is part of its children's. The parent's record travels along as `extra`.
+    Each keyword maps a field of the partition to the field of the parent's record that it is taken from. The fields of
+    the parent's own partition are added. The parent's record travels along as `extra`.
 
-    Raises FatalError: a record of the parent lacks such a field.
+    Raises FatalError: a record of the parent lacks one of the fields.
     """
     return without_states(following_partitions(parent, {}, **fields))
 
@@ -139,10 +139,10 @@ def parent_partitions(parent: Stream, /, **fields: str) -> Iterator[Partition]:
 def following_partitions(
     parent: Stream, parents: Mapping[str, StreamState], /, **fields: str
 ) -> Iterator[Partition | ParentState]:
-    """As `parent_partitions`, for an incremental parent: only the records new since its state in `parents`.
+    """Like `parent_partitions`, for an incremental parent: only records that are new since its state in `parents`.
 
-    Says after each page where the parent stands, so that a parent's progress is kept once its children are read.
-    For `Stream.partitions_since`, which gets `parents`.
+    Yields the parent's state after each page, so its progress is saved once the children of the page have been read.
+    For `Stream.partitions_since`, which receives `parents`.
     """
 
     def child(record: Record, partition: Partition) -> Partition:

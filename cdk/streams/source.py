@@ -1,4 +1,4 @@
-"""Source: a connector's streams, its config's schema, and a check of the connection."""
+"""Source: the streams of a connector, the schema of its config, and a connection check."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,14 +20,17 @@ NO_CONFIG: JsonSchema = {"type": "object", "properties": {}, "additionalProperti
 
 
 def connector_name(text: str) -> str:
-    """What a connector is called: as the file that is named, a `manifest.yaml` as its folder, or as it is named."""
+    """The name of a connector: the stem of its file, the folder of a `manifest.yaml`, or the text itself."""
     path = Path(text)
     name = path.stem if path.suffix in {".py", ".yaml", ".yml"} else text
     return path.resolve().parent.name if name == "manifest" else name
 
 
 def named_stream(streams: Sequence[Stream], name: str, where: str = "") -> Stream:
-    """The stream of this name. Raises ConfigError: there is none, with the nearest. where: what names it."""
+    """The stream with this name. where: the place that names it, for the error.
+
+    Raises ConfigError, which suggests the nearest name: the source has no such stream.
+    """
     for stream in streams:
         if stream.name == name:
             return stream
@@ -38,14 +41,15 @@ def named_stream(streams: Sequence[Stream], name: str, where: str = "") -> Strea
 class Source:
     """A connector. Subclass it and list its streams.
 
-    name: how reports, lineage and errors call it; by default what a person writes for it, see `connector_name`.
+    name: the connector's name in reports, lineage and errors; by default the one users refer to it by, see
+        `connector_name`.
     config_schema: the JSON Schema of the config; mark secrets with `"airbyte_secret": true`.
-    stream_classes: the streams, each built with the config. Override `streams` where that is not enough.
-    documentation_url: where a person reads how to fill in the config.
-    events: called with what happens while it is read, such as a token that changed; the runner sets its own.
+    stream_classes: the streams, each built with the config. Override `streams` when that is not enough.
+    documentation_url: a page that explains how to fill in the config.
+    events: receives events during reads, such as a renewed token; the runner sets its own.
 
-    A config goes through `prepare`, the defaults of `config_schema`, `transform` and the check against that schema,
-    in this order, before `open` or `check` sees it.
+    Before `open` or `check` see a config, it passes `prepare`, receives the defaults of `config_schema`, passes
+    `transform` and is validated against that schema, in this order.
     """
 
     name: str = ""
@@ -56,20 +60,20 @@ class Source:
 
     @property
     def module(self) -> str:
-        """The name of the module that it is written in."""
+        """The name of the module that defines the connector."""
         return type(self).__module__
 
     @property
     def definition(self) -> str:
-        """What makes records of answers, as a text that is another one once that changes; empty: it is unknown."""
+        """A text that changes whenever the code that turns responses into records changes; empty when unknown."""
         return ""
 
     def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """A config that was written for an older version, in today's form."""
+        """Migrate a config that was written for an older version to today's form."""
         return config
 
     def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """What the streams are to see of a config."""
+        """The config as the streams see it."""
         return config
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
@@ -77,14 +81,14 @@ class Source:
         return [stream(config) for stream in self.stream_classes]
 
     def open(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
-        """The streams for a config, for reading: each knows the secrets that must not be in its state."""
+        """The streams for a config, ready for reading: each knows which secrets must not end up in its state."""
         streams = self.streams(config)
         for stream in streams:
             stream.opened()
         return self.guarded(streams, config)
 
     def guarded(self, streams: Sequence[S], config: Mapping[str, JsonValue]) -> Sequence[S]:
-        """The streams, which now know the secrets of the config."""
+        """The same streams, with the secrets of the config assigned to each."""
         marks = SecretMarks(secret_places(self.config_schema, config))
         for stream in streams:
             stream.secrets = marks
@@ -92,26 +96,26 @@ class Source:
 
     @property
     def advanced_auth(self) -> Mapping[str, JsonValue] | None:
-        """How a platform obtains OAuth credentials for the config, as the protocol's spec says it."""
+        """How a platform obtains OAuth credentials for the config, in the form of the protocol's spec."""
         return None
 
     def select(self, properties: Mapping[str, frozenset[str]]) -> None:
-        """Restrict streams to some properties, where the API can be asked for these only. Called before reading.
+        """Restrict streams to some properties, if the API can return only these. Called before reading.
 
-        properties: of a catalog, by the name of the stream; a stream that is missing here is read with all.
+        properties: those that a catalog selects, by stream name; a stream that is missing is read with all of them.
         """
 
     def concurrency(self, config: Mapping[str, JsonValue]) -> int:  # noqa: ARG002 - for overriding
-        """How many slices to read at once, at most, where the pipeline does not say; 1 for one after the other.
+        """The most slices to read concurrently when the pipeline does not set a limit; 1 reads them one by one.
 
-        A read begins with one, and reads as many as bring more.
+        A read starts with one slice and adds more while that increases the throughput.
         """
         return DEFAULT_CEILING
 
     def check(self, config: Mapping[str, JsonValue]) -> None:
-        """Try the connection; return if it works. Raises any CdkError that says why not.
+        """Try the connection, and return if it works. Default: read the first page of the first stream.
 
-        Default: read the first page of the first stream.
+        Raises CdkError: why the connection does not work.
         """
         for stream in self.streams(config)[:1]:
             reader = stream.checkpoint_reader(StreamState())

@@ -1,4 +1,4 @@
-"""Events: what a source tells its runner, besides records and states."""
+"""Events: what a source reports to its runner besides records and states."""
 
 from collections.abc import Mapping
 
@@ -6,16 +6,16 @@ from cdk.base.values import JsonValue
 
 
 class Events:
-    """Hears what a source has to tell. This one does nothing; a runner gives its own. Called from any thread."""
+    """Receives the events of a source, from any thread. This one ignores them; a runner sets its own."""
 
     def learned(self, secret: str) -> None:
-        """A secret that is not in the config, such as an access token: hide it from now on."""
+        """The source received a secret that is not in the config, such as an access token: mask it from now on."""
 
     def config_changed(self, config: Mapping[str, JsonValue]) -> None:
-        """The whole config as it is to be kept: an old one in today's form, or one with a rotated token.
+        """The source changed its config, by a migration or a rotated token: save the whole of it.
 
-        Returns once it is safe; the source then begins to use it.
+        Returns once the config is stored safely; only then does the source use it.
         """
 
     def waiting(self, stream: str, seconds: float) -> None:
-        """The API asked for a pause, which a stream takes."""
+        """A stream pauses for so many seconds because the API asked for it."""

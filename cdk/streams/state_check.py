@@ -1,4 +1,4 @@
-"""States that a person or a platform brings, compared with the stream that is to go on from them."""
+"""Checks of states that come from a user or a platform against the stream that is to resume from them."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
 _EXTRA = ("state", "lookback_window")
-"""What the state of a stream with partitions may have besides; see `cdk.state.wire`."""
+"""Further fields in the state of a stream with partitions; see `cdk.state.wire`."""
 
 
 def check_values(stream: Stream, state: StreamState) -> None:
-    """Raise BadState: a value that the stream's cursor cannot read. Null and empty ones are none, and warned of."""
+    """Raise BadState for a value that the stream's cursor cannot parse. Null and empty values only log a warning."""
     cursor = stream.cursor
     if cursor is None:
         return
@@ -30,9 +30,9 @@ def check_values(stream: Stream, state: StreamState) -> None:
 
 
 def check_fields(stream: Stream, state: StreamState) -> None:
-    """Raise BadState: a field that the stream does not look at, or a cursor without its value.
+    """Raise BadState for a field that the stream does not use, or a cursor without its value.
 
-    What a stream without a cursor keeps is its own: page tokens of any shape.
+    Accepts any state of a stream without a cursor: page tokens have any shape.
     """
     cursor = stream.cursor
     if cursor is None:

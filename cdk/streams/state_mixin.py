@@ -1,4 +1,4 @@
-"""StateMixin: state that a person can see and set, as another spelling of `yield Checkpoint(...)`."""
+"""StateMixin: a `state` attribute to read and assign, as an alternative to `yield Checkpoint(...)`."""
 
 import warnings
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from cdk.streams.stream import Stream
 
 
 class SliceContext:
-    """The slice being read in this context: its state as the author sees it, and what is not yet yielded of it."""
+    """The slice being read in this context: the state that the author sees, and the checkpoint not yielded yet."""
 
     def __init__(self, slice: Slice) -> None:
         paging = slice.start.paging
@@ -26,12 +26,12 @@ class SliceContext:
         self.cursor = dict(since or self.initial)
         self.pending = Checkpoint(since) if since else None
         self.of_all: Checkpoint | None = None
-        """The state of all records, which are handed out behind it."""
+        """The state after all records, when the author set it before the first record was handed out."""
 
     def returned(self, before: Checkpoint | None) -> None:
-        """Take note that `read_records` has returned its records. before: what was not yet yielded when it was called.
+        """Called when `read_records` has returned. before: the checkpoint that was pending when it was called.
 
-        One that is no generator has set its state before the first of them is handed out.
+        Unless it is a generator, it has set the state of all its records before the first of them is handed out.
         """
         if self.pending is not before:
             self.pending, self.of_all = before, self.pending
@@ -47,7 +47,7 @@ _slice_context: ContextVar[SliceContext | None] = ContextVar("cdk_slice_state", 
 
 @contextmanager
 def initial_state() -> Iterator[None]:
-    """Shows what the slice that is read was begun with as its `state`: all of its pages are asked for with that."""
+    """Have `state` show the value that the slice started with, from which the requests of all its pages are built."""
     context = _slice_context.get()
     if context is None:
         yield
@@ -60,7 +60,7 @@ def initial_state() -> Iterator[None]:
 
 
 class _ObservedReader(PassingReader):
-    """A reader whose stream shows each checkpoint as its `state`."""
+    """A reader that copies each checkpoint to the `state` of its stream."""
 
     def __init__(self, stream: "StateMixin", inner: CheckpointReader) -> None:
         super().__init__(inner)
@@ -73,12 +73,12 @@ class _ObservedReader(PassingReader):
 
 
 class StateMixin(Stream):
-    """Gives a stream the attribute `state`, a JSON object.
+    """Adds the attribute `state`, a JSON object, to a stream.
 
     Inside `read_records` it is the state of the slice: `self.state = {"page": 3}` means that everything before page 3
-    has been yielded. Setting it to `{}` or None says nothing: the end of the generator is the end. Outside, setting it
-    restores a state for the next read, once, and reading it shows where that read got to. What is set while a
-    source makes the stream, as in `__init__`, is where a read begins that has no state.
+    has been yielded. Setting it to `{}` or None has no effect: the slice ends with the generator. Outside of
+    `read_records`, setting it restores a state for the next read only, and reading it shows how far that read got. A
+    state that is set while the source builds the stream, as in `__init__`, is the start of reads without a state.
     """
 
     supports_checkpointing = True
@@ -105,7 +105,7 @@ class StateMixin(Stream):
             return
         match decode(value).of(WHOLE):
             case Checkpoint() as checkpoint:
-                # The author may fill the same object again before the checkpoint is yielded.
+                # Copied: the author may refill the same object before the checkpoint is yielded.
                 context.cursor, context.pending = dict(value), replace(checkpoint, cursor=copied(checkpoint.cursor))
                 context.of_all = None
             case Start() | Done():
@@ -117,15 +117,15 @@ class StateMixin(Stream):
         return _ObservedReader(self, super().checkpoint_reader(state))
 
     def show(self, state: StreamState) -> None:
-        """Let `state` show what a read has reached."""
+        """Have `state` show the progress of a read."""
         self._shown = state
 
     def items(self, slice: Slice) -> Iterator[Item]:
-        # Each slice has a context of its own, so that nested and threaded reads of streams do not mix.
+        # Each slice runs in its own context, so nested and threaded reads of streams do not mix.
         slice_context, context = SliceContext(slice), copy_context()
         context.run(_slice_context.set, slice_context)
         pending = slice_context.pending
-        # A method that is no generator reads, and sets its state, when it is called.
+        # Unless the method is a generator, it reads everything and sets its state during the call.
         items = context.run(super().items, slice)
         slice_context.returned(pending)
         end = object()
@@ -135,7 +135,7 @@ class StateMixin(Stream):
         yield from (replace(checkpoint, last=True) for checkpoint in slice_context.pop_pending())
 
     def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
-        """An item and the state that was set until it came: what `read_records` does behind a `yield`."""
+        """The checkpoint that the author set after the `yield` of the previous item, then the item."""
         yield from context.pop_pending()
         yield item
 

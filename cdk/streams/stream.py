@@ -36,7 +36,7 @@ ANY_OBJECT: JsonSchema = {"type": "object", "additionalProperties": True, "prope
 
 
 class _FieldOfCursor:
-    """The field of a stream's cursor, be it one of the class or one that `__init__` has set."""
+    """The field of a stream's cursor, whether the class declares the cursor or `__init__` assigns it."""
 
     def __get__(self, stream: "Stream | None", kind: type["Stream"]) -> str | None:
         cursor = (kind if stream is None else stream).cursor
@@ -44,36 +44,36 @@ class _FieldOfCursor:
 
 
 class _StreamType(ABCMeta):
-    """The type of streams: leaves `Stream` out of the bases where another of them is one already."""
+    """The metaclass of streams: drops `Stream` from the bases of a class when another base already derives from it."""
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, object], **kwargs: object
     ) -> "_StreamType":
-        """Build the class; `class Users(Stream, StateMixin)` has no order of methods otherwise."""
+        """Create the class; `class Users(Stream, StateMixin)` would have no method resolution order with both bases."""
         own = tuple(base for base in bases if not any(base is not other and issubclass(other, base) for other in bases))
         return super().__new__(cls, name, own, namespace, **kwargs)
 
 
 class Stream(metaclass=_StreamType):
-    """A set of records in a source. Subclass it, say what is true of the source, and write `read_records`.
+    """A set of records in a source. Subclass it, declare what holds for the source, and write `read_records`.
 
-    name: how catalogs, states and tables call it; by default the class name in snake case.
-    namespace: for sources with several; None otherwise.
+    name: the stream's name in catalogs, states and tables; by default the class name in snake case.
+    namespace: set it for sources with several namespaces; None otherwise.
     primary_key: the field or fields that identify a record; a path inside a record is a tuple.
-    cursor: how the stream advances; None for a stream that is read whole. Set it in `__init__` where it depends on the
-        config.
-    cursor_field: the cursor's field by itself; set it without a `cursor` when the author advances `self.state` by hand.
-    supports_checkpointing: a cut read can resume, because `read_records` says where (a `Page`, a `Checkpoint`).
-    schema: the JSON Schema of a record, or a pydantic model of it; by default the file `schemas/<name>.json` beside the
-        class, else any object.
-    secrets: what must not get into the stream's state; its source sets it.
-    max_concurrency: how many of its slices may be read at once; None for as many as the run reads. Slices that are read
-        at once have copies of the stream (`beside`): what is assigned to `self` is not seen by the others, what is
-        changed inside of an object that it holds is. Where that is not enough, 1 has them read one after the other.
-        Each task of a sync begins with the stream as it was made.
-    in_one_task: its slices, and those of all streams that say so, are read in one task at a time: what they share, such
-        as the jobs that an API runs at once, is known in one process alone.
-    partition_field: the name of the one partition field, where old states keep a map `{value: cursor}`.
+    cursor: how the stream advances; None for a full refresh. Assign it in `__init__` when it depends on the config.
+    cursor_field: the field of the cursor; set it without a `cursor` when the author advances `self.state` by hand.
+    supports_checkpointing: whether an interrupted read can resume, because `read_records` yields positions (a `Page`,
+        a `Checkpoint`).
+    schema: the JSON Schema of a record, or a pydantic model of it. Default: the file `schemas/<name>.json` beside the
+        class or, without that file, any object.
+    secrets: values that must not end up in the stream's state; the source sets them.
+    max_concurrency: the most slices of this stream to read at once; None for as many as the run allows. Each slice that
+        is read concurrently gets a copy of the stream (`beside`): the copies do not see each other's assignments to
+        `self`, but they share the objects that attributes refer to. Where sharing is a problem, set 1 to read slices
+        one after the other. Each task of a sync starts with the stream as it was built.
+    in_one_task: whether the slices of all streams with this flag are read in one task at a time, because what they
+        share, such as the number of running jobs that an API allows, is tracked within a single process.
+    partition_field: the name of the only partition field, when old states hold a map `{value: cursor}`.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Stream(metaclass=_StreamType):
     cursor_field: str | None = cast("str | None", _FieldOfCursor())
     supports_checkpointing: bool = False
     chosen_by_state: bool = False
-    """Whether its state decides which of several streams it is."""
+    """Whether the state selects which of several streams this one delegates to."""
     max_concurrency: int | None = None
     in_one_task: bool = False
     schema: Mapping[str, object] | type | None = None
@@ -91,7 +91,7 @@ class Stream(metaclass=_StreamType):
     secrets: SecretMarks = SecretMarks()
 
     def __init__(self, config: Mapping[str, FieldValue] | None = None) -> None:
-        """Keep the config; a source builds its streams with it."""
+        """Store the config; a source builds its streams with it."""
         self.config: Mapping[str, FieldValue] = config or {}
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -105,18 +105,18 @@ class Stream(metaclass=_StreamType):
 
     @abstractmethod
     def read_records(self, slice: Slice) -> Iterable[Item]:
-        """Yield the records of `slice`, as records or as pages of them.
+        """Yield the records of `slice`, one by one or in pages.
 
-        Where a cut read may go on, yield `Checkpoint({...})` or a `Page` with a `next`; `slice.start` then brings it
-        back. The end of the generator is the end of the slice. Runs on any thread or machine; the stream object is
-        pickled for it.
+        Yield a `Checkpoint({...})`, or a `Page` with a `next`, wherever an interrupted read may resume; the resumed
+        read finds it in `slice.start`. The end of the generator is the end of the slice. Runs on any thread or machine;
+        the stream is pickled to get there.
 
-        Records that are yielded one by one, also in the place of the list of a `Page`, are copied there and then: the
-        same dict may be filled again for the next one. What a list holds belongs to the kit once it is yielded.
+        Records that are yielded one by one, including those of a generator inside a `Page`, are copied at once, so the
+        author may refill the same dict for the next record. A list belongs to the kit once it is yielded.
         """
 
     def partitions(self) -> Iterable[Partition]:
-        """The parts the stream is read in, in order; may be a generator. Default: one, the whole."""
+        """The partitions of the stream, in reading order; may be a generator. Default: one that covers everything."""
         return [WHOLE]
 
     def json_schema(self) -> JsonSchema:
@@ -125,7 +125,7 @@ class Stream(metaclass=_StreamType):
         if schema is None:
             file = self.code_file()
             return ANY_OBJECT if file is None else _schema_file(Path(file).parent / "schemas" / f"{self.name}.json")
-        # A pydantic model; the kit's streams need not import it.
+        # A pydantic model, recognized by its method: streams do not need to import pydantic.
         if callable(model_schema := getattr(schema, "model_json_schema", None)):
             schema = model_schema()
         if not isinstance(schema, Mapping):
@@ -135,21 +135,21 @@ class Stream(metaclass=_StreamType):
         return schema
 
     def code_file(self) -> str | None:
-        """The file with the stream's code, beside which its schemas lie; None where it is in no file."""
+        """The file with the stream's code, which has the schemas beside it; None for code outside of files."""
         try:
             return inspect.getfile(type(self))
         except (TypeError, OSError):
             return None
 
     def slices(self, partition: Partition, position: Position, now: datetime) -> PartitionReader:
-        """The reader of one partition that stands at `position`: the cursor's windows, or pages."""
+        """The reader of one partition from `position` on: windows of the cursor or, without a cursor, pages."""
         if self.cursor is not None:
             self._warn_of(self.cursor, partition, position, now)
             return SliceCheckpointReader(self.cursor, partition, position, now)
         return PageCheckpointReader(partition, position, keeps_cursor=self.advanced_by_hand)
 
     def _warn_of(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
-        """Say where a state is not what it looks like: with a value of the cursor that is to come."""
+        """Warn of a state whose cursor value lies in the future, so that this read has no windows."""
         if position.cursor is None or position.resume is not None or cursor.field not in position.cursor:
             return
         where = f"{self.name} {partition.key}" if partition else self.name
@@ -162,17 +162,17 @@ class Stream(metaclass=_StreamType):
         self,
         parents: Mapping[str, StreamState],  # noqa: ARG002 - for overriding
     ) -> Iterable[Partition | ParentState]:
-        """The partitions when the parents stand at `parents`; override it to follow a parent's progress."""
+        """The partitions, given the states of the parents; override it to follow a parent's progress."""
         return self.partitions()
 
     def _partitions_from(self, state: StreamState) -> Iterable[Partition | ParentState]:
-        """The partitions when the stream stands at `state`."""
+        """The partitions to read from `state` on."""
         return self.partitions_since(state.parents)
 
     def checkpoint_reader(self, state: StreamState) -> CheckpointReader:
-        """The reader that plans this stream from `state`. Override it to plug in another.
+        """The reader that plans this stream from `state`. Override it to plug in another one.
 
-        Raises FatalError: the stream gives no partitions.
+        Raises FatalError: `partitions` returned something else than partitions.
         """
         now = self.now()
         partitions = self._checked(self._iterable(self._partitions_from(state), "partitions"))
@@ -181,7 +181,10 @@ class Stream(metaclass=_StreamType):
         )
 
     def _checked(self, partitions: Iterable[Partition | ParentState]) -> Iterator[Partition | ParentState]:
-        """The partitions. Raises FatalError: one is something else; authors write them without types."""
+        """The partitions, checked one by one, since authors may write them without types.
+
+        Raises FatalError: an item is not a partition.
+        """
         for item in partitions:
             kind: type = type(item)
             if kind is not Partition and not issubclass(kind, Partition | ParentState):
@@ -195,28 +198,31 @@ class Stream(metaclass=_StreamType):
     def _following(
         self, partitions: Iterable[Partition | ParentState], now: datetime
     ) -> Iterable[Partition | ParentState]:
-        """The partitions with parents that are followed as far as their children are read, planned at `now`."""
+        """The partitions, with the state of each parent limited to the time up to which this plan reads children."""
         if self.cursor is None or (end := self.cursor.until(now)) is None:
             return partitions
         if next(self.cursor.windows(None, now), None) is None:
-            return without_states(partitions)  # its cursor starts later: no child is read
+            return without_states(partitions)  # the cursor starts in the future: no child is read
         return followed_until(end, partitions)
 
     def now(self) -> datetime:
-        """The present moment: the upper bound of a read, asked for once when it is planned."""
+        """The current time, the upper bound of a read. Called once, when the read is planned."""
         return system_clock()
 
     def items(self, slice: Slice) -> Iterator[Item]:
-        """What `read_records` yields, plus what a mixin adds to it. Called by the engine.
+        """The items that `read_records` yields, plus those that a mixin adds. Called by the engine.
 
-        Raises FatalError: `read_records` returns something else.
+        Raises FatalError: `read_records` returned something else than an iterable of items.
         """
         return iter(self._iterable(self.read_records(slice), "records", "read_records"))
 
     def _iterable(self, returned: Iterable[T], what: str, method: str = "") -> Iterable[T]:
-        """What a method has returned, which an author may have written without types."""
+        """The return value of a method that an author may have written without types.
+
+        Raises FatalError: it cannot be iterated, or is a mapping or a string.
+        """
         value: object = returned
-        # Most are generators: to ask abstract classes of each slice's takes longer.
+        # Most are generators; the checks of abstract classes are slow for something that happens once per slice.
         if type(value) is not GeneratorType and (not isinstance(value, Iterable) or isinstance(value, Mapping | str)):
             kind, method = type(self), method or what
             raise FatalError(
@@ -228,44 +234,44 @@ class Stream(metaclass=_StreamType):
 
     @property
     def requested(self) -> JsonValue:
-        """What its page tokens count the pages of: a table's state has them begin anew where that is another.
+        """The request, as JSON, whose pages the page tokens count. When it changes, a saved token is discarded.
 
-        It may not change from one run to the next by itself. None where it is unknown, as what code asks for is.
+        It must not change between runs on its own. None when it is unknown, as for requests that code makes.
         """
         return None
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short name of what is `requested`, without secrets; empty where that is unknown."""
+        """A digest of `requested`, without secrets; empty when that is unknown."""
         requested = self.requested
         return "" if requested is None else digest_of(self.secrets.cut({"requested": requested}))
 
     def beside(self) -> Self:
-        """A copy that reads a slice while this one reads another. What attributes hold is shared."""
+        """A shallow copy that reads a slice while this stream reads another; both share the values of attributes."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
 
     def resuming_pages(self) -> "Stream":
-        """The stream as a sync reads it whose table shows nothing of a read that was cut, or nothing twice.
+        """The stream for a sync whose table hides interrupted reads, or deduplicates their rows.
 
-        Such a read may resume at any page, also where messages, which other programs get, have no word for that.
+        Such a read may resume at any page, even where state messages, which go to other programs, cannot express that.
         """
         return self
 
     def opened(self) -> None:
-        """Take note that a source has made it, and that nothing was read of it yet."""
+        """Called by the source once it has built the stream, before anything is read."""
 
     def begins_anew(self, attempt: int) -> None:
-        """Take note that a sync reads it once more: what an earlier attempt has left in its parts is of no use."""
+        """Called when a sync reads the stream once more: drop what an earlier attempt left in its components."""
 
     def check_ready(self) -> None:
-        """Raise ConfigError: it cannot be read with the config there is. Its table and state then stay as they are."""
+        """Raise ConfigError if the config does not suffice to read the stream; table and state then stay unchanged."""
 
     def conditional(self) -> "Stream":
-        """The stream as one that travels, and whose requests can be made conditional.
+        """A picklable version of the stream that can send conditional requests.
 
-        Raises ConfigError: they cannot.
+        Raises ConfigError: its requests cannot be made conditional.
         """
         raise ConfigError(
             f"found a {type(self).__name__}, expected an HttpStream or a stream of a manifest, "
@@ -274,11 +280,11 @@ class Stream(metaclass=_StreamType):
 
     @property
     def empty_state(self) -> JsonValue:
-        """What a state message says of the stream before anything was read."""
+        """The content of a state message before anything was read."""
         return {}
 
     def migrate_state(self, blob: JsonValue) -> JsonValue:
-        """An old form of this stream's state in today's form. Override it where the form has changed."""
+        """Convert a state of an older form to today's. Override it when the form has changed."""
         return blob
 
     @property
@@ -288,7 +294,7 @@ class Stream(metaclass=_StreamType):
 
     @property
     def stops_at_pages(self) -> bool:
-        """Whether the reading of a slice may stop wherever it says where to go on, and go on in another task."""
+        """Whether a slice may be paused at any of its positions, and resumed in another task."""
         return self.supports_checkpointing and not self.advanced_by_hand
 
     @property
@@ -304,10 +310,10 @@ class Stream(metaclass=_StreamType):
 
 
 class StreamCopies:
-    """A stream and its copies, as many as slices were read at once. Safe to use from several threads.
+    """A pool of a stream and its copies, one for each slice that is read concurrently. Thread-safe.
 
-    A stream may keep in its attributes what it knows of the slice being read. The stream itself reads what is read
-    alone; for each slice beside it there is a copy, which then reads others, one after the other, as the stream does.
+    A stream may store facts about the slice it reads in its attributes, so no two slices share an object at the same
+    time. The stream itself comes first; copies are made on demand and reused for later slices.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -315,7 +321,7 @@ class StreamCopies:
 
     @contextmanager
     def lent(self) -> Iterator[Stream]:
-        """One that no other slice has while the block runs."""
+        """Lend an object that no other slice uses while the block runs."""
         try:
             mine = self._free.pop()
         except IndexError:
@@ -334,5 +340,5 @@ def _schema_file(path: Path) -> JsonSchema:
 
 
 def full_name(stream: Stream) -> str:
-    """The stream's name, which no other stream of its source has: with its namespace, if it has one."""
+    """The name, prefixed with the namespace if there is one; unique among the streams of a source."""
     return f"{stream.namespace}.{stream.name}" if stream.namespace else stream.name

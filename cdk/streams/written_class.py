@@ -1,4 +1,4 @@
-"""What a class of a stream may not look like: slips of its author that would go unnoticed until rows are missing."""
+"""Checks of stream classes for mistakes of authors that would go unnoticed until rows are missing."""
 
 import inspect
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _KIT = f"{__name__.partition('.')[0]}."
 
 
 def check_methods(cls: type) -> None:
-    """Raise ConfigError: the class has a value where streams have a method, or a method that is called otherwise."""
+    """Raise ConfigError if the class has a value in place of a method, or a method with an incompatible signature."""
     for name, value in vars(cls).items():
         if inspect.isfunction(value):
             _check_parameters(cls, name, value)
@@ -25,7 +25,7 @@ def check_methods(cls: type) -> None:
 
 
 def _check_parameters(cls: type, name: str, method: Callable[..., object]) -> None:
-    """Raise ConfigError: the kit has a method of this name, and this one cannot be called as that is."""
+    """Raise ConfigError if the method overrides one of the kit's and cannot be called like it."""
     inherited = (
         vars(base)[name] for base in cls.__mro__[1:] if name in vars(base) and base.__module__.startswith(_KIT)
     )
@@ -46,7 +46,7 @@ def _check_parameters(cls: type, name: str, method: Callable[..., object]) -> No
 
 
 _NEAR = 0.85
-"""How alike two names are, from 0 to 1, that mean one: `primry_key` and `primary_key` are at 0.95."""
+"""The similarity, from 0 to 1, from which two names count as one: `primry_key` and `primary_key` have 0.95."""
 
 
 _ELSEWHERE = {
@@ -59,17 +59,17 @@ _ELSEWHERE = {
     "get_updated_state": "cursor",
     "get_json_schema": "json_schema",
 }
-"""What airbyte-cdk calls what a stream has."""
+"""Names of airbyte-cdk, and what they are called here."""
 _READING = {"read_records", "read_page", "request", "parse"}
 
 
 def check_names(cls: type) -> None:
-    """Raise ConfigError: the class has a public name that is nearly that of something it inherits, and does not define.
+    """Raise ConfigError if a public name of the class looks like a typo of an inherited one that it does not override.
 
-    An error, since it would never be called and the stream would read as if it were not there, with no key or none of
-    its parameters; and since the way out is a letter: names that begin with `_` are the author's own. Where one
-    begins with the other both are words (`schemas`, `header`, `parsed`): only methods with the same parameters are
-    slips then. What other kits call a method is one, too, unless the class reads by itself and may call what it likes.
+    This is an error because a misspelt attribute is never used: the stream would read without its key or parameters. It
+    is easy to avoid: names that begin with `_` are the author's own. If one name begins with the other, both are words
+    (`schemas`, `header`, `parsed`), and only methods with equal parameters count as typos. Names of other kits' methods
+    count, too, unless the class overrides the reading itself and may call anything.
     """
     inherited = {name: name for base in cls.__mro__[1:] for name in vars(base) if not name.startswith("_")}
     known = {**inherited, **{other: name for other, name in _ELSEWHERE.items() if name in inherited}}
@@ -88,7 +88,7 @@ def check_names(cls: type) -> None:
 
 
 def _alike(first: object, second: object) -> bool:
-    """Whether two values of classes are methods with the same parameters."""
+    """Whether two class attributes are methods with the same parameters."""
     if not (inspect.isfunction(first) and inspect.isfunction(second)):
         return False
     return list(inspect.signature(first).parameters) == list(inspect.signature(second).parameters)

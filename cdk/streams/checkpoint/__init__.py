@@ -1,1 +1,1 @@
-"""Checkpoint readers: they plan slices, learn how far each got, and say what to remember."""
+"""Checkpoint readers: they plan slices, observe the progress of each, and produce the state to save."""

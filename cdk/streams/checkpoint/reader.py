@@ -1,6 +1,6 @@
-"""CheckpointReader: the three verbs `next`, `observe` and `get_checkpoint`; and the reader of pages.
+"""CheckpointReader with its three verbs `next`, `observe` and `get_checkpoint`, and the reader of pages.
 
-A reader lives on one thread, the one that owns the state; the slices it hands out travel.
+A reader stays on one thread, which owns the state; the slices that it hands out are sent elsewhere.
 """
 
 from abc import ABC, abstractmethod
@@ -15,39 +15,39 @@ from cdk.streams.checkpoint.parent_state import ParentState
 
 
 class CheckpointReader(ABC):
-    """Plans the slices of a stream and keeps its state. Not thread-safe.
+    """Plans the slices of a stream and owns its state. Not thread-safe.
 
-    mismatch: why something that the state knows is planned from its start, in words, once it is; empty before.
+    mismatch: a message why part of the stream starts over although the state covers it; empty until that happens.
     """
 
     mismatch: str = ""
 
     @abstractmethod
     def next(self) -> Slice | None:
-        """The next slice to read, or None: nothing is left to plan until a slice that is out has ended."""
+        """The next slice to read; None when there is nothing to plan until a slice that was handed out ends."""
 
     @abstractmethod
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
-        """Take note that everything before `position` of `slice` has been emitted.
+        """Record that everything before `position` of `slice` has been emitted.
 
-        edge: the greatest cursor value met in this slice so far, where the stream has a cursor.
+        edge: the greatest cursor value of this slice so far, if the stream has a cursor.
         """
 
     @abstractmethod
     def get_checkpoint(self) -> StreamState | None:
-        """The state, or None when nothing is new since it was last asked for: so nothing is emitted twice."""
+        """The state; None if it has not changed since the last call, so no state is emitted twice."""
 
     def compare_fields(self) -> None:  # noqa: B027 - most have no partitions
-        """Find out, before the first slice, whether the state knows partitions by other fields: a `mismatch`."""
+        """Before the first slice, set `mismatch` if the partitions in the state have other fields than today's."""
 
     def skip_finished(self) -> None:  # noqa: B027 - most have no partitions
-        """Leave out, from the first slice on, the partitions that an interrupted read had read to their end.
+        """Skip the partitions that an interrupted read had completed. Call it before the first slice.
 
-        For a full refresh, which needs each once; others ask them for what is new, last of all.
+        For a full refresh, which needs each partition once; other reads visit these last, for new records.
         """
 
     def end_with_plan(self) -> None:  # noqa: B027 - most have no plan but that of today
-        """Read what an interrupted read had planned and not finished, and leave what is newer to another read."""
+        """Complete the plan of an interrupted read, and leave newer records to another read."""
 
     @property
     @abstractmethod
@@ -56,17 +56,17 @@ class CheckpointReader(ABC):
 
     @property
     def parents(self) -> Mapping[str, ParentState]:
-        """How far the parents are covered that the stream follows, by name."""
+        """The states of the parents that the stream follows, up to which their children are covered; by name."""
         return {}
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:  # noqa: ARG002
-        """The rest of a slice that was cut at `position`."""
+        """The rest of a slice that was interrupted at `position`."""
         return replace(slice, start=position)
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:  # noqa: ARG002
-        """Forget the partitions that the source's lists have lacked for `after`; return how many they were.
+        """Drop the partitions that the source has not listed for `after` from the state; return their number.
 
-        For a reader that is finished. A partition that comes back later is read from its start.
+        Call it on a finished reader. A partition that reappears later is read from its start.
         """
         return 0
 
@@ -74,9 +74,9 @@ class CheckpointReader(ABC):
 class PartitionReader(CheckpointReader):
     """A reader of one partition.
 
-    ends_early: its plan is the rest of an earlier one; what is newer takes another reader.
-    was_finished: as its state says, an earlier read has read the partition to its end.
-    counts_pages: its position is a page of its partition, and of no use to another one.
+    ends_early: its plan is the rest of an earlier one; newer records need another reader.
+    was_finished: according to its state, an earlier read completed the partition.
+    counts_pages: its position is a page of this partition, and means nothing for another one.
     """
 
     ends_early = was_finished = counts_pages = False
@@ -88,7 +88,7 @@ class PartitionReader(CheckpointReader):
     @property
     @abstractmethod
     def position(self) -> Position:
-        """How far the partition was read, as its state says."""
+        """The position to save for the partition."""
 
     def get_checkpoint(self) -> StreamState | None:
         if self.position == self._reported:
@@ -98,7 +98,7 @@ class PartitionReader(CheckpointReader):
 
 
 class PassingReader(CheckpointReader):
-    """A reader around another, to which it passes everything on; for overriding."""
+    """A reader that delegates everything to another one; a base class for wrappers."""
 
     def __init__(self, inner: CheckpointReader) -> None:
         self._inner = inner
@@ -141,10 +141,10 @@ class PassingReader(CheckpointReader):
 
 
 class PageCheckpointReader(PartitionReader):
-    """One slice that starts where the last attempt stopped: full refresh, resumable or not.
+    """Plans one slice, which starts where the last attempt stopped: a full refresh, resumable or not.
 
-    keeps_cursor: the author advances a cursor value by hand (`self.state = {"updated_at": ...}`). The end of the
-    slice then leaves that value instead of `Done`, so that the next sync goes on from it.
+    keeps_cursor: the author advances a cursor value by hand (`self.state = {"updated_at": ...}`). At its end, the slice
+    then leaves that value instead of `Done`, and the next sync continues from it.
     """
 
     def __init__(self, partition: Partition, position: Position, *, keeps_cursor: bool = False) -> None:
@@ -176,5 +176,5 @@ class PageCheckpointReader(PartitionReader):
         if not (position.done and self._keeps_cursor):
             self._position = position
         elif self._position.paging is not None:
-            # The author has set no state: the next read begins where this one has.
+            # The author has set no state, so the next read starts where this one did.
             self._position = Checkpoint(self._position.cursor) if self._position.cursor else Start()
