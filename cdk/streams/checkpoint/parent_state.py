@@ -1,4 +1,4 @@
-"""ParentState: how far a parent is covered by the partitions that were planned from its records."""
+"""ParentState: the progress of a parent stream, up to which its records have become partitions."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from cdk.state.stream_state import StreamState
 
 Child = TypeVar("Child")
 Until = Callable[[datetime], StreamState | None]
-"""The state as one that a read had reached which ended at a moment; None where it is not at its end."""
+"""Returns the parent's state as if its read had ended at that time; None if the read is unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParentState:
-    """Comes among partitions: all partitions so far stem from what the parent had read when it stood at `state`."""
+    """A marker among partitions: all partitions before it stem from records that the parent's `state` covers."""
 
     name: str
     state: StreamState
     until: Until | None = field(default=None, compare=False, repr=False)
 
     def no_later(self, end: datetime) -> "ParentState | None":
-        """Where the parent stands after a read that ended there at the latest; None in the middle of one."""
+        """The parent's state as if its read had ended at `end` at the latest; None while the read is unfinished."""
         if (until := self.until) is None:
             return self
         state = until(end)
@@ -30,14 +30,14 @@ class ParentState:
 
 
 def without_states(items: Iterable[Child | ParentState]) -> Iterator[Child]:
-    """The items but for those that say where a parent stands."""
+    """The items without the states of parents."""
     return (item for item in items if not isinstance(item, ParentState))
 
 
 def followed_until(end: datetime, items: Iterable[Partition | ParentState]) -> Iterator[Partition | ParentState]:
-    """The items with parents that are followed no further than `end`, where the windows of their children end.
+    """The items, with the states of parents limited to `end`, where the windows of their children end.
 
-    A parent that changed behind that has children there, which a later read is to look for.
+    A parent that changed after `end` has children after it, which a later read must look for.
     """
     for item in items:
         reached = item.no_later(end) if isinstance(item, ParentState) else item

@@ -1,4 +1,4 @@
-"""Whether today's partitions are those of the state, by their fields and by the types of their values."""
+"""Compares today's partitions with those of the state, by their fields and by the types of their values."""
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -10,13 +10,13 @@ from cdk.base.values import FieldValue, canonical, from_json
 from cdk.state.slice import Partition
 
 _MOST_FORMS = 64
-"""Partitions with values of other types that are looked for in the state."""
+"""How many variants of a partition, with values of other types, are looked up in the state."""
 _EXACT = 2**53
-"""Integers below it are floats, too."""
+"""Floats represent all integers below this exactly."""
 
 
 class ComparedFields:
-    """The fields of today's partitions, as long as no partition of the state has such: then none would resume.
+    """Collects the fields of today's partitions, until one matches the state; if none does, no partition resumes.
 
     known: the partitions of the state, at least one.
     """
@@ -26,17 +26,17 @@ class ComparedFields:
         self._today: set[frozenset[str]] = set()
 
     def has_those_of(self, partition: Partition) -> bool:
-        """Whether a partition of the state has the fields of one of today's."""
+        """Whether a partition of the state has the same fields as `partition`, and that was not tested before."""
         fields = _names(partition.fields)
         if fields in self._today:
             return False
         self._today.add(fields)
-        # Of many in the state the first one tells, where nothing has changed.
+        # The first of many in the state matches if nothing has changed.
         return any(_names(known.fields) == fields for known in self._known)
 
     @property
     def difference(self) -> str:
-        """By which fields partitions are known to the state and today; empty where there are none today."""
+        """A message that names the fields of the state's partitions and of today's; empty without any today."""
         if not self._today:
             return ""
         known = {_names(partition.fields) for partition in self._known}
@@ -45,13 +45,13 @@ class ComparedFields:
 
 
 def other_types(partition: Partition) -> Iterator[Partition]:
-    """A partition as others might know it: its numbers as strings or of another kind, or the other way round."""
+    """The variants of a partition with values of other types: numbers as strings or as another kind, and vice versa."""
     forms = _forms(partition.fields)
     return (Partition(fields) for fields in islice(forms, 1, _MOST_FORMS))
 
 
 def _forms(value: FieldValue) -> Iterator[FieldValue]:
-    """A value as it is, and then as another type writes it."""
+    """The value itself, then its representations in other types."""
     match value:
         case dict():
             choices = [[(name, form) for form in _forms(part)] for name, part in value.items()]
@@ -72,7 +72,7 @@ def _forms(value: FieldValue) -> Iterator[FieldValue]:
 
 
 def _names(fields: FieldValue, path: str = "") -> frozenset[str]:
-    """The paths of a partition's fields: what a substream's has in the one of its parent counts, too."""
+    """The paths of a partition's fields, including those inside the partition of a parent."""
     match fields:
         case dict() if fields or not path:
             parts = (_names(value, f"{path}.{name}" if path else name) for name, value in fields.items())
