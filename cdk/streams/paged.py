@@ -308,8 +308,8 @@ class PagedStream(StateMixin):
         return self.supports_checkpointing
 
     def _with_state(self, item: Item, context: SliceContext) -> Iterator[Item]:
-        # A state that `read_page` sets holds once that page has been yielded; if the requests of all pages depend on the
-        # initial state, once all pages have been yielded.
+        # A state that `read_page` sets holds once that page has been yielded; if the requests of all pages depend on
+        # the initial state, once all pages have been yielded.
         if not isinstance(item, Page):
             yield from super()._with_state(item, context)
         elif self.advanced_by_hand:

@@ -1,4 +1,4 @@
-"""AuthorState: what is wrong with the states of a cursor that its author advances, as far as one slice shows it."""
+"""AuthorState: finds mistakes in the states of a cursor that its author advances by hand, slice by slice."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -16,11 +16,11 @@ _TEXT = b"\0"
 
 
 class AuthorState:
-    """Compares the records of a slice with the states that come between them.
+    """Compares the records of a slice with the states between them.
 
-    A state says that all records before it were yielded, and the next read asks for what is newer. So a record that is
-    older than a state before it, or the one that a state has gone ahead of, is lost where the read is interrupted
-    between the two; and one that is newer than the last state comes again. Only numbers and timestamps are compared.
+    A state claims that all records up to it were yielded, and the next read requests newer ones. So if a read is
+    interrupted between a state and a later record with an older value, that record is lost; and a record that is newer
+    than the last state is read again. Only numbers and timestamps are compared.
     """
 
     def __init__(self, stream: Stream, slice: Slice) -> None:
@@ -31,14 +31,14 @@ class AuthorState:
         self._rank = self._start = _rank(self._state)
         self._any_state = self._any_records = self._is_ahead = self._in_pages = False
         self._older: object = None
-        """A record that came after the state and is older than it."""
+        """The value of a record that followed the state and is older than it."""
         self._newer: object = None
-        """The greatest value that came after the state, where it is newer."""
+        """The greatest value that followed the state, if it is newer."""
         self._greatest: tuple[bytes, object] | None = None
         self._last: object = None
 
     def warning(self, records: Sequence[Record], position: Position | None) -> str:
-        """What to say of the records that a page has brought, and of the state that followed them."""
+        """The warning about a page of records and the state that follows them; empty for none."""
         self._any_records = self._any_records or bool(records)
         if records:
             self._compare([value for value in field_values(records, self._field) if value is not None])
@@ -77,7 +77,7 @@ class AuthorState:
             return "" if self._started else self._none()
         if self._older is not None:
             return self._lost(self._older, self._state)
-        # A state that was computed, such as the greatest value less an hour, is meant to lie before its records.
+        # A computed state, such as the greatest value minus an hour, is meant to lie before its records.
         if self._in_pages and self._state == self._last and self._greatest is not None and self._rank is not None:
             rank, value = self._greatest
             self._newer = value if rank > self._rank else self._newer
@@ -107,7 +107,7 @@ class AuthorState:
 
 
 def _ends(values: Sequence[object]) -> Sequence[object]:
-    """The least and the greatest of values that are all numbers or all strings; none of others."""
+    """The least and the greatest value, if all are numbers or all are strings; empty otherwise."""
     kinds = set(map(type, values))
     if kinds and kinds <= {int, float}:
         return [min(values), max(values)]  # type: ignore[type-var] # they are numbers
@@ -115,12 +115,12 @@ def _ends(values: Sequence[object]) -> Sequence[object]:
         return ()
     if len({len(str(value)) for value in values}) == 1:
         return [min(values), max(values)]  # type: ignore[type-var] # they are strings
-    # "10" is greater than "9", though less by its letters.
+    # "10" is greater than "9", although it sorts before it as a string.
     ranked = [(rank, value) for value in values if (rank := _rank(value)) is not None]
     return [min(ranked, key=itemgetter(0))[1], max(ranked, key=itemgetter(0))[1]] if ranked else ()
 
 
 def _rank(value: object) -> bytes | None:
-    """Where a number or a timestamp stands; None for all else."""
+    """The rank of a number or a timestamp; None for anything else."""
     rank = _ORDER.rank(value)
     return rank if isinstance(rank, bytes) and not rank.startswith(_TEXT) else None

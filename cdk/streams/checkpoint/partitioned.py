@@ -1,4 +1,4 @@
-"""PartitionCheckpointReader: a reader for each partition of a stream, and the state of all of them."""
+"""PartitionCheckpointReader: one reader per partition of a stream, and the state of all of them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,17 +18,17 @@ from cdk.streams.checkpoint.partition_fields import ComparedFields, other_types
 from cdk.streams.checkpoint.reader import CheckpointReader, PartitionReader
 
 _SEARCHED = 1_000
-"""Partitions that are listed, where parents are followed, before the first is read: the run may end meanwhile."""
+"""With followed parents, the most partitions to list before the first is read, since the run may end meanwhile."""
 
 
 class PartitionCheckpointReader(CheckpointReader):
-    """Any reader, once per partition; the owner of the stream's state.
+    """Runs one reader per partition, and owns the stream's state.
 
-    partitions: in the order to read them, from a generator if there are many; one that comes twice is read once, unless
-    parents are followed: it may have changed since, so it is read on once all others are planned. An interrupted read
-    resumes behind those that it had read to their end, which come last, for each may have more by now, or not at all.
-    inner: builds the reader of a partition from where it stands. A partition never met stands at `Start`, whatever
-    the others say, so a new parent brings its whole history; unless the state keeps one cursor for all partitions.
+    partitions: in reading order, from a generator if there are many. A partition that is listed twice is read once,
+    unless parents are followed: then it may have changed, and is read again once all others are planned. An interrupted
+    read resumes after the partitions that it had completed; these come last, for new records, or are skipped.
+    inner: builds the reader of a partition from its position. A new partition is at `Start` regardless of the others,
+    so a new parent brings its whole history; unless the state has one cursor for all partitions.
     """
 
     def __init__(
@@ -45,30 +45,30 @@ class PartitionCheckpointReader(CheckpointReader):
         self._opened_keys: set[str] = set()
         compares = bool(state.positions) and WHOLE not in state.positions
         self._compared = ComparedFields(state.positions) if compares else None
-        """Of today's partitions and those of the state; None once some have the same."""
+        """Compares the fields of today's partitions with the state's; None once a partition matches."""
         self._moved: dict[Partition, PartitionReader] = {}
         self._current: PartitionReader | None = None
         self._queue: AckQueue[ParentState | None] = AckQueue()
-        """Partitions, as None, in planning order, and what parents had read once all partitions before are read."""
+        """In planning order: partitions, as None, and parent states, which hold once all partitions before are read."""
         self._turns: AckQueue[Partition] = AckQueue()
         """Partitions in planning order, each until its first reader is finished."""
         self._tickets: dict[Partition, tuple[Ticket[ParentState | None], Ticket[Partition] | None]] = {}
-        """Of each partition that is open; it has no turn when it is read once more."""
+        """The tickets of each open partition in `_queue` and `_turns`; no turn for one that is read again."""
         self._early_tickets: dict[Partition, Ticket[ParentState | None]] = {}
-        """Of the partitions that an interrupted read had read to their end: they are listed before they are open."""
+        """The tickets of partitions that an interrupted read had completed: they are listed before they are opened."""
         self._after = self._reported_after = state.after
-        """The last one whose turn is over, as are all before it; and the same in the last checkpoint."""
+        """The last partition up to which all turns are over; and its value in the last checkpoint."""
         self._has_cursor = False
-        """Whether partitions that were read to their end have more to read in the next run."""
+        """Whether completed partitions have more to read in the next run."""
         self._ended_early: deque[Partition] = deque()
-        """Those that take another reader, for what is newer than the plan of an earlier run."""
+        """Partitions that need another reader, for records newer than the plan of an earlier run."""
         self._repeated: dict[Partition, Ticket[ParentState | None]] = {}
-        """Those that have come again, for which what parents had read then waits."""
+        """Partitions that were listed again, and the tickets for which later parent states wait."""
         self._reopened: deque[PartitionReader] = deque()
-        """Those that had planned all they could, until a slice of theirs ended."""
+        """Readers that had nothing more to plan, until one of their slices ended."""
         self._changed = self._planned = self._follows = self._skips_finished = False
         self._skips_known = False
-        """Whether the state is that of the read which this one goes on with, so that what it knows is of that."""
+        """Whether the state belongs to the very read that is resumed, so its completed partitions are of that read."""
         self._takes_newer = True
 
     def skip_finished(self) -> None:
@@ -108,7 +108,7 @@ class PartitionCheckpointReader(CheckpointReader):
         reader.observe(slice, position, edge)
         self._refresh(reader)
         if position.done and reader is not self._current and not reader.finished:
-            # What has ended may be a reason to read some of it once more.
+            # A slice that ended may require the reader to read something again.
             self._reopened.append(reader)
 
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
@@ -136,8 +136,8 @@ class PartitionCheckpointReader(CheckpointReader):
         return self._parents
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
-        # Not every partition is listed where the progress of parents says which ones are; one that starts where all
-        # others stand would not be read from its start; and a source that has none at all is more likely a fault.
+        # With followed parents, only partitions with news are listed. With one cursor for all, a partition would not
+        # restart at its beginning. And a source without any partition is more likely faulty than empty.
         if not self.finished or self._parents or WHOLE in self._positions or not self._opened_keys:
             return 0
         forgotten = 0
@@ -156,10 +156,10 @@ class PartitionCheckpointReader(CheckpointReader):
     def _resumed(
         self, after: Partition, partitions: Iterable[Partition | ParentState]
     ) -> Iterator[Partition | ParentState]:
-        """The partitions behind one first, then those up to it.
+        """The partitions after `after` first, then those up to it.
 
-        The order stays where that one is not listed, or not among the first `_SEARCHED` before what parents had read.
-        This waits for all partitions that were listed before it, for those that come later now, too.
+        The order is unchanged if `after` is not listed, or not among the first `_SEARCHED` before a parent's state. A
+        parent's state still waits for all partitions that were listed before it, including those that are read later.
         """
         up_to: dict[str, Partition] = {}
         partitions = iter(partitions)
@@ -171,19 +171,19 @@ class PartitionCheckpointReader(CheckpointReader):
                     return
                 yield item
             elif item.key in up_to:
-                continue  # it is read behind all that is listed
+                continue  # it is read at the end
             elif searching:
                 up_to[item.key] = item
                 self._early_tickets[item] = self._queue.open(None)
-                # Where a run ends before it has listed so many, the next one reads the first again, and not nothing.
+                # If this run ends before it has listed up to `after`, the next one starts over instead of skipping all.
                 self._after = after if item == after else None
             else:
                 yield item
         if not (self._skips_finished and after.key in up_to):
             yield from up_to.values()
             return
-        # Those that are left out are among what the source lists, as `forget_missing` must know. What parents had read
-        # waits for them still: an incremental read may follow, to which what is new of them belongs.
+        # Skipped partitions count as listed, for `forget_missing`. Parents' states still wait for them: an incremental
+        # read may follow, which has to read their new records.
         for key, partition in up_to.items():
             if self._is_finished(partition):
                 self._opened_keys.add(key)
@@ -191,17 +191,17 @@ class PartitionCheckpointReader(CheckpointReader):
                 yield partition
 
     def _repeat(self, partition: Partition) -> None:
-        """Note that a partition has come again: it may have changed since, for this read or another one."""
+        """Record that a partition was listed again: it may have changed, so this or another read has to visit it."""
         if partition not in self._repeated:
             ticket = self._queue.open(None)
             if self._takes_newer:
                 self._repeated[partition] = ticket
 
     def _is_finished(self, partition: Partition) -> bool:
-        """Whether an interrupted read had read a partition to its end that came before the one to resume behind.
+        """Whether an interrupted read had completed a partition that is listed before the one to resume after.
 
-        Parents that are followed are listed from where they were interrupted, and then anew, so that there others come
-        before that one, too: only the reader of each knows.
+        False with followed parents: these list children from their own interruption on, so unread ones may come first,
+        and only the reader of each partition can tell.
         """
         known = self._positions.get(partition)
         return not (self._follows or known is None or known.resume or known.paging)
@@ -213,8 +213,8 @@ class PartitionCheckpointReader(CheckpointReader):
         self._leave_shared_cursor()
 
     def _end_repeats(self) -> None:
-        """Have those that came again, and are not open, read once more, or what parents had read wait no longer."""
-        # Called whenever a slice ends: what is open is gone through only where something has come again.
+        """Queue the repeated partitions that are not open to be read again; without followed parents, release them."""
+        # Called whenever a slice ends, so the open partitions are only collected if some were repeated.
         busy = self._readers.keys() | set(self._ended_early) if self._repeated else ()
         for partition in [item for item in self._repeated if item not in busy]:
             ticket = self._repeated.pop(partition)
@@ -253,7 +253,7 @@ class PartitionCheckpointReader(CheckpointReader):
         self._current = self._readers[partition] = reader
 
     def _open_at_shared(self, partition: Partition, shared: Position) -> tuple[Position, PartitionReader]:
-        """Where a partition starts that the state does not know, for it keeps one position for all, and its reader."""
+        """The position and the reader of a new partition, when the state has one position for all of them."""
         position = without_tokens(shared)
         reader, first = self._inner(partition, position), len(self._opened_keys) == 1
         pages = reader.counts_pages and position != Start()
@@ -274,7 +274,7 @@ class PartitionCheckpointReader(CheckpointReader):
         return partition in self._positions and not listed
 
     def compare_fields(self) -> None:
-        """List partitions up to the first that has the fields of one in the state: all, and hold them, if none has."""
+        """List partitions until one has the same fields as the state; without a match, all of them, in memory."""
         listed: list[Partition | ParentState] = []
         while self._compared is not None and not self.mismatch:
             item = next(self._partitions, None)
@@ -292,9 +292,9 @@ class PartitionCheckpointReader(CheckpointReader):
             self._compared = None
 
     def _refresh(self, reader: PartitionReader) -> None:
-        """Note that a partition has moved, and forget its reader once nothing more can come from it.
+        """Record that a partition has advanced, and drop its reader once that is finished.
 
-        Where it stands is asked for with the next checkpoint: a reader of many windows looks at all that are open.
+        The position is computed with the next checkpoint, since a reader of many windows examines all open ones for it.
         """
         partition = reader.partition
         if self._readers.get(partition) is not reader:
@@ -307,7 +307,7 @@ class PartitionCheckpointReader(CheckpointReader):
             if turn is not None:
                 self._end_turn(turn, position)
             if reader.ends_early:
-                # Where it is left to another read, what parents had read waits for that, too.
+                # If the newer records are left to another read, parents' states wait for that read, too.
                 if self._takes_newer:
                     self._ended_early.append(partition)
             else:
@@ -335,11 +335,11 @@ class PartitionCheckpointReader(CheckpointReader):
                 self._parents[parent.name] = parent
 
     def _leave_shared_cursor(self) -> None:
-        """Drop the cursor kept for all partitions once each has its own."""
+        """Drop the cursor that all partitions share once each has its own."""
         if self._planned and not self._readers and WHOLE in self._positions and self._opened_keys - {WHOLE.key}:
             self._changed |= self._positions.move(WHOLE, None)
 
 
 def _words(position: Position) -> str:
-    """Where a partition stands, as its state is written."""
+    """A position as text, for a warning."""
     return "read to its end" if position.cursor is None else canonical(dict(position.cursor))

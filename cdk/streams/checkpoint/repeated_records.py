@@ -1,4 +1,4 @@
-"""The records that a source gives more than once: what edges remember of them, and which window they belong to."""
+"""Records that a source returns more than once: how edges remember them, and which window emits them."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from cdk.streams.cursor import Cursor
 
 @dataclass(slots=True)
 class OpenedWindow:
-    """A window that was handed out, and what is known of it."""
+    """A window that was handed out, with its progress."""
 
     window: Window
     position: Position
@@ -18,18 +18,18 @@ class OpenedWindow:
 
     @property
     def held(self) -> Mapping[str, int]:
-        """The records that it has held back."""
+        """The digests of records that the window has held back, with their counts."""
         return {} if self.edge is None else self.edge.held
 
 
 class Undated:
-    """The records without a cursor value, which come with every window, and the window that gives them.
+    """Records without a cursor value, which every window returns, and the one window that emits them.
 
-    Windows that are read at once cannot tell whether another is giving such a record. So the first that is handed out
-    gives them, and the others hold back those that are not known to be given. Once it has ended, a window that holds
-    some that nobody gave is read once more, for those alone.
+    Windows that are read concurrently cannot see whether another one emits such a record. So the first window that is
+    handed out emits them, and the others hold back those that are not yet known to be emitted. Once the first one has
+    ended, a window that still holds records which no window emitted is read again, for these alone.
 
-    remembered: what earlier runs have left.
+    remembered: the edge that earlier runs saved.
     """
 
     def __init__(self, remembered: Edge | None) -> None:
@@ -39,24 +39,24 @@ class Undated:
         self._giver: OpenedWindow | None = None
 
     def holds(self, window: OpenedWindow) -> bool:
-        """Whether a window that is now handed out holds such records back, for another gives them."""
+        """Whether a window that is now handed out must hold such records back, because another one emits them."""
         if self._giver is None and not self._claimed:
             self._giver = window
         return window is not self._giver
 
     @property
     def pending(self) -> bool:
-        """Whether the window that gives them is still being read."""
+        """Whether the window that emits them is still being read."""
         return self._giver is not None and not self._giver.position.done
 
     def learn(self, edge: Edge | None) -> None:
-        """Take note of those that a window has given."""
+        """Record those that a window has emitted."""
         for digest, count in ({} if edge is None else edge.undated).items():
             if digest in self._counts or len(self._counts) * Edge.KEY_BYTES < Edge.MAX_BYTES:
                 self._counts[digest] = max(count, self._counts.get(digest, 0))
 
     def known(self) -> Edge | None:
-        """What a window that is handed out need not give."""
+        """The records that a window which is handed out does not need to emit."""
         if not self._counts:
             return self._remembered
         remembered = self._remembered or Edge(None)
@@ -65,7 +65,7 @@ class Undated:
         return Edge(remembered.value, keys, {**remembered.counts, **counts})
 
     def claim(self, held: Mapping[str, int]) -> dict[str, int]:
-        """How many of the records that a window holds nobody has given; it is to give them now."""
+        """The records that a window holds back and no window has emitted, with their counts; it must emit them now."""
         delivered = {digest: max(self._counts.get(digest, 0), self._claimed.get(digest, 0)) for digest in held}
         owed = {digest: count - delivered[digest] for digest, count in held.items() if count > delivered[digest]}
         self._claimed.update({digest: held[digest] for digest in owed})
@@ -73,9 +73,9 @@ class Undated:
 
 
 def merged(cursor: Cursor, edges: Iterable[Edge | None], staying: Container[str] = ()) -> Edge | None:
-    """What is remembered of some edges, at the greatest value. staying: digests that stay wherever their records lie.
+    """Merge edges into one at their greatest value. staying: digests that are retained whatever their values.
 
-    Where several have met a record each has counted it: the greatest number holds, not their sum.
+    If several edges have counted the same record, the greatest count holds, not the sum.
     """
     known = [edge for edge in edges if edge is not None]
     if len(known) <= 1:
@@ -96,14 +96,14 @@ def merged(cursor: Cursor, edges: Iterable[Edge | None], staying: Container[str]
 
 
 def moved(cursor: Cursor, edge: Edge, value: object) -> Edge:
-    """What is still remembered of an edge when the cursor stands at `value`."""
+    """The edge once the cursor has advanced to `value`: records that cannot be read again are dropped."""
     keys = {digest: at for digest, at in edge.keys.items() if _stays(cursor, at, value)}
     return replace(edge, value=value, keys=keys, counts={d: n for d, n in edge.counts.items() if d in keys})
 
 
 def _stays(cursor: Cursor, value: object, reached: object) -> bool:
-    """Whether a record is still to be remembered: those without a cursor value come with every window.
+    """Whether the edge must still remember a record. Those without a cursor value are returned by every window.
 
-    Where nothing is reached yet, all that were met lie beyond their window, and come again.
+    reached: None before any value was saved; all records so far then lie beyond their window, and will be read again.
     """
     return value is None or reached is None or cursor.repeats(value, reached)

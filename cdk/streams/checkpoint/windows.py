@@ -1,4 +1,4 @@
-"""SliceCheckpointReader: the windows of a cursor, planned, handed out and closed."""
+"""SliceCheckpointReader: plans the windows of a cursor, hands them out and closes them."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from cdk.streams.cursor import Cursor
 
 
 class SliceCheckpointReader(PartitionReader):
-    """The windows of a cursor. They open in order and close in any; the position follows the closed front.
+    """Plans the windows of a cursor. They open in order and close in any order; the position follows the closed front.
 
-    An attempt that was cut leaves `Resume` in its checkpoint: this reader then hands out the windows that were open,
-    fills what lies between, and plans on, unless the last window had been begun: then the plan ends with it, as it
-    would have, and another reader brings what is newer. The plan of a cursor that looks back ends where it would have
-    in any case, for the next one must begin to look no later than the first attempt read. A finished attempt leaves the
-    cursor value alone.
+    An interrupted attempt leaves a `Resume` in its checkpoint. The next reader hands out the windows that were open,
+    fills the gaps between them, and continues the plan, unless the last window had already started: then the plan ends
+    with that window, as it would have, and another reader covers newer records. The plan of a cursor with a lookback
+    always ends where it would have ended, because the next plan must look back to the time of the first attempt. A
+    finished attempt leaves only the cursor value.
     """
 
     def __init__(self, cursor: Cursor, partition: Partition, position: Position, now: datetime) -> None:
@@ -64,23 +64,23 @@ class SliceCheckpointReader(PartitionReader):
         return f"the state{of_partition} knows {known}, and no value of the cursor {self._cursor.field!r}"
 
     def _reopen(self, resume: Resume, now: datetime) -> Iterator[Window]:
-        """Queue what an earlier attempt left open, and the gaps between, at once; return the windows that follow."""
+        """Queue the windows that an earlier attempt left open and the gaps between them; return those that follow."""
         after = resume.through
         for item in resume.open:
             if self._cursor.greatest([after, item.window.start]) != item.window.start:
-                continue  # a range that a person or another kit wrote over the one before it: read once more
+                continue  # a range that overlaps the one before it, edited by hand or by another kit: read it again
             if item.window.start != after:
                 for gap in self._cursor.windows(after, now, upto=item.window.start, again=False):
                     self._enqueue(OpenedWindow(gap, Start()))
             self._enqueue(OpenedWindow(item.window, item.position, item.edge))
             after = item.window.until
-        # The last window owns all that is newer, also what has come since: nothing is planned behind it.
+        # The last window also owns records that have appeared since, so nothing is planned after it.
         is_planned = bool(resume.open) and resume.open[-1].window.last
         if self._upto is None:
             self.ends_early = is_planned
             return iter(()) if is_planned else self._cursor.windows(after, now, again=False)
         self.ends_early, self._upto = True, resume.upto
-        # A state of another kit does not say when it was planned: no later than what it has begun.
+        # A state of another kit lacks the end of its plan, which is no later than the windows it has started.
         is_planned = is_planned or resume.upto is None
         return iter(()) if is_planned else self._cursor.windows(after, now, upto=resume.upto, again=False)
 
@@ -101,7 +101,7 @@ class SliceCheckpointReader(PartitionReader):
         value = self._before if self._edge is None else self._edge.value
         resume = None if self.finished else self._unfinished()
         if value is None:
-            # Nothing is closed yet. What is open still counts; the start of the first window is where it all begins.
+            # No window is closed yet: the position is the start of the first one, with the windows that are open.
             return Start() if resume is None else Checkpoint({self._cursor.field: resume.through}, None, resume)
         return Checkpoint({**self._other_fields, self._cursor.field: value}, self._edge, resume)
 
@@ -125,7 +125,7 @@ class SliceCheckpointReader(PartitionReader):
         ticket = self._tickets[slice.window.until]
         opened, again = ticket.item, slice.owed is not None
         if again and edge is not None:
-            # It leaves out all records with a value, also those that have come since the window was read.
+            # The repeated read skips all records with a value, even those that are new since the window was read.
             edge = replace(edge, value=None)
         opened.edge = merged(self._cursor, (opened.edge, edge), () if slice.edge is None else slice.edge.keys)
         self._undated.learn(edge)
@@ -138,19 +138,19 @@ class SliceCheckpointReader(PartitionReader):
     def resume(self, slice: Slice, position: Position, edge: Edge | None = None) -> Slice:
         window = slice.window
         if self._cursor.ordered and position != Start() and window is not None and edge is not None:
-            # A cursor that looks back meets records of earlier runs also behind the value reached.
+            # A cursor with a lookback also meets records of earlier runs beyond the value reached.
             known = merged(self._cursor, (slice.edge and moved(self._cursor, slice.edge, edge.value), edge))
             window = replace(window, start=self._cursor.window_value(edge.value))
             return replace(slice, window=window, start=Start(), edge=known, met=None)
         return replace(slice, start=position, met=edge)
 
     def _slice_of(self, opened: OpenedWindow) -> Slice:
-        """The slice of a window, with what is known of the records that it will meet again."""
+        """The slice of a window, with the edge of the records that it will meet again."""
         holds = self._undated.holds(opened)
         return Slice(self.partition, opened.window, edge=self._undated.known(), holds=holds)
 
     def _end(self, ticket: Ticket[OpenedWindow], *, settled: bool = False) -> None:
-        """Close a window that was read to its end, unless it may owe records that it held back."""
+        """Close a completed window, unless it holds back records that it may still have to emit."""
         opened = ticket.item
         if opened.edge is not None and opened.held:
             if not settled:
@@ -160,7 +160,7 @@ class SliceCheckpointReader(PartitionReader):
         self._close(ticket)
 
     def _close_owing(self) -> None:
-        """Close the windows whose records another one has given; have the others read once more, for those alone."""
+        """Close the windows whose held records another one has emitted; queue the others to be read for these alone."""
         if self._undated.pending:
             return
         owing, self._owing = self._owing, []
@@ -184,7 +184,7 @@ class SliceCheckpointReader(PartitionReader):
                 self._edge = moved(self._cursor, self._edge or Edge(value), value)
 
     def _unfinished(self) -> Resume | None:
-        """What this attempt has read; None when it has read nothing."""
+        """The progress of this attempt, for the next one; None if it has read nothing."""
         opened = [OpenSlice(t.item.window, t.item.position, t.item.edge) for t in self._queue]
         while opened and opened[-1].position == Start():
             opened.pop()
