@@ -1,4 +1,4 @@
-"""read_slice: a slice of a stream as pages of records, each with the position after them. Runs anywhere."""
+"""read_slice: reads a slice of a stream as pages of records, each with the position after it. Runs anywhere."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,26 +23,26 @@ from cdk.streams.page import Page
 from cdk.streams.stream import Stream
 
 _READING = ("parse", "read_page", "read_records")
-"""The methods of streams, by how near to the records they are, in which authors make records."""
+"""The methods in which authors make records, those nearest to the records first."""
 
 _FIELDS = 30
 _SHOWN = 60
 
 PAGE_RECORDS = 1000
-"""Records handed on at once when an author yields them one by one."""
+"""The size of a page when an author yields records one by one."""
 
 
 class ReadPage(NamedTuple):
-    """What moves between stages: records, and where a restart would go on once they are safe.
+    """What the stages of a read pass on: records, and the position from which a restart continues after them.
 
-    position: None while the source has not said where it could go on; such records are covered by a later page.
-    edge: the greatest cursor value of the slice so far, these records included, where the stream has a cursor.
-    skipped: records left out because an earlier run had them (`cdk.engine.boundary_dedup`), for they belong to
-        another window, or for the page before had them (`Page.repeated`).
-    restarted: the source refused the saved token, so the slice is read from its start again, beginning here.
-    warning: what a person should know of these records, in words; the runner of the read has `PageWarnings` say it once
-        for a stream. explain_doubt: gives `doubt`. followed: the page names a next one.
-    source: what brought the records, where rows are traced. moved, runs_job: as `Page` has them.
+    position: None while the stream has not yielded a position; a later page then covers these records.
+    edge: the greatest cursor value of the slice so far, including these records, if the stream has a cursor.
+    skipped: how many records were left out because an earlier run had them (`cdk.engine.boundary_dedup`), they belong
+        to another window, or the previous page had them (`Page.repeated`).
+    restarted: the source refused the saved token, so from here on the slice is read again from its start.
+    warning: a warning for users about these records; `PageWarnings` logs the first one of each stream.
+    explain_doubt: computes `doubt`. followed: whether the page names a next one.
+    source: the origin of the records, if rows are traced. moved, runs_job: as in `Page`.
     """
 
     records: Sequence[Record]
@@ -59,12 +59,12 @@ class ReadPage(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """Why it may not be the last page, in words, found out here; empty for nothing."""
+        """Why this may not be the last page, computed on access; empty without a reason."""
         return "" if self.explain_doubt is None else self.explain_doubt()
 
 
 class Warned(Protocol):
-    """A page, or what a task brought of a slice; see `ReadPage`."""
+    """A page, or the part of a slice that a task has read; see `ReadPage`."""
 
     @property
     def warning(self) -> str: ...
@@ -75,39 +75,38 @@ class Warned(Protocol):
 
 
 class PageWarnings:
-    """The first warning of a read is logged at once, and the first doubt in its end.
+    """Logs the first warning of a read immediately, and the first doubt at its end.
 
-    resumed: the read goes on from a state.
+    resumed: whether the read starts from a state.
 
-    A doubt is why an only page may not be the last one, and means nothing where another page named a next one: many
-    sources leave the field that names it out of a last page. For the same reason a read that goes on from a state has
-    no doubts: most of these bring one page, and the first read of all has had its say.
+    A doubt is a reason why a single page may not be the last one. It is void once another page names a next one, since
+    many sources omit the field that names it from the last page. For the same reason, reads that start from a state
+    raise no doubts: most of them return a single page, and the first read has already raised its doubt.
     """
 
     def __init__(self, *, resumed: bool) -> None:
         self._warning, self._doubt, self._followed = FirstWarning(), "", resumed
 
     def add(self, read: Warned) -> None:
-        """Take note of a page."""
+        """Process the warning and the doubt of a page."""
         self._warning(read.warning)
         self._followed = self._followed or read.followed
-        # To look for a reason in each only page of thousands of slices costs more than to read it.
+        # Computing the doubt of each single page of thousands of slices costs more than reading it.
         self._doubt = "" if self._followed else self._doubt or read.doubt
 
     def end(self) -> None:
-        """Warn of what is still in doubt: all has been read."""
+        """Log the doubt that remains once everything has been read."""
         warn(self._doubt)
 
 
 def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
-    """Read `slice` page by page; the position of the last page is `Done`.
+    """Yield the pages of `slice`; the position of the last page is `Done`.
 
-    A stream that does not support checkpointing gets no position before that. A slice whose saved token the source
-    refuses is read again from its start. Secrets of the config are cut out of positions, and
-    put back into `slice.start`.
+    Without support for checkpointing, no earlier page has a position. If the source refuses the saved token, the slice
+    is read again from its start. Secrets of the config are removed from positions, and restored in `slice.start`.
 
-    Raises what the author's code raises, and FatalError: it yielded something else than an `Item`, or values that
-    descend although the cursor is `ordered`, or would end the process.
+    Raises what the author's code raises. Raises FatalError: the code yielded something else than an `Item`, yielded
+    descending values although the cursor is `ordered`, or tried to end the process.
     """
     try:
         yield from _guarded(stream, slice)
@@ -120,7 +119,7 @@ def read_slice(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _guarded(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
-    """The pages of a slice; an error of the author's code says what the kit knows of it, and no exit gets out."""
+    """The pages of a slice. Adds what the kit knows to errors of the author's code, and turns `sys.exit` into one."""
     try:
         with ExplainedRefusals():
             yield from _pages(stream, slice)
@@ -129,7 +128,7 @@ def _guarded(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _start_without_token(start: Position) -> Position:
-    """Where a slice begins again: with the author's own state, if there is one, for only the page token was refused."""
+    """The position to restart a slice at: the author's own state, if any, since only the page token was refused."""
     state = start.paging and start.cursor
     return Checkpoint(state) if state else Start()
 
@@ -139,9 +138,9 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
     finish, by_hand = _Finisher(stream, slice), stream.advanced_by_hand
     records: list[Record] = []
     for item in stream.items(slice):
-        # Most items are plain dicts, or pages: no abstract class is asked. Copied, for the author's code runs on before
-        # the page is whole, and may fill the same dict again, or what is in it. Measured for 10 fields: 1 microsecond,
-        # and 4 where two of them have objects or lists; `dict` alone takes 0.2.
+        # Most items are plain dicts or pages, so abstract classes are not consulted. Records are copied, because the
+        # author's code continues before the page is complete, and may refill the same dict or its values. Measured for
+        # 10 fields: 1 microsecond, and 4 if two of them hold objects or lists; `dict` alone takes 0.2.
         if type(item) is dict or (type(item) is not Page and isinstance(item, Mapping)):
             record = dict(item)
             records.append(record if SCALARS.issuperset(map(type, record.values())) else copied(record))
@@ -175,14 +174,14 @@ def _pages(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
 
 
 def _own_list(records: Sequence[Record], repeated: int) -> Sequence[Record]:
-    """The records behind the repeated ones, in a list of their own: the author's code may fill the same one again."""
+    """The records after the repeated ones, in a list that the author's code does not share and cannot refill."""
     if repeated or type(records) is list:
         return records[repeated:]
     return [copied(record) for record in records] if json_lines(records) is None else records
 
 
 def _position(stream: Stream, slice: Slice, token: Mapping[str, Stored], page: Page) -> Checkpoint:
-    """Where a restart goes on behind a page that names `token` as the next one."""
+    """The position after a page that names `token` as the next one."""
     named = partial(_named, stream, slice)
     cursor, paging = named(token), None
     if page.state is not None:
@@ -199,7 +198,10 @@ def _came_again(repeated: int) -> str:
 
 
 def _named(stream: Stream, slice: Slice, cursor: Mapping[str, Stored]) -> Mapping[str, Stored]:
-    """A cursor or a page token as states have it. Raises FatalError: they have some of its names for other things."""
+    """Convert a cursor or page token for the state: copied, and without secrets.
+
+    Raises FatalError: it uses field names that states reserve.
+    """
     if names := reserved_names(cursor, partitioned=bool(slice.partition)):
         raise FatalError(
             f"the state that came with the records has the fields {', '.join(map(repr, names))}, which states have for "
@@ -211,7 +213,10 @@ def _named(stream: Stream, slice: Slice, cursor: Mapping[str, Stored]) -> Mappin
 
 
 def _with_token(stream: Stream, slice: Slice) -> Slice:
-    """The slice with its page token as the source gave it. Raises StaleToken: that counts pages of another request."""
+    """The slice with the secrets of its page token restored.
+
+    Raises StaleToken: the token counts the pages of another request.
+    """
     start = slice.start
     if not isinstance(start, Checkpoint):
         return slice
@@ -224,13 +229,13 @@ def _with_token(stream: Stream, slice: Slice) -> Slice:
 
 
 def _restored(stream: Stream, cursor: Mapping[str, Stored]) -> Mapping[str, Stored]:
-    """A cursor as the source gave it; a copy, which the author may change."""
+    """A cursor with its secrets restored; a copy, which the author may change."""
     restored: Mapping[str, Stored] = stream.secrets.restore(copied(cursor))
     return restored
 
 
 class _Finisher:
-    """Completes a page: keeps what the window owns, finds the greatest cursor value, settles the position."""
+    """Completes pages: drops records that the window does not own, and determines the edge and the position."""
 
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._stream, self._slice = stream, slice
@@ -255,7 +260,7 @@ class _Finisher:
             self._check_records(records, kinds)
         if cursor is not None and records:
             values = field_values(records, cursor.field)
-            # The least and the greatest stand for all; else it takes a look at each.
+            # If the cursor can tell them cheaply, the least and the greatest value stand for all.
             looked_at: Sequence[object] | None = cursor.ends(values)
             if looked_at is None:
                 warning = warning or self._undated(cursor, records, values)
@@ -280,14 +285,14 @@ class _Finisher:
         return ReadPage(records, position, self._edge, skipped, False, warning, doubt, followed)
 
     def end(self, records: Sequence[Record]) -> ReadPage:
-        """The last page, which most slices have no records for."""
+        """The last page; most slices have no records left for it."""
         return self(records, Done()) if records or self._author_state else ReadPage(records, Done(), self._edge)
 
     def _author_warning(self, records: Sequence[Record], position: Position | None) -> str:
         return "" if self._author_state is None else self._author_state.warning(records, position)
 
     def _check_records(self, records: Sequence[Record], kinds: set[type]) -> None:
-        """Raise FatalError: among the records of a page is something else."""
+        """Raise FatalError if an item of a page is not a record."""
         if all(issubclass(kind, Mapping) for kind in kinds):
             return
         methods = (getattr(self._stream, name, None) for name in _READING)
@@ -299,10 +304,10 @@ class _Finisher:
         )
 
     def _undated(self, cursor: Cursor, records: Sequence[Record], values: Sequence[object]) -> str:
-        """What to say, once, of records without a cursor value that can be read."""
+        """The warning, once, about records without a cursor value that parses."""
         if self._warned_undated:
             return ""
-        # To parse each value of each page is dear, and a source that writes another format does so from the start.
+        # Parsing each value of each page is expensive, and a source with another format uses it from the start.
         missing = None in values
         look, self._first = self._first or missing, False
         undated = cursor.unreadable(values) if look else ()
@@ -310,7 +315,7 @@ class _Finisher:
             return ""
         self._warned_undated = True
         value = values[undated[0]]
-        # To look at one of many records that are still text would decode them all.
+        # Accessing one of many records that are still JSON text would decode them all.
         lines = json_lines(records)
         fields = sorted(records[-1] if lines is None else lines.last())
         near = None if cursor.field in fields else nearest(cursor.field, fields)
@@ -325,7 +330,7 @@ class _Finisher:
         )
 
     def _outside(self, cursor: Cursor, window: Window, values: Sequence[object], count: int) -> str:
-        """What to say, once, of records outside of the window; `values` are theirs, `count` how many the page has."""
+        """The warning, once, about records outside of the window. values: theirs. count: the records of the page."""
         strangers = [v for v, side in zip(values, cursor.sides(window, values), strict=True) if side is not Side.EDGE]
         if not strangers:
             return ""
@@ -350,7 +355,7 @@ class _Finisher:
         )
 
     def _finer(self, cursor: Cursor, window: Window | None) -> str:
-        """What to say, once, of records between two windows, of which the greatest value so far is an example."""
+        """The warning, once, about records that fall between two windows, as the greatest value so far would."""
         if self._warned_finer or window is None or window.last or self._edge is None:
             return ""
         needed = cursor.needed_granularity(window, self._edge.value)
@@ -367,9 +372,9 @@ class _Finisher:
         )
 
     def _advance(self, cursor: Cursor, looked_at: Sequence[object], values: Sequence[object], *, passes: bool) -> None:
-        """Move the edge to the greatest value that does not lie after the window; `looked_at` has the greatest.
+        """Move the edge to the greatest value that does not lie after the window.
 
-        passes: one of them lies after the window.
+        looked_at: some of `values`, the greatest included. passes: whether one of them lies after the window.
         """
         known = [] if self._edge is None else [self._edge.value]
         if cursor.ordered:
@@ -384,7 +389,7 @@ class _Finisher:
         self._edge = None if greatest is None else Edge(greatest)
 
     def _check_order(self, cursor: Cursor, known: Sequence[object], values: Sequence[object]) -> None:
-        """Raise FatalError for a value that is less than one before it: a cut read would resume behind it."""
+        """Raise FatalError if a value is less than one before it: an interrupted read would resume after it."""
         rank, rank_of_known = cursor.order.rank, cursor.state_order.rank
         ranked = [*((value, rank_of_known(value)) for value in known), *((value, rank(value)) for value in values)]
         readable = [(value, at) for value, at in ranked if at is not None]
@@ -397,10 +402,9 @@ class _Finisher:
                 )
 
     def _reached(self, cursor: Cursor) -> Position | None:
-        """Where an ordered window resumes: at the value reached as windows have it, once that is beyond its start.
+        """The position at which an ordered window resumes: the value reached, rounded for windows, if past the start.
 
-        A page full of values that are written as the start is no progress: to resume there would read it again, for
-        ever.
+        None if the value rounds to the start of the window: resuming there would read the same page again, forever.
         """
         if self._edge is None:
             return None
@@ -411,7 +415,7 @@ class _Finisher:
 
 
 def _of_stream(name: str, doubt: Callable[[], str]) -> str:
-    """A doubt behind the name of its stream."""
+    """A doubt, prefixed with the name of its stream."""
     text = doubt()
     return text and f"{name}: {text}"
 
