@@ -1,4 +1,4 @@
-"""The kit's logger. What becomes of its lines (LOG messages, a terminal) is the command line's business."""
+"""The kit's logger. The command line decides where its lines go (LOG messages, a terminal)."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ from cdk.base.run import setting
 logger = logging.getLogger("cdk")
 
 retries = logging.getLogger("cdk.retries")
-"""What is tried again, when and why: of no interest to a log, and to a person who waits for it."""
+"""The logger of retries, with their delays and reasons: for users who wait at a terminal, not for log files."""
 
 STREAM = "cdk_stream"
-"""The attribute of a log record from another process that names its stream, where that is known."""
+"""The attribute with the stream's name, if known, on log records from other processes."""
 
 _TEXTS: ContextVar[tuple[list[str], bool] | None] = ContextVar("warnings", default=None)
 
 
 def warn(text: str) -> None:
-    """Log what a person should know of the data that is read, unless it is empty; and gather it, see `warnings_in`."""
+    """Log a warning about the data that is read, unless it is empty, and collect it, see `warnings_in`."""
     if not text:
         return
     texts, logged = _TEXTS.get() or ([], True)
@@ -30,7 +30,10 @@ def warn(text: str) -> None:
 
 
 def warnings_in(texts: list[str], *, logged: bool = True) -> AbstractContextManager[object]:
-    """Gather in `texts`, each once, what a block warns of with `warn` on its own thread. logged: it is logged, too."""
+    """Collect the warnings that a block passes to `warn` on its own thread, each once, in `texts`.
+
+    logged: whether they are logged, too.
+    """
     return setting(_TEXTS, (texts, logged))
 
 
@@ -42,9 +45,9 @@ def log_records(
     level: int = logging.NOTSET,
     lowest: int | None = None,
 ) -> Iterator[None]:
-    """Call `handle` with each record of this level or above that reaches a logger in this block, in any thread.
+    """Call `handle` with each record of this level or above that reaches a logger during this block, on any thread.
 
-    lowest: the level of the logger meanwhile; None: the one that it has.
+    lowest: the level of the logger during the block; None leaves it unchanged.
     """
     handler, before = _Calling(handle, level), source.level
     source.addHandler(handler)
@@ -66,13 +69,13 @@ class _Calling(logging.Handler):
 
 
 class FirstWarning:
-    """Logs the first of several warnings that mean the same."""
+    """Logs only the first of several warnings about the same thing."""
 
     def __init__(self) -> None:
         self._logged = False
 
     def __call__(self, text: str) -> None:
-        """Warn of `text` unless it is empty or one was logged before."""
+        """Log `text`, unless it is empty or another one was logged before."""
         if text and not self._logged:
             self._logged = True
             warn(text)

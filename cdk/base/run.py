@@ -1,8 +1,8 @@
-"""RunScope: one sync, read or check, and what is kept for its length.
+"""RunScope: one sync, read or check, and the objects that live as long as it does.
 
-A process outlives its runs: a notebook syncs again and again, and Spark's Python workers serve one sync after the
-other. What was learned of an API is as old as the run that learned it, so each run begins with nothing. `setting` lets
-any variable have a value in a block.
+A process outlives its runs: a notebook syncs repeatedly, and Spark's Python workers serve one sync after another. Facts
+learned about an API may be outdated in the next run, so each run starts without any. `setting` assigns a value to a
+context variable for the length of a block.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 @contextmanager
 def setting(variable: ContextVar[T] | ContextVar[T | None], value: T) -> Iterator[T]:
-    """Let a variable have a value in this block, and in threads that the executors start in it."""
+    """Set a variable for this block, and for the threads that the executors start in it."""
     before = variable.get()
     variable.set(value)
     try:
         yield value
     finally:
-        # Not `reset`: a generator that is dropped is closed wherever the collector runs.
+        # Not `reset`: an abandoned generator is closed in whichever context the garbage collector runs.
         cast("ContextVar[T | None]", variable).set(before)
 
 
 class RunScope:
-    """One run, in one process. id: the same in all processes that work for it. Safe to use from several threads.
+    """One run in one process. Thread-safe. id: the same in all processes that work for the run.
 
-    shared: what lives longer than the run, by what would make it.
+    shared: objects that outlive the run, by the function that would make each.
     """
 
     def __init__(self, id: str | None = None, shared: Mapping[Callable[[], object], object] | None = None) -> None:
@@ -40,42 +40,42 @@ class RunScope:
         self._shared: dict[Callable[[], object], object] = dict(shared or {})
 
     def own(self, make: Callable[[], T]) -> T:
-        """What `make` gives, made once for this run."""
+        """The result of `make`, which is called once per run."""
         with self._lock:
             if make not in self._shared:
                 self._shared[make] = make()
             return cast("T", self._shared[make])
 
     def working(self) -> AbstractContextManager["RunScope"]:
-        """Let a block, and threads that the executors start in it, work for this run."""
+        """Make this the current run of a block, and of the threads that the executors start in it."""
         return setting(_current, self)
 
 
-# A program that reads streams by hand, outside of any run, is one.
+# The run of programs that read streams by hand, outside of any other run.
 _OF_THE_PROCESS = RunScope("")
 _current: ContextVar[RunScope] = ContextVar("run", default=_OF_THE_PROCESS)
 
 
 def current_run() -> RunScope:
-    """The run that works here; the process's own where none was begun."""
+    """The current run; the process's own if none was started."""
     return _current.get()
 
 
 @contextmanager
 def one_run() -> Iterator[None]:
-    """Let this block be a run of its own; a part of the one that works here, if any was begun."""
+    """Make this block a run of its own, or a part of the current run if one was started."""
     with (RunScope() if current_run() is _OF_THE_PROCESS else current_run()).working():
         yield
 
 
 @contextmanager
 def part_of(id: str) -> Iterator[None]:
-    """Let this block, in a process that may have none yet, work for the run of an id."""
+    """Make this block, perhaps in another process, a part of the run with this id."""
     with (current_run() if current_run().id == id else _joined(id)).working():
         yield
 
 
-# Two pipelines may sync in one session at once; a third makes the first begin with nothing again, which only costs.
+# Two pipelines may sync in one session at the same time; a third one makes the first start over, which only costs time.
 @lru_cache(maxsize=2)
 def _joined(id: str) -> RunScope:
     return RunScope(id)

@@ -1,6 +1,6 @@
-"""What pydantic refuses, in the words of the field: where, what was found, what was expected.
+"""Translates pydantic's validation errors: where, what was found, what was expected.
 
-Files that people write, state messages, catalogs, options and manifests all use it.
+Used for the files that people write, state messages, catalogs, options and manifests.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ _EXPECTED = {
     **dict.fromkeys(("datetime_type", "datetime_parsing", "datetime_from_date_parsing"), _TIMESTAMP),
     "timezone_aware": "a timestamp with a time zone, such as 2024-05-10T00:00:00Z",
 }
-"""What is expected, by the name of the check that failed; the braces are its limits."""
+"""What was expected, by the type of the failed check; braces stand for its limits."""
 
 
 def refusals(
@@ -45,10 +45,10 @@ def refusals(
     known: Callable[[Keys], Iterable[str]] = lambda _: (),
     secret: Callable[[Keys], bool] = lambda _: False,
 ) -> list[tuple[Keys, str]]:
-    """Each place of `value` that was refused, and why; the forms that were tried at one place are one refusal.
+    """Each place of `value` that failed validation, with the reason; alternatives at one place become one reason.
 
-    known: the keys that the object at a place may have, for those that are unknown. secret: whether the value at a
-    place must not be shown.
+    known: returns the keys that the object at a place may have, to suggest one. secret: whether the value at a place
+    must not be shown.
     """
     misplaced: dict[Keys, str] = {}
     expectations: dict[tuple[Keys, str], list[str]] = {}
@@ -72,7 +72,7 @@ def refusals(
 
 
 def expected(detail: ErrorDetails) -> str:
-    """What one check of pydantic expected: `a string`, `5 or more`; of a check of ours what its ValueError says."""
+    """What a pydantic check expected: `a string`, `5 or more`; for the kit's own checks, the text of the ValueError."""
     context = detail.get("ctx", {})
     if (words := _EXPECTED.get(detail["type"])) is not None:
         return words.format(**{name: f"{v:g}" if isinstance(v, float) else v for name, v in context.items()})
@@ -81,7 +81,7 @@ def expected(detail: ErrorDetails) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as errors show it: of objects the names, of lists the length, of long strings the beginning."""
+    """A value for errors: the names of an object, the length of a list, the beginning of a long string."""
     match value:
         case None:
             return "nothing (null)"
@@ -98,7 +98,7 @@ def shown(value: object) -> str:
 
 
 def _part_at(value: object, location: Keys) -> tuple[Keys, object]:
-    """The part of a location that a document has, without the types that pydantic tried there, and the value there."""
+    """The keys of a location without the types that pydantic tried there, and the value at them."""
     keys: Keys = ()
     for key in location:
         match value, key:

@@ -1,4 +1,4 @@
-"""The plain values that travel everywhere: JSON, records, their text and their canonical text."""
+"""The plain values used everywhere: JSON, records, their text and their canonical text."""
 
 import json
 import re
@@ -17,30 +17,30 @@ from cdk.base.errors import FatalError
 
 if TYPE_CHECKING:
     JsonValue: TypeAlias = bool | int | float | str | Sequence["JsonValue"] | Mapping[str, "JsonValue"] | None
-    """A value of JSON: what a parser of JSON or YAML returns. Its objects are dicts, its arrays are lists."""
-else:  # a pydantic model would copy such a value, level by level, to check what a parser has made
+    """A JSON value, as parsers of JSON and YAML return it: objects are dicts, arrays are lists."""
+else:  # pydantic would copy such a value level by level, to validate what a parser has just built
     JsonValue = Any
 
 JsonObject: TypeAlias = dict[str, JsonValue]
-"""An object of JSON. A function that only reads one takes a `Mapping[str, JsonValue]`, which a `dict[str, str]` is."""
+"""A JSON object. Functions that only read one accept a `Mapping[str, JsonValue]`, which includes `dict[str, str]`."""
 
 FieldValue: TypeAlias = Any
-"""A value of a record, a cursor, a partition or a config. `Any`: who reads a field knows what is in it."""
+"""A value of a record, a cursor, a partition or a config. `Any`, since the reader of a field knows its type."""
 
 Stored: TypeAlias = Any
-"""A value of JSON that was stored before. `Any`: who reads it back knows what was stored."""
+"""A JSON value that was stored earlier. `Any`, since the code that reads it knows what it stored."""
 
 Json: TypeAlias = Any
-"""Anything `json.loads` can return, where no code says yet what that is."""
+"""Anything that `json.loads` can return, before any code has checked its type."""
 
 Record: TypeAlias = Mapping[str, FieldValue]
-"""One row as the source gave it: a JSON object."""
+"""One row as the source returned it: a JSON object."""
 
 JsonSchema: TypeAlias = Mapping[str, JsonValue]
 """A JSON Schema document (draft 7, as the Airbyte protocol uses it)."""
 
 Keys: TypeAlias = tuple[str | int, ...]
-"""The names and indexes that lead from the top of a document to a value."""
+"""The names and indexes that lead from the root of a document to a value."""
 
 JSON_TYPES: Mapping[type, str] = {
     type(None): "null",
@@ -51,38 +51,38 @@ JSON_TYPES: Mapping[type, str] = {
     list: "array",
     dict: "object",
 }
-"""What JSON Schema calls a value."""
+"""The JSON Schema type of each Python type."""
 
 SCALARS = frozenset((type(None), bool, int, float, str, bytes, datetime, date))
-"""Types of values that have no others in them, and stay as they are."""
+"""Types of values that contain no other values and are immutable."""
 
 PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {name: (kind,) for kind, name in JSON_TYPES.items()} | {
     "number": (float, int)
 }
-"""The values of a type of JSON Schema; it takes no boolean for an integer."""
+"""The Python types of each JSON Schema type. A boolean is not an integer."""
 
 SIMPLE_TYPES = ("string", "integer", "number", "boolean")
-"""The types of JSON Schema that have nothing inside, but for null."""
+"""The JSON Schema types without inner values, except null."""
 
-# An escape in a text of JSON; the group is one that is half a character, a lone surrogate.
+# An escape in JSON text; the group matches a lone surrogate, which is half a character.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 _REPLACEMENT = rb"\ufffd"
 
-# What orjson says of whole numbers of more than 64 bits, and of more than 254 levels.
+# The messages of orjson about integers of more than 64 bits, and about more than 254 levels.
 _BEYOND_ORJSON = re.compile("64-bit|[Rr]ecursion")
 
 _decode = msgspec.json.Decoder().decode
 
 
 def from_json(text: bytes | str) -> JsonValue:
-    r"""The value of a JSON text; a whole number keeps every digit. A byte order mark before it is skipped.
+    r"""Parse a JSON text. Integers keep every digit; a leading byte order mark is skipped.
 
-    Half a character, as in an emoji that was cut (`\ud83d`), becomes the lone surrogate that `json.loads` makes of
-    it: JSON's grammar has it, so one such record is no reason to refuse the rest.
-    orjson makes a float of a whole number of more than 64 bits, so it only says where a text is no JSON. Raises
-    json.JSONDecodeError, with the position.
+    Half a character, as in a truncated emoji (`\ud83d`), becomes a lone surrogate, as with `json.loads`: the grammar of
+    JSON allows it, so one such record is no reason to reject the rest.
+    Raises json.JSONDecodeError, with the position that orjson reports; orjson does not parse the values, because it
+    turns integers of more than 64 bits into floats.
     """
     try:
         value: JsonValue = _decode(text)
@@ -94,9 +94,9 @@ def from_json(text: bytes | str) -> JsonValue:
 def from_odd_json(
     text: bytes | str, decode: Callable[[bytes], JsonValue], loads: Callable[[bytes], JsonValue]
 ) -> JsonValue:
-    """The value of what msgspec refuses: text after a byte order mark, or with half a character.
+    """Parse JSON that msgspec rejects: after a byte order mark, or with half a character.
 
-    decode: that of msgspec. loads: that of `json`, which reads half a character.
+    decode: msgspec's parser. loads: the parser of `json`, which accepts half a character.
     """
     body = text.encode(errors="surrogatepass") if isinstance(text, str) else bytes(text)
     body = body.removeprefix(BOM_UTF8)
@@ -109,20 +109,20 @@ def from_odd_json(
 
 
 class SerializedJson(ABC):
-    """A value that is there as its JSON text; `to_json` puts that in its place."""
+    """A value that exists as JSON text, which `to_json` inserts as it is."""
 
     @abstractmethod
     def json_text(self) -> bytes:
-        """The text: UTF-8, no blanks, names in order."""
+        """The text: UTF-8, without whitespace, names sorted."""
 
 
 def to_json(
     value: object, default: Callable[[Any], object] | None = None, *, sort: bool = False, indent: bool = False
 ) -> bytes:
-    """The JSON text of a value: UTF-8, no blanks; whole numbers of any size.
+    """The JSON text of a value: UTF-8, without whitespace; integers of any size.
 
-    default: makes JSON of what is none, as in `json.dumps`. sort: names in order. indent: for people, two blanks a
-    level. Raises TypeError: the value holds what JSON cannot.
+    default: converts values that are not JSON, as in `json.dumps`. sort: sort names. indent: for people, two spaces per
+    level. Raises TypeError: the value contains something that JSON cannot represent.
     """
     options = (orjson.OPT_SORT_KEYS if sort else 0) | (orjson.OPT_INDENT_2 if indent else 0)
     try:
@@ -145,7 +145,7 @@ def to_json(
 
 
 def fragment(value: object, default: Callable[[Any], object] | None = None) -> object:
-    """What orjson writes for SerializedJson, and for anything else what `default` makes. Raises TypeError."""
+    """Convert a value for orjson: SerializedJson to its text, anything else by `default`. Raises TypeError."""
     if isinstance(value, SerializedJson):
         return orjson.Fragment(value.json_text())
     if default is None:
@@ -154,14 +154,14 @@ def fragment(value: object, default: Callable[[Any], object] | None = None) -> o
 
 
 def _small(value: object) -> object:
-    """A date, a UUID or the like as orjson writes it. Raises TypeError."""
+    """A date, a UUID or a similar value in the form that orjson gives it. Raises TypeError."""
     return json.loads(value.json_text()) if isinstance(value, SerializedJson) else orjson.loads(orjson.dumps(value))
 
 
 def canonical(value: object) -> str:
-    """Return the one JSON text of `value`: keys sorted, no blanks; equal values have equal texts.
+    """Return the canonical JSON text of `value`: keys sorted, no whitespace; equal values have equal texts.
 
-    The type counts (`1` and `"1"` differ). Raises TypeError, which is a FatalError too, for what JSON cannot hold.
+    Types count (`1` and `"1"` differ). Raises NotJson: JSON cannot represent the value.
     """
     try:
         return to_json(value, sort=True).decode()
@@ -170,9 +170,9 @@ def canonical(value: object) -> str:
 
 
 def copied(value: FieldValue) -> FieldValue:
-    """The value with objects and lists of its own: who made it may go on to change those that it has.
+    """A deep copy of objects and lists, independent of further changes by the code that made the value.
 
-    One of hundreds of levels stays as it is; what such a value may be is decided where it is written.
+    A value of hundreds of levels is returned as it is; it is judged where it is written.
     """
     try:
         return _copied(value)
@@ -198,29 +198,29 @@ def dotted(keys: Sequence[str | int]) -> str:
 
 
 def undotted(path: str) -> list[str | int]:
-    """The keys of a path as `dotted` writes it; a name that has a dot itself is taken for several."""
+    """The keys of a path that `dotted` wrote; a name that contains a dot is read as several names."""
     return [int(part[1:-1]) if part.startswith("[") else part for part in path.replace("[", ".[").split(".") if part]
 
 
 def as_object(value: JsonValue) -> Mapping[str, JsonValue]:
-    """A value that is to be an object of JSON; an empty one where it is something else."""
+    """The value if it is a JSON object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def as_list(value: JsonValue) -> Sequence[JsonValue]:
-    """A value that is to be a list of JSON; an empty one where it is something else."""
+    """The value if it is a JSON list, else an empty one."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def as_string(value: JsonValue) -> str:
-    """A value that is to be a string; an empty one where it is something else."""
+    """The value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def referenced(document: JsonValue, reference: JsonValue) -> JsonValue:
-    """What a `$ref` such as `#/definitions/x` leads to in its own document: a JSON Pointer as a fragment (RFC 6901).
+    """Resolve a `$ref` such as `#/definitions/x` in its own document: a JSON Pointer as a URI fragment (RFC 6901).
 
-    None where it leads nowhere, or to another document.
+    None if it leads nowhere, or to another document.
     """
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
@@ -237,14 +237,14 @@ def referenced(document: JsonValue, reference: JsonValue) -> JsonValue:
 
 
 def branches_of(schema: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """The schemas that a schema is composed of or chooses from, each behind its place, such as `oneOf[0]`."""
+    """The subschemas under `oneOf`, `anyOf` and `allOf`, each with its path, such as `oneOf[0]`."""
     for keyword in ("oneOf", "anyOf", "allOf"):
         for number, branch in enumerate(as_list(as_object(schema).get(keyword))):
             yield f"{keyword}[{number}]", branch
 
 
 def properties_of(schema: JsonValue) -> Mapping[str, JsonValue]:
-    """The properties that a schema declares; one of another shape, such as `true`, declares none."""
+    """The properties that a schema declares; empty for a schema that is not an object, such as `true`."""
     return as_object(as_object(schema).get("properties"))
 
 
@@ -255,7 +255,7 @@ def kinds_of(schema: JsonValue) -> list[str]:
 
 
 def json_kind(value: object) -> str:
-    """What a value of JSON is, in words: `null`, `a string`."""
+    """The kind of a JSON value in words: `null`, `a string`."""
     return _KINDS.get(type(value), "a number")
 
 
@@ -263,4 +263,4 @@ _KINDS: Mapping[type, str] = {type(None): "null", bool: "a boolean", str: "a str
 
 
 class NotJson(FatalError, TypeError):
-    """A value, such as a key or a page token, is nested too deeply, or no JSON."""
+    """A value, such as a key or a page token, is not JSON, or nested too deeply."""

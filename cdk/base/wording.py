@@ -1,4 +1,4 @@
-"""How errors and reports word things: the nearest spelling of a name, the beginning of a list or a text."""
+"""Helpers for the wording of errors and reports: suggestions for names, shortened lists and texts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -8,14 +8,14 @@ _Item = TypeVar("_Item")
 
 
 def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known name that `name` is probably a slip for, if any. least: how alike they are, from 0 to 1."""
+    """The known name that `name` is probably a typo of, if any. least: the minimal similarity, from 0 to 1."""
     from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
 
     return next(iter(get_close_matches(name, sorted(set(known)), 1, least)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'users'?` when a known name is near, else the known names, else nothing."""
+    """`; did you mean 'users'?` if a known name is similar, else the known names, else an empty text."""
     names = sorted(set(known))
     if (near := nearest(name, names)) is not None:
         return f"; did you mean {near!r}?"
@@ -23,14 +23,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(items: Iterable[_Item], most: int | None, show: Callable[[_Item], str] = str) -> str:
-    """The first `most` items in a line, or all, and how many more there are: `a, b and 3 more`."""
+    """The first `most` items, or all, on one line, with the number of the others: `a, b and 3 more`."""
     rest = iter(items)
     shown = ", ".join(map(show, islice(rest, most)))
     return f"{shown} and {more:,} more" if (more := sum(1 for _ in rest)) else shown
 
 
 def first_few(items: Iterable[_Item], most: int, show: Callable[[_Item], str] = str) -> Iterator[str]:
-    """The first `most` items, each a text of its own, and behind them how many more there are: `and 3 more`."""
+    """The first `most` items as separate texts, then the number of the others: `and 3 more`."""
     rest = iter(items)
     yield from map(show, islice(rest, most))
     if more := sum(1 for _ in rest):
@@ -38,5 +38,5 @@ def first_few(items: Iterable[_Item], most: int, show: Callable[[_Item], str] = 
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most `most` characters; of a longer one the beginning, and `…`."""
+    """Truncate a text to `most` characters, the last of which is then `…`."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
