@@ -1,6 +1,6 @@
-"""Errors, JSON values, secrets, clocks, YAML with line numbers: what every room needs, and nothing of this field.
+"""Errors, JSON values, secrets, clocks, YAML with line numbers: what every package needs, and nothing about connectors.
 
-`base.YamlFile` is imported when it is first used: most runs need no YAML.
+`base.YamlFile` is imported on first use, because most runs need no YAML.
 """
 
 from typing import TYPE_CHECKING

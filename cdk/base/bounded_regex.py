@@ -1,7 +1,7 @@
-"""Regular expressions that manifests, specs and configs bring: searched for a limited time.
+"""Regular expressions from manifests, specs and configs, with a time limit.
 
-Some expressions take time without end on some texts, `(a|a?)+$` among them, and Python's own module cannot be stopped:
-the process would hang. The `regex` module reads the same language and can.
+Some expressions, such as `(a|a?)+$`, practically never finish on some texts, and Python's own module cannot be stopped,
+so the process would hang. The `regex` module supports the same syntax and a timeout.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdk.base.errors import FatalError
 
-if TYPE_CHECKING:  # its import takes 20 ms, which most runs can save
+if TYPE_CHECKING:  # the import takes 20 ms, and most runs do not need it
     import regex
 
 _SECONDS = 2.0
@@ -19,29 +19,29 @@ _SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression. Picklable; compiled when it is first used.
+    """A regular expression. Picklable; compiled on first use.
 
-    Its methods raise FatalError: it is no regular expression, or it takes more than two seconds on a text.
+    Its methods raise FatalError: it is not a valid expression, or takes more than two seconds on a text.
     """
 
     text: str
 
     def search(self, value: str) -> "regex.Match[str] | None":
-        """The first place in `value` that fits."""
+        """The first match in `value`; None without one."""
         try:
             return _compiled(self.text).search(value, timeout=_SECONDS)
         except TimeoutError:
             raise self._endless(value) from None
 
     def match(self, value: str) -> "regex.Match[str] | None":
-        """What fits at the beginning of `value`."""
+        """The match at the start of `value`; None without one."""
         try:
             return _compiled(self.text).match(value, timeout=_SECONDS)
         except TimeoutError:
             raise self._endless(value) from None
 
     def sub(self, replacement: "str | Callable[[regex.Match[str]], str]", value: str) -> str:
-        """`value` with every place that fits replaced; the replacement may name groups, or be made of the match."""
+        """Replace every match in `value`. The replacement may refer to groups, or be a function of the match."""
         try:
             return _compiled(self.text).sub(replacement, value, timeout=_SECONDS)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Documents that people give, JSON or YAML, and errors that say where in them."""
+"""Reads JSON and YAML documents of users; errors name the place in the file."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ from cdk.base.values import JsonValue, Keys, dotted, from_json
 
 
 def read_document(path: Path) -> JsonValue:
-    """The one value in a JSON file, or in a YAML file (`.yaml`, `.yml`).
+    """Read the value of a JSON file, or of a YAML file (`.yaml`, `.yml`).
 
-    Raises ConfigError naming line and column: the file cannot be read, or is neither.
+    Raises ConfigError, with line and column: the file cannot be read, or is neither.
     """
     if path.suffix in {".yaml", ".yml"}:
         return base.YamlFile.load(path).value
@@ -19,7 +19,7 @@ def read_document(path: Path) -> JsonValue:
 
 
 def place_in(path: Path, keys: Keys) -> str:
-    """`file:line a.b[2]` of a value of a document, without the line where the file cannot be read again."""
+    """The place of a value as `file:line a.b[2]`, without the line if the file cannot be read again."""
     try:
         return base.YamlFile.load(path).where(keys)
     except ConfigError:
@@ -27,7 +27,7 @@ def place_in(path: Path, keys: Keys) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What is in a file. Raises ConfigError: it cannot be read, or is missing, and its example lies beside it."""
+    """Read a file. Raises ConfigError: it cannot be read; names the example beside it if it is missing."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -38,10 +38,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_json(text: bytes, where: str) -> JsonValue:
-    """The value of a JSON text. where: what errors call it. Raises ConfigError naming line and column: it is none."""
+    """Parse a JSON text. where: its name in errors. Raises ConfigError, with line and column: it is not JSON."""
     try:
         return from_json(text)
     except json.JSONDecodeError as error:
-        # The text may hold a secret, and an error keeps the text it is about.
+        # Not chained: the text may contain a secret, and the original error refers to it.
         words = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         raise ConfigError(words, path=where) from None

@@ -1,4 +1,4 @@
-"""Errors, sorted by what the reader should do next.
+"""Errors, sorted by what their reader should do next.
 
     CdkError
     +- ConfigError              fix the config
@@ -35,21 +35,21 @@ from cdk.base.wording import cut
 FailureType: TypeAlias = Literal["config_error", "transient_error", "system_error"]
 
 _LONGEST = 120
-"""Characters of a value that an error shows."""
+"""The most characters of a value that an error shows."""
 
 
 class CdkError(Exception):
     """Base of every error the kit raises on purpose.
 
-    `message` is for people and names what, where, found, expected and what to do.
-    `detail` is for logs. `stream` and `path` say where, when they are known.
+    `message` is for people: what is wrong, where, what was found and expected, and what to do.
+    `detail` is for logs. `stream` and `path` name the place, if known.
     """
 
     failure_type: ClassVar[FailureType] = "system_error"
     unexpected: ClassVar[bool] = False
-    """Whether it says no more than that code failed: who wrote that looks for the cause in a crash report."""
+    """Whether the error only says that code failed, so that its author needs a crash report to find the cause."""
     wait: float | None = None
-    """Seconds that the source asked to wait, when it said so."""
+    """The seconds that the source asked to wait; None if it did not."""
 
     def __init__(self, message: str, *, detail: str = "", stream: str = "", path: str = "") -> None:
         super().__init__(message)
@@ -63,13 +63,13 @@ class CdkError(Exception):
 
 
 class ConfigError(CdkError):
-    """A file or value a person gave is wrong: fix it and run again."""
+    """A file or value that a user provided is wrong: fix it and run again."""
 
     failure_type: ClassVar[FailureType] = "config_error"
 
 
 class ManifestError(ConfigError):
-    """A manifest does not say what the language allows."""
+    """A manifest is not valid in the manifest language."""
 
 
 class CatalogError(ConfigError):
@@ -77,7 +77,7 @@ class CatalogError(ConfigError):
 
 
 class CredentialsError(ConfigError):
-    """The source refused the credentials (401, an expired refresh token)."""
+    """The source rejected the credentials (401, an expired refresh token)."""
 
 
 class StateError(CdkError):
@@ -87,7 +87,7 @@ class StateError(CdkError):
 
 
 class BadState(StateError):
-    """A state blob has a shape that means nothing here. Built from facts: where, what was found, what is expected."""
+    """A state blob has an unknown shape. Built from the path, the actual value and what is expected instead."""
 
     def __init__(self, path: str, actual: object, expected: str, *, stream: str = "") -> None:
         super().__init__(f"found {cut(repr(actual), _LONGEST)}, expected {expected}", path=path, stream=stream)
@@ -96,7 +96,7 @@ class BadState(StateError):
 
 
 class StateConflict(StateError):
-    """Another run moved the state since this one loaded it; this run must stop."""
+    """Another run changed the state after this one loaded it; this run must stop."""
 
 
 class StateTooLarge(StateError):
@@ -114,7 +114,7 @@ class TransientError(ReadError):
 
 
 class RateLimited(TransientError):
-    """The source asked to slow down and the retry budget is spent."""
+    """The source asked to slow down, and the retries are exhausted."""
 
     def __init__(self, message: str, *, wait: float | None = None, detail: str = "", stream: str = "") -> None:
         super().__init__(message, detail=detail, stream=stream)
@@ -122,11 +122,11 @@ class RateLimited(TransientError):
 
 
 class ServerError(TransientError):
-    """The source answered with a 5xx status until the retry budget was spent."""
+    """The source responded with a 5xx status until the retries were exhausted."""
 
 
 class Timeout(TransientError):
-    """The source did not answer in time, or the connection broke."""
+    """The source did not respond in time, or the connection broke."""
 
 
 class FatalError(ReadError):
@@ -148,18 +148,18 @@ class DecodeError(FatalError):
 
 
 class PaginationLoop(FatalError):
-    """The source keeps answering with the same page token."""
+    """The source keeps returning the same page token."""
 
 
 class StaleToken(FatalError):
-    """A page token saved by an earlier attempt is of no use: the source refuses it, or it belongs to another request.
+    """A page token that an earlier attempt saved is invalid: the source rejects it, or it belongs to another request.
 
-    The engine reads that slice from its start.
+    The engine then reads the slice from its start.
     """
 
 
 class ConnectorExit(FatalError):
-    """The connector would have ended the process (`sys.exit`). Built from what it ended with."""
+    """The connector tried to end the process (`sys.exit`). Built from that exception."""
 
     def __init__(self, exit: SystemExit, *, stream: str = "") -> None:
         super().__init__(
@@ -169,13 +169,13 @@ class ConnectorExit(FatalError):
 
 
 class BugError(CdkError):
-    """The kit contradicted itself; please report it with the detail."""
+    """An internal contradiction of the kit; please report it with the detail."""
 
     unexpected = True
 
 
 class ReceiptError(BugError):
-    """The rows of a commit do not add up, so it was not made. Built from facts: which rule, both sides, all figures."""
+    """The row counts of a commit do not add up, so it was not made. Built from the rule, both sides and all figures."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Names of a module that are imported when they are first used, so that few others load with it."""
+"""Module attributes that are imported on first use, so that importing the module stays cheap."""
 
 import re
 import sys
@@ -12,14 +12,14 @@ _IMPORT = re.compile(r"\n    from (\S+) import (\([^)]*\)|.*)")
 
 
 def lazy_names(module: str) -> Callable[[str], object]:
-    """The `__getattr__` of a module or package, whose names are those that it imports below `if TYPE_CHECKING`.
+    """A `__getattr__` for a module or package that resolves the names it imports below `if TYPE_CHECKING`.
 
-    Assign it where type checkers do not look (`else` of `if TYPE_CHECKING`): they would take any name for one of it.
+    Assign it in the `else` of `if TYPE_CHECKING`: type checkers would otherwise accept any name of the module.
     """
 
     @cache
     def modules() -> Mapping[str, str]:
-        # Not from the path: Spark's executors may have the kit in an archive.
+        # Not read from a path, since Spark's executors may have the kit in an archive.
         source = (get_data(module, Path(str(sys.modules[module].__file__)).name) or b"").decode()
         return {name: origin for origin, names in _IMPORT.findall(source) for name in re.findall(r"\w+", names)}
 

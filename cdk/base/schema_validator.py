@@ -1,4 +1,4 @@
-"""JSON Schema, by the library that knows all of it. Importing that takes a tenth of a second: the first use does."""
+"""JSON Schema validation by the `jsonschema` library, imported on first use because that takes a tenth of a second."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
 
 
 class SchemaValidator:
-    """Finds what in a value does not fit a schema; each `pattern` is searched in limited time.
+    """Validates values against a schema; each `pattern` has a time limit.
 
-    default: the draft of a schema that names none in `$schema`.
-    Raises ValueError, with the reason: `schema` is no JSON Schema.
+    default: the draft of schemas without `$schema`.
+    Raises ValueError, with the reason: `schema` is not a valid JSON Schema.
     """
 
     def __init__(self, schema: JsonSchema, *, default: str) -> None:
@@ -40,10 +40,10 @@ class SchemaValidator:
         self._best_match = best_match
 
     def misfits(self, value: FieldValue) -> "Iterator[ValidationError]":
-        """One error for each place that does not fit."""
+        """One error for each place that does not fit the schema."""
         return self._validator.iter_errors(value)
 
     def misfit(self, value: FieldValue) -> "ValidationError | None":
-        """The error that says most; None: the value fits."""
+        """The most relevant error; None if the value fits."""
         misfit: ValidationError | None = self._best_match(self.misfits(value))
         return misfit

@@ -1,8 +1,8 @@
-"""Secrets: which values of a config are secret, and a filter that hides them where text leaves.
+"""Secrets: finds the secret values of a config, and masks them wherever text leaves the process.
 
-Out of tokens they are cut before a token becomes a state, and put back when it is used (`SecretMarks`): an API that is
-asked with `?apikey=...` may echo it in the link to the next page. What is saved says in its place which secret of the
-config stood there, and how it was spelled: `<secret credentials.key url>`.
+Page tokens may contain secrets, too: an API that is called with `?apikey=...` may echo it in the link to the next page.
+`SecretMarks` removes them before a token becomes part of the state, and restores them when it is used. In the state, a
+mark names the secret's place in the config and its encoding: `<secret credentials.key url>`.
 """
 
 import json
@@ -18,41 +18,41 @@ from cdk.base.values import FieldValue, JsonSchema, JsonValue, branches_of
 HIDDEN = "****"
 
 _SHORTEST_CODED = 6
-"""Shorter texts of base64 and digits would be found in every other value."""
+"""Shorter base64 and hex texts are not searched for, since they occur by chance in many values."""
 
 SHORTEST = 4
-"""Shorter secrets are looked for as words of their own, if at all: as parts of others they are in every text.
+"""Shorter secrets are only masked as separate words, if at all, since they occur inside the words of every text.
 
-Some APIs take an `x` for a password.
+Some APIs accept `x` as a password.
 """
 
 _MARK = re.compile(r"<secret ([^<> ]+) ([A-Za-z0-9\-]+)>")
 
 _LONGEST_LOOSE = 256
-"""Longer secrets, such as keys in PEM, are found where all or none of their letters are escaped."""
+"""Longer secrets, such as PEM keys, are only found if all or none of their characters are escaped."""
 
 _LONG_LINE = 16
 
 _BACKSLASHES = r"\\{1,3}"
-"""Before an escaped letter: one, or three where the JSON is a text of other JSON."""
+"""The backslashes before an escaped character: one, or three if the JSON is a string inside other JSON."""
 
 _LOGIN = re.compile(r"(?<=://)[^/\s:@\"'<>]*:[^/\s\"'<>]+(?=@)")
-"""A user and a password before the host of a URL, such as that of a proxy or an object store."""
+"""User and password in front of the host of a URL, such as that of a proxy or an object store."""
 
 
 def secret_values(schema: JsonSchema, config: JsonValue) -> Iterator[str]:
-    """The secret texts of `config`: values, and all inside them, that `schema` marks with `"airbyte_secret": true`.
+    """The secret texts of `config`: all values, and values inside them, that `schema` marks as `airbyte_secret`.
 
-    Looks through properties, items and every branch of `oneOf`, `anyOf` and `allOf`, chosen or not. Numbers give
-    their text. Empty texts, true, false and null hide nothing and are left out.
+    Searches properties, items and every branch of `oneOf`, `anyOf` and `allOf`, selected or not. Numbers are converted
+    to text. Empty strings, true, false and null are left out.
     """
     return (text for _, text in secret_places(schema, config))
 
 
 def secret_places(schema: JsonValue, config: JsonValue, path: str = "") -> Iterator[tuple[str, str]]:
-    """As `secret_values`, each behind its place in the config, such as `accounts.0.password`."""
+    """Like `secret_values`, each with its place in the config, such as `accounts.0.password`."""
     if not isinstance(schema, Mapping):
-        # The schema is a connector's, and looked through before anything has been checked.
+        # The schema comes from a connector, and has not been validated yet.
         return
     if schema.get("airbyte_secret") is True:
         yield from _texts(config, path)
@@ -69,9 +69,9 @@ def secret_places(schema: JsonValue, config: JsonValue, path: str = "") -> Itera
 
 
 class Secrets:
-    """Hides secrets in text, however they are spelled there; more may be added as a run learns them.
+    """Masks secrets in text, in all their encodings; a run may add secrets that it learns.
 
-    shortest: texts of fewer letters are not looked for.
+    shortest: texts with fewer characters are not searched for.
     """
 
     def __init__(self, values: Iterable[str] = (), *, shortest: int = 1) -> None:
@@ -81,24 +81,24 @@ class Secrets:
         self.add(*values)
 
     def add(self, *values: str) -> None:
-        """Hide these texts from now on, also as JSON, Python, URLs, base64 and hexadecimal digits spell them."""
+        """Mask these texts from now on, also as encoded in JSON, Python, URLs, base64 and hex."""
         for value in values:
-            # Keys in PEM are shown line by line, too.
+            # PEM keys also appear line by line.
             lines = [line for line in value.splitlines() if len(line) >= _LONG_LINE] if "\n" in value else ()
             self._values.update(text for text in (value, *lines) if len(text) >= self._shortest and text)
         self._pattern = None
 
     def holds(self, text: str) -> bool:
-        """Whether one of the secrets is in `text`."""
+        """Whether `text` contains one of the secrets."""
         return bool(self._values) and self._compiled().search(text) is not None
 
     def mask(self, text: str) -> str:
-        """`text` with `****` in place of every secret, and of users and passwords in URLs."""
+        """Replace every secret, and users and passwords in URLs, by `****`."""
         text = self._compiled().sub(HIDDEN, text) if self._values else text
         return _LOGIN.sub(HIDDEN, text) if "://" in text else text
 
     def mask_json(self, value: object) -> JsonValue:
-        """`value` with every string in it masked, names too; what JSON does not have, such as a date, as its text."""
+        """Mask every string in `value`, including names; values that are not JSON, such as dates, become text."""
         match value:
             case bool() | int() | float() | None:
                 return value
@@ -111,7 +111,7 @@ class Secrets:
 
     def _compiled(self) -> re.Pattern[str]:
         if self._pattern is None:
-            # The longest first: a secret that contains another must not leave its rest behind.
+            # The longest first: otherwise the rest of a secret that contains another one would stay visible.
             long = {form for value in self._values if len(value) >= SHORTEST for form in _patterns(value)}
             short = {form for value in self._values if len(value) < SHORTEST for form in _patterns(value)}
             forms = [*_longest_first(long), *(rf"(?<!\w)(?:{form})(?!\w)" for form in _longest_first(short))]
@@ -124,10 +124,10 @@ def _longest_first(forms: set[str]) -> list[str]:
 
 
 def spellings(secret: str) -> dict[str, str]:
-    """What `secret` may look like in a text, by the name of the spelling; each is made of the secret alone.
+    """The encodings in which `secret` may appear in a text, by the name of the encoding.
 
-    Base64 takes three bytes at a time: a secret behind others (`user:secret`) has three spellings. The letters at its
-    ends are mixed with the neighbours' and are left out, and so is what is too short to be told from other texts.
+    Base64 encodes three bytes at a time, so a secret that follows other text (`user:secret`) has three forms. The
+    characters at their ends depend on the neighbours and are left out, as are forms too short to be distinctive.
     """
     raw = secret.encode(errors="surrogatepass")
     forms = {
@@ -149,7 +149,7 @@ def spellings(secret: str) -> dict[str, str]:
 
 
 def _patterns(secret: str) -> Iterator[str]:
-    """Regular expressions that find every spelling of a secret, and ones in which only some letters are escaped."""
+    """Regular expressions for all encodings of a secret, including those with only some characters escaped."""
     for text in spellings(secret).values():
         yield re.escape(text)
         yield re.escape(quote(text, safe=""))
@@ -157,19 +157,19 @@ def _patterns(secret: str) -> Iterator[str]:
 
 
 def loose_pattern(secret: str) -> str:
-    """A regular expression that finds a secret of which any letters are escaped; a long one only as it is."""
+    """A regular expression for a secret with any of its characters escaped; for a long secret, without escapes."""
     return "".join(map(_letter, secret)) if len(secret) <= _LONGEST_LOOSE else re.escape(secret)
 
 
 @lru_cache(maxsize=1024)
 def _letter(letter: str) -> str:
-    """A regular expression for one letter, escaped or not: URLs, also twice, JSON, and backslashes."""
+    """A regular expression for one character, plain or escaped: for URLs (also twice), in JSON, or by backslashes."""
     quoted = "".join(f"%(?:25)?{byte:02x}" for byte in letter.encode(errors="surrogatepass"))
     ways = [f"(?i:{quoted})", f"(?i:{_BACKSLASHES}u{ord(letter):04x})"]
     if not letter.isalnum():
         ways += [re.escape(form) for form in (escape(letter), json.dumps(letter)[1:-1], repr(letter)[1:-1])]
         ways += [_BACKSLASHES + re.escape(letter), *([r"\+"] if letter == " " else [])]
-    # The letter itself last: it may be how its own escape begins, as that of `%`, `&` and a backslash is.
+    # The plain character comes last, since it may also start its own escape, as `%`, `&` and a backslash do.
     ways = [way for way in ways if way != re.escape(letter)]
     return f"(?:{'|'.join((*dict.fromkeys(ways), re.escape(letter)))})"
 
@@ -195,9 +195,9 @@ def _inner(path: str, name: object) -> str:
 
 
 class SecretMarks:
-    """Cuts the secrets of a config out of tokens, and puts them back. Travels to other processes with its stream.
+    """Replaces the secrets of a config in tokens by marks, and restores them. Picklable, as a part of its stream.
 
-    secrets: their places in the config, such as `credentials.key`, and their values.
+    secrets: the places of the secrets in the config, such as `credentials.key`, and their values.
     """
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
@@ -206,7 +206,7 @@ class SecretMarks:
         self._pattern: re.Pattern[str] | None = None
 
     def cut(self, token: FieldValue) -> FieldValue:
-        """`token` with a mark in place of every secret, at any depth, in keys too."""
+        """Replace every secret in `token` by a mark, at any depth, including in keys."""
         if not self._secrets:
             return token
         if self._pattern is None:
@@ -214,14 +214,14 @@ class SecretMarks:
         return _mapped(token, self._cut)
 
     def restore(self, token: FieldValue) -> FieldValue:
-        """`token` with the secrets that its marks name, as the config has them now."""
+        """Replace the marks in `token` by the secrets that they name, with their current values in the config."""
         return _mapped(token, self._restored) if self._secrets else token
 
     def _compiled(self) -> re.Pattern[str]:
         for path, value in self._secrets.items():
             for name, text in spellings(value).items():
                 self._marks.setdefault(text, f"<secret {path} {name}>")
-        # The longest first: a secret that contains another must not leave its rest behind.
+        # The longest first: otherwise the rest of a secret that contains another one would stay in the token.
         exact = map(re.escape, sorted(self._marks, key=len, reverse=True))
         loose = (f"(?P<s{n}>{loose_pattern(value)})" for n, value in enumerate(self._secrets.values()))
         return re.compile("|".join((*exact, *loose)))
@@ -233,7 +233,7 @@ class SecretMarks:
     def _mark(self, match: re.Match[str]) -> str:
         if match.lastgroup is None:
             return self._marks[match.group()]
-        # Some of its letters are escaped, as nothing but URLs do; all of them mean the same.
+        # Only some characters are escaped, which happens in URLs only; any choice of characters is equivalent.
         return f"<secret {list(self._secrets)[int(match.lastgroup[1:])]} url>"
 
     def _restored(self, text: str) -> str:

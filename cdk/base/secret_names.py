@@ -1,4 +1,4 @@
-"""Secrets by their names: of parameters, headers, variables and fields that usually hold one."""
+"""Recognizes secrets by the names of parameters, headers, variables and fields."""
 
 import re
 
@@ -13,9 +13,9 @@ _PAGE_NAME = re.compile(r"page|next|prev|continu|cursor|sync|skip|start|after|be
 _SORT_KEY = re.compile(r"(?:sort|order|group|primary|foreign|partition|public)[_.\-]?key$", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?:ur[li]|endpoint)$", re.IGNORECASE)
 _ABOUT = re.compile(r"[_.\-]?(?:ur[li]|endpoint|type)$", re.IGNORECASE)
-"""Where credentials come from, or of which kind they are: an `authorization_url`, a `token_type`."""
+"""Names of the origin or the kind of credentials, not of the secret itself: `authorization_url`, `token_type`."""
 _POLICY = re.compile(r"access-control-", re.IGNORECASE)
-"""Headers that tell browsers what they may do: `Access-Control-Allow-Credentials` is `true`."""
+"""Headers with permissions for browsers: `Access-Control-Allow-Credentials` is `true`."""
 
 
 def looks_secret(name: str) -> bool:
@@ -25,12 +25,12 @@ def looks_secret(name: str) -> bool:
 
 
 def surely_secret(name: str) -> bool:
-    """Whether it does wherever it is: in records, `key` and `token` are names of anything."""
+    """Whether it holds a secret even in records, where fields named `key` and `token` may hold anything."""
     if _POLICY.match(name):
         return False
     return _SECRET_NAME.search(name) is not None and _ABOUT.search(name) is None
 
 
 def names_address(name: str) -> bool:
-    """Whether what has this name is an address, such as a `token_url`: no secret, whatever logs in there."""
+    """Whether this is the name of a URL, such as `token_url`, which is not secret even if used for logging in."""
     return _ADDRESS.search(name) is not None

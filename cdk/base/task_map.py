@@ -1,4 +1,4 @@
-"""TaskMap: calls a function with each item of a list, here or on a cluster, and returns the results in order."""
+"""TaskMap: calls a function with each item of a list, in this process or on a cluster; results come in order."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,32 +13,35 @@ Result = TypeVar("Result")
 
 
 class TaskMap(Protocol):
-    """Calls a function with each item, somewhere, and returns the results in order."""
+    """Calls a function with each item, wherever the implementation runs it, and returns the results in order."""
 
     def __call__(self, work: Callable[[Item], Result], items: Sequence[Item], /) -> list[Result]:
-        """Call `work` with each item. Raises ClusterLost: what runs it was lost; TaskLost."""
+        """Call `work` with each item.
+
+        Raises ClusterLost: the cluster is gone. Raises TaskLost: the process of a task keeps dying.
+        """
 
 
 _attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
 
 
 def task_attempt() -> int:
-    """How often the task that runs here was begun before: it died, or is copied."""
+    """How often the current task was started before, because it died or runs speculatively."""
     return _attempt.get()
 
 
 def attempting(attempt: int) -> AbstractContextManager[int]:
-    """Let a block be a further attempt of a task."""
+    """Mark a block as the given attempt of a task."""
     return setting(_attempt, attempt)
 
 
 def run_inline(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call `work` with each item in this process: for work that is smaller than a job of a cluster."""
+    """Call `work` with each item in this process, for work that is too small for a cluster."""
     return [work(item) for item in items]
 
 
 class ClusterLost(TransientError):
-    """What runs the tasks failed at one, or is gone. reason: what happened, without what to do about it."""
+    """The cluster failed at a task, or is gone. reason: what happened, without the advice."""
 
     def __init__(self, reason: str, advice: str, *, path: str = "", detail: str = "") -> None:
         super().__init__(f"{reason}; {advice}", path=path, detail=detail)
@@ -46,10 +49,10 @@ class ClusterLost(TransientError):
 
 
 class TaskLost(TransientError):
-    """The process of a task died again and again, most often for want of memory."""
+    """The process of a task died repeatedly, usually because it ran out of memory."""
 
     def __init__(self, task: int | None, reason: str) -> None:
-        """Name the task. task: its number; None: unknown. reason: what the cluster reported last."""
+        """Name the task. task: its number; None if unknown. reason: the last report of the cluster."""
         super().__init__(
             "the process of a task died again and again; what was committed is safe: give it more memory, and run the "
             "sync again",

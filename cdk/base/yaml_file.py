@@ -1,6 +1,6 @@
-"""YAML files with line numbers, so that an error can say where.
+"""YAML files with line numbers, so that errors can name the line.
 
-What a file gives is JSON: keys are texts, dates stay as they are written, and a key that comes twice is an error.
+The values are those of JSON: keys are strings, dates stay as they are written, and a duplicate key is an error.
 """
 
 import re
@@ -21,17 +21,17 @@ except ImportError:  # depends on how PyYAML was built
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _DEEPEST = 200
-"""Levels of a file. The deepest of 326 manifests have 30."""
+"""The deepest nesting of a file. The deepest of 326 manifests has 30 levels."""
 
 _MOST_VALUES = 2_000_000
-"""Values that a file may have once its anchors are filled in."""
+"""The most values of a file after its anchors are expanded."""
 
 _NO_JSON = ("binary", "omap", "pairs", "set", "timestamp")
 
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A parsed YAML document that knows on which line each of its values stands."""
+    """A parsed YAML document that knows the line of each of its values."""
 
     path: Path
     value: JsonValue
@@ -39,7 +39,7 @@ class YamlFile:
 
     @classmethod
     def load(cls, path: Path) -> "YamlFile":
-        """Read a file. Raises ConfigError: it cannot be read, or is no YAML (with line and column)."""
+        """Read a file. Raises ConfigError: it cannot be read, or is not YAML (with line and column)."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -48,8 +48,8 @@ class YamlFile:
 
     @classmethod
     def parse(cls, text: str, path: Path) -> "YamlFile":
-        """The file with a text. Raises ConfigError: it is no YAML (with line and column)."""
-        # JSON may be indented by tabs, which YAML refuses; in its strings there are none.
+        """Parse the text of a file. Raises ConfigError: it is not YAML (with line and column)."""
+        # JSON may be indented by tabs, which YAML rejects; JSON strings contain none.
         text = text.replace("\t", " ") if path.suffix == ".json" else text
         try:
             check_depth(text)
@@ -68,7 +68,7 @@ class YamlFile:
             raise ConfigError(f"is not YAML: {error.reason}", path=f"{path}:{line}") from error
 
     def where(self, keys: Sequence[str | int]) -> str:
-        """`file:line a.b[2]` of the value at `keys`, or of the nearest one around it that exists."""
+        """The place of the value at `keys` as `file:line a.b[2]`; the line of the nearest parent if it is missing."""
         node, line = self._root, 1
         for key in keys:
             if node is None:
@@ -78,16 +78,16 @@ class YamlFile:
 
 
 def _quote_it(text: str, mark: yaml.Mark | None) -> str:
-    """What to do about a `${NAME}` between the brackets of a list or a map, where its brace begins a map of its own."""
+    """Advice about an unquoted `${NAME}` in a flow list or map, where YAML takes its brace for the start of a map."""
     behind = text.split("\n")[mark.line][mark.column - 1 :] if mark is not None and mark.column else ""
     variable = re.match(r"\$\{\w*", behind)
     return f"; put the value that has {variable[0]}}} in quotes" if variable else ""
 
 
 def check_depth(text: str, *, anchors: bool = True) -> None:
-    """Raise MarkedYAMLError: a text is nested deeper than files are. Composing it recurses, in C without a limit.
+    """Raise MarkedYAMLError if a text is nested too deeply: composing it recurses, in C without a limit.
 
-    anchors: whether it may repeat values by their anchors.
+    anchors: whether aliases are allowed.
     """
     depth = 0
     for event in yaml.parse(text, _SafeLoader):
@@ -107,9 +107,9 @@ def _shallow(node: yaml.Node | yaml.Event, depth: int) -> None:
 
 
 def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many values and levels a node is, those of its anchors wherever they are used.
+    """The numbers of values and levels of a node, counting anchored values at each use.
 
-    Raises MarkedYAMLError: too many.
+    Raises MarkedYAMLError: there are too many.
     """
     if id(node) not in known:
         parts = _parts(node)
@@ -127,7 +127,7 @@ def _extent(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, in
 
 
 def _parts(node: yaml.Node) -> Sequence[yaml.Node] | None:
-    """The values of a map or a list; None for what is neither."""
+    """The child nodes of a map or a list; None for other nodes."""
     match node:
         case yaml.MappingNode():
             return [part for _, part in node.value]
@@ -140,7 +140,7 @@ def _parts(node: yaml.Node) -> Sequence[yaml.Node] | None:
 def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | None]:
     match node:
         case yaml.MappingNode():
-            for name, value in reversed(node.value):  # what `<<` merges comes first, and what is written here wins
+            for name, value in reversed(node.value):  # merged values (`<<`) come first, and the map's own values win
                 if name.value == str(key):
                     return name.start_mark.line + 1, value
         case yaml.SequenceNode() if isinstance(key, int) and key < len(node.value):
@@ -150,7 +150,7 @@ def _step(node: yaml.Node, key: str | int, line: int) -> tuple[int, yaml.Node | 
 
 
 class _Loader(_SafeLoader):
-    """Builds JSON values only. Its errors name no value: a password may begin with one of YAML's signs."""
+    """Builds JSON values only. Its errors show no values: a password may start with a special character of YAML."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -169,11 +169,11 @@ class _Loader(_SafeLoader):
         return value
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what `<<` merges into a map, once each: maps of maps of maps would grow without end."""
+        """Insert the values of `<<` into a map, each key once: nested merges would otherwise grow exponentially."""
         if not any(key.tag == _MERGE for key, _ in node.value):
             return
         super().flatten_mapping(node)
-        # Of each name the last one counts.
+        # For each name, the last value counts.
         node.value = list({key.value: (key, value) for key, value in node.value}.values())
 
 

@@ -1,1 +1,1 @@
-"""This process: its garbage collector, locks, code that runs, what that prints, and where it can be made to die."""
+"""The current process: garbage collection, locks, running code and its output, interruption, and crash points."""

@@ -1,15 +1,15 @@
-"""Concurrency: how many slices are read at once. It begins small, grows while that pays, and shrinks where it does not.
+"""Concurrency: adapts the number of slices that are read concurrently, the level, to what the API sustains.
 
-What it goes by is how long each thread takes from page to page. By that the slices that are read at once give so many
-pages a second, and two levels that follow one another are compared: threads that bring less than a third of what
-they would bring if nothing held them up are not worth it. No clock, and nothing that is known of an API before.
+It measures how long each thread takes from page to page, which gives the throughput of a level in pages per second, and
+compares consecutive levels: a further thread is worthwhile if it adds at least a third of what an unimpeded thread
+would. It needs no clock, and no prior knowledge of the API.
 
-- It doubles from one slice up while each doubling is worth it, once as many pages have come as are read at once.
-- Then, now and then, it tries a quarter more and a quarter less. A trial that fails makes the next wait twice as long.
-- Pages that take twice as long as they did make it try half as many.
-- A complaint (a 429, a 5xx, a time-out, whatever makes a request wait and be sent again) halves it, once for all that
-  complain together; the level that brought it is not tried again for a while, twice as long each time.
-- While the process computes more than it waits, another thread would only take turns: it does not grow.
+- Starting from 1, the level doubles while each doubling is worthwhile, after a round of one page per thread.
+- Later it occasionally tries a quarter more or a quarter less. After a failed trial, the wait for the next one doubles.
+- If pages take twice as long as before, it tries half the level.
+- A complaint (a 429, a 5xx, a timeout, anything that makes a request wait and be repeated) halves the level, once for
+  simultaneous complaints. The level that caused it is avoided for a while, twice as long each time.
+- It does not grow while the process computes more than it waits: further threads would only compete for the CPU.
 """
 
 from collections.abc import Callable
@@ -17,64 +17,64 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 DEFAULT_CEILING = 10
-"""Slices read at once, at most, where neither the source nor who runs it says more: what Airbyte reads with, and what
-APIs that limit simultaneous requests usually bear."""
+"""The highest level unless the source or the run sets another limit: Airbyte's default, and what APIs that limit
+simultaneous requests usually accept."""
 
 BUSY = 0.35
-"""The share of a core from which on a process is too busy for another thread."""
+"""The share of a core above which a process is too busy for another thread."""
 
 _WORTH = 1 / 3
-"""What a further thread has to bring, as a part of what one brings that nothing holds up."""
+"""The throughput that a further thread must add, as a fraction of that of an unimpeded thread."""
 
 _SLOW = 2.0
-"""How many times as long pages take when it is time to try half as many at once."""
+"""The slowdown of pages that makes it try half the level."""
 
 _LEAST = 4
-"""Pages by which two levels are compared, at least, once doubling has ended."""
+"""The fewest pages to compare two levels by, once doubling has ended."""
 
 _LONGEST_HOLD, _SHUN, _LONGEST_SHUN = 16, 16, 256
-"""Rounds between two trials; and until the level that brought a complaint is tried again, at first and at last."""
+"""The most rounds between two trials; the first and the longest number of rounds to avoid a level after a complaint."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What reading has taught of how many slices had better be read at once: where the next reading goes on."""
+    """What a read has learned about the best level; the next read continues from it."""
 
     level: int = 1
     doubling: bool = True
     up: bool = True
-    """Whether more are tried next, or fewer."""
+    """Whether the next trial goes up, or down."""
     hold: int = 1
     """Rounds between two trials."""
     shunned: int | None = None
-    """The level that brought a complaint."""
+    """The level that caused a complaint."""
     shun: int = _SHUN
     since: int = 0
-    """Rounds for which it is shunned, and those that have passed."""
+    """The rounds to avoid that level, and those that have passed."""
     complaints: int = 0
-    """How often the source made it shrink."""
+    """How often complaints of the source lowered the level."""
     held_back: bool = False
-    """Whether nothing but the ceiling, or what the process computes, speaks against more."""
+    """Whether only the ceiling or the CPU load of the process prevents a higher level."""
 
 
 BEGINNING = Learned()
-"""Where nothing is known."""
+"""The start without prior knowledge."""
 
 
 class Concurrency:
-    """How many slices may be read at once. `complain` is for any thread, everything else for the one that deals them.
+    """How many slices may be read concurrently. Only `complain` is thread-safe; the rest is for the scheduling thread.
 
-    level: how many, for now: from 1 to `ceiling`.
+    level: the current number, from 1 to `ceiling`.
     """
 
     def __init__(self, ceiling: int, before: Learned = BEGINNING, load: Callable[[], float] = lambda: 0.0) -> None:
-        """load: the share of a core that the process took since it was last asked."""
+        """load: returns the share of a core that the process has used since the last call."""
         self.ceiling = max(1, ceiling)
         self.level = max(1, min(before.level, self.ceiling))
         self._complaints, self._held_back = before.complaints, self.level == self.ceiling
         self._load, self._complained = load, False
         self._doubling, self._up = before.doubling, before.up
-        # The level before a trial, and its pages a second; how long pages took when the level was last at rest.
+        # The level before a trial with its pages per second; the usual seconds per page outside of trials.
         self._before: tuple[int, float] | None = None
         self._usual: float | None = None
         self._slow = False
@@ -84,22 +84,22 @@ class Concurrency:
 
     @property
     def learned(self) -> Learned:
-        """What it knows by now, but for a trial that has not ended."""
+        """What was learned so far, without an unfinished trial."""
         level = self.level if self._before is None else self._before[0]
         shunned = (self._shunned, self._shun, self._since)
         return Learned(level, self._doubling, self._up, self._hold, *shunned, self._complaints, self._held_back)
 
     def complain(self) -> None:
-        """Note that the source makes a request wait and be sent again."""
+        """Record that the source made a request wait and be repeated. Thread-safe."""
         self._complained = True
 
     def completed(self, seconds: float, reading: int) -> None:
-        """Learn from a page. seconds: since its thread had the page before. reading: slices being read, with its own.
+        """Learn from a page. seconds: since the previous page of its thread. reading: slices being read, with its own.
 
-        Pages count while as many slices are read as may be: a level that is not used teaches nothing.
+        Pages only count while the level is fully used.
         """
         if self._leftover:
-            # It began at another level.
+            # The page was started at another level.
             self._leftover -= 1
             self._complained = False
         elif self._complained:
@@ -115,7 +115,7 @@ class Concurrency:
 
     @property
     def _round(self) -> int:
-        # All that were under way when the level doubled came to it late: with them each level takes one page a thread.
+        # Pages in flight when the level doubled do not count for it: so each level takes one page per thread.
         return self.level if self._before is None else max(1, self.level - self._before[0] + 1)
 
     def _shrink(self, reading: int) -> None:
@@ -127,7 +127,7 @@ class Concurrency:
         self._go(self.level // 2, reading)
 
     def _judge(self, reading: int) -> None:
-        """Compare what a round of pages has brought with the level before, and choose the next."""
+        """Compare the round of pages with the previous level, and choose the next level."""
         mean = max(self._seconds / self._pages, 1e-9)
         rate = self.level / mean
         busy = self._load() > BUSY
@@ -140,7 +140,7 @@ class Concurrency:
             if self._slow:
                 self._turn(up=False, hold=0)
                 self._try(self.level // 2, rate, reading)
-            # Some of this round's pages may still have been as quick as before.
+            # Some pages of this round may still have been fast, so wait for a second slow round.
             self._slow = not self._slow
             return
         self._slow = False
@@ -151,7 +151,7 @@ class Concurrency:
             self._try(following, rate, reading)
 
     def _passed(self, rate: float, mean: float, reading: int) -> bool:
-        """End a trial: whether its level was the better one; else the one before is taken up again."""
+        """End a trial. Returns whether its level was better; if not, restores the previous level."""
         assert self._before is not None
         tried, before, up = (self.level, rate), self._before, self.level > self._before[0]
         self._before = None
@@ -165,16 +165,16 @@ class Concurrency:
             self._usual = mean
             return True
         if not up and low <= high // 2:
-            # It is not for the number of threads that pages take longer.
+            # Fewer threads did not help, so the number of threads is not why pages take longer.
             self._usual = None
         self._turn(up=not up, hold=max(1, 2 * self._hold))
-        # Where it has doubled, the level that is just full lies between.
+        # After doubling, the best level lies between the two.
         self._go(max(low, round(low * gain)) if self._doubling else before[0], reading)
         self._doubling = False
         return False
 
     def _following(self, *, busy: bool) -> int:
-        """The level to try next; the level itself: none, for now."""
+        """The level to try next; the current level for no trial."""
         if self._doubling:
             return self.level if busy else min(2 * self.level, self.ceiling)
         if self._held <= self._hold:
@@ -204,11 +204,11 @@ _current: ContextVar[Concurrency | None] = ContextVar("concurrency", default=Non
 
 
 def note_complaint() -> None:
-    """Note that a request of the slice that is read here has to wait and be sent again."""
+    """Record that a request of the slice being read in this context must wait and be repeated."""
     if (current := _current.get()) is not None:
         current.complain()
 
 
 def complain_to(concurrency: Concurrency) -> None:
-    """Let complaints in this context count there."""
+    """Direct the complaints of this context to `concurrency`."""
     _current.set(concurrency)

@@ -1,4 +1,4 @@
-"""Which line of a connector an error comes from: file and line, for a message."""
+"""Finds the line of a connector's code that an error comes from, for messages."""
 
 import os
 import re
@@ -16,23 +16,23 @@ _PACKAGES = {"site-packages", "dist-packages"}
 
 
 def connector_line(error: BaseException) -> str:
-    """The last line of the connector that led to an error, as ` (file:line, in function)`; empty: there is none."""
+    """The last line of the connector that led to an error, as ` (file:line, in function)`; empty without one."""
     if not isinstance(error, Exception):
-        return ""  # Ctrl-C comes wherever the connector happens to be
+        return ""  # Ctrl-C arrives at an arbitrary line of the connector
     return _line(traceback.extract_tb(error.__traceback__))
 
 
 def calling_line(frame: FrameType) -> str:
-    """The line of the connector that `frame` runs for, now; see `connector_line`."""
+    """The line of the connector from which `frame` was called; see `connector_line`."""
     inwards = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
-    # Further out, beyond what the kit calls, is who runs the kit.
+    # Frames further out, beyond the kit's own, belong to the program that runs the kit.
     called = [*takewhile(lambda each: not Path(each.filename).is_relative_to(_KIT), inwards)]
     own = next((each for each in called if _PACKAGES.isdisjoint(Path(each.filename).parts) and _is_other(each)), None)
     return _line(called[::-1] if own is None else [own])
 
 
 def names_line(text: str) -> bool:
-    """Whether a message names a line of Python code: what is wrong is written there."""
+    """Whether a message already names a line of Python code."""
     return _NAMED.search(text) is not None
 
 
@@ -40,13 +40,13 @@ def _line(frames: Sequence[traceback.FrameSummary]) -> str:
     others = [frame for frame in frames if _is_other(frame)]
     if not others:
         return ""
-    # What the connector calls in its turn, a library as a rule, says less of what to change.
+    # The frames that the connector calls, usually of a library, tell less about what to change.
     last = next(frame for frame in reversed(others) if frame.filename == others[0].filename)
     return f" ({last.filename}:{last.lineno}, in {last.name})"
 
 
 def defined_at(*methods: object) -> str:
-    """Where the first of some methods begins that a connector has, as ` (file:line)`; empty: all are of others."""
+    """The start of the first method that a connector defines, as ` (file:line)`; empty if it defines none of them."""
     codes = [getattr(unwrap(method), "__code__", None) for method in methods if callable(method)]
     own = next((code for code in codes if code is not None and _is_of_connector(code.co_filename)), None)
     return "" if own is None else f" ({own.co_filename}:{own.co_firstlineno})"
@@ -57,7 +57,7 @@ def _is_other(frame: traceback.FrameSummary) -> bool:
 
 
 def _is_of_connector(filename: str) -> bool:
-    """Whether a file is neither of Python nor of the kit."""
+    """Whether a file belongs neither to Python nor to the kit."""
     file = Path(filename)
     of_python = file.is_relative_to(_PYTHON) and _PACKAGES.isdisjoint(file.parts)
     return not (of_python or file.is_relative_to(_KIT) or filename.startswith("<"))

@@ -1,8 +1,8 @@
-"""Named points at which a sync can be made to die, as a power failure would end it: what its guarantee is tested with.
+"""Named points at which tests kill a sync, as a power failure would, to verify its guarantees.
 
 `CDK_CRASH_AT=after_state_blob` kills the process that reaches the point, driver or task, with SIGKILL;
-`after_state_blob:3` the third time it does. `CDK_CRASH_ONCE=FILE` kills one process only, whichever comes first: that
-one makes the file. Without the variables a point costs a look into the environment.
+`after_state_blob:3` does so the third time. `CDK_CRASH_ONCE=FILE` kills only the first process, which creates the file.
+Without these variables, a point costs one lookup in the environment.
 """
 
 import os
@@ -29,16 +29,16 @@ POINTS: Final = {
     "done": "all is committed, the lock is still held",
     "noted": "when the reads began is noted, the lock is still held",
 }
-"""Every point, and what has happened when it is reached."""
+"""Every point, with what has happened by the time it is reached."""
 
 _VARIABLE = "CDK_CRASH_AT"
 
 reached: Counter[str] = Counter()
-"""How often this process has been at each point."""
+"""How often this process has reached each point."""
 
 
 def crash_point(name: str) -> None:
-    """Die here if the environment says so."""
+    """Kill this process if the environment names this point."""
     reached[name] += 1
     point, _, time = os.environ.get(_VARIABLE, "").partition(":")
     if point == name and reached[name] == int(time or 1) and _first():
@@ -46,7 +46,7 @@ def crash_point(name: str) -> None:
 
 
 def check_crash_point() -> None:
-    """Raises ConfigError: the environment names a point that is none, at which nothing would die."""
+    """Raise ConfigError if the environment names an unknown point, at which nothing would be killed."""
     named = os.environ.get(_VARIABLE, "")
     point, colon, time = named.partition(":")
     if named and point not in POINTS:

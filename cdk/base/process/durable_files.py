@@ -1,4 +1,4 @@
-"""Files that are written in one step: who reads sees the old content or the new, also after a power failure."""
+"""Atomic file writes: readers see either the old or the new content, even after a power failure."""
 
 import os
 from pathlib import Path
@@ -8,10 +8,10 @@ from uuid import uuid4
 def replace_file(
     path: Path, content: bytes, *, draft: Path | None = None, mode: int = 0o666, durable: bool = True
 ) -> None:
-    """Put a file there in one step. Raises OSError, and what was there stays.
+    """Replace a file atomically. Raises OSError; the old file then stays.
 
-    draft: what has the content until then, beside the file; one that a killed write has left makes room. mode: who may
-    do what, less what the umask takes. durable: the content survives a power failure once this returns.
+    draft: the temporary file, in the same folder; one left over by a killed write is removed. mode: the permissions,
+    before the umask. durable: whether the content survives a power failure once this returns.
     """
     draft = draft or path.with_name(f".{path.name}.{uuid4().hex}")
     draft.unlink(missing_ok=True)
@@ -25,7 +25,7 @@ def replace_file(
 
 
 def write_new(path: Path, content: bytes, *, mode: int, durable: bool = True) -> None:
-    """Write a file that is not there yet; its name becomes durable with the folder. Raises OSError."""
+    """Create a file that must not exist yet. Its name is durable once its folder is synced. Raises OSError."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         file.write(content)
         if durable:
@@ -34,7 +34,7 @@ def write_new(path: Path, content: bytes, *, mode: int, durable: bool = True) ->
 
 
 def sync_to_disk(path: Path) -> None:
-    """Make the content of a file, or the names in a folder, survive a power failure."""
+    """Sync a file's content, or a folder's names, to disk, so that they survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""PrintedLines: what code prints, line by line, for whoever shows it; and standard error without secrets."""
+"""PrintedLines: passes on printed output line by line; and a standard error that masks secrets."""
 
 import io
 import logging
@@ -12,13 +12,13 @@ from cdk.base.logs import log_records
 from cdk.base.secret_masking import Secrets
 
 printed = logging.getLogger("print")
-"""What tasks of other processes have printed, a record a line."""
+"""The logger of lines that tasks in other processes have printed, one record per line."""
 
 
 class PrintedLines(io.TextIOBase):
-    """A text file that hands over each line that is written to it. Each thread writes lines of its own.
+    """A text file that calls `show` with each line written to it, without the line feed.
 
-    show: gets a line without its end.
+    Lines of different threads do not mix.
     """
 
     def __init__(self, show: Callable[[str], object]) -> None:
@@ -35,13 +35,13 @@ class PrintedLines(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """Hand over what this thread has written of a line that has no end."""
+        """Pass on the last line of this thread if it has no line feed."""
         if getattr(self._of_thread, "rest", ""):
             self.write("\n")
 
 
 class _Masked:
-    """A file of text, such as a terminal, into which no secret is written."""
+    """A text file, such as a terminal, in front of which secrets are masked."""
 
     def __init__(self, file: TextIO, secrets: Secrets) -> None:
         self._file, self._secrets = file, secrets
@@ -60,9 +60,9 @@ class _Masked:
 
 @contextmanager
 def printing_to(show: Callable[[str], object], *, errors: bool = False) -> Iterator[None]:
-    """Let `show` get what a block prints to standard output, in any thread, a line each.
+    """Call `show` with each line that a block prints to standard output, on any thread.
 
-    errors: also what it writes to standard error.
+    errors: also with each line that it writes to standard error.
     """
     lines = PrintedLines(show)
     with redirect_stdout(lines), redirect_stderr(lines) if errors else nullcontext():
@@ -74,7 +74,7 @@ def printing_to(show: Callable[[str], object], *, errors: bool = False) -> Itera
 
 @contextmanager
 def prints_on_stderr(secrets: Secrets) -> Iterator[None]:
-    """Let what a block, and its tasks elsewhere, print appear on standard error, and nothing there have secrets."""
+    """Redirect the output of a block, and of its tasks elsewhere, to standard error, and mask secrets there."""
 
     def show(line: str) -> None:
         sys.stderr.write(f"{secrets.mask(line)}\n")

@@ -1,11 +1,11 @@
-"""ProcessLock: a lock of something that travels to other processes, each of which has its own."""
+"""ProcessLock: a lock for objects that are pickled to other processes, each of which gets its own."""
 
 import threading
 from types import TracebackType
 
 
 class ProcessLock:
-    """A lock that may be pickled; what arrives is a new one, and open."""
+    """A picklable lock; unpickling creates a new, unlocked one."""
 
     __slots__ = ("_lock",)
 

@@ -1,8 +1,8 @@
-"""Reading ahead: the requests of the next pages of a slice, beside that of the page that is read.
+"""Reading ahead: sends the requests of the next pages of a slice while the current page is read.
 
-Where an executor has a thread that no slice needs, a slice can have it send the request of a page that it is about to
-read. What comes of it, an error included, counts once that page is read. Of pages behind the last one nothing does. A
-request that may not be sent yet, or no more, is left to the page itself.
+If an executor has a thread that no slice needs, a slice can use it to send the request of a later page. The outcome,
+including an error, takes effect when that page is read; for pages beyond the last one, it is discarded. A request that
+must not be sent yet, or any more, is left to the reading of its page.
 """
 
 import time
@@ -19,33 +19,33 @@ from cdk.base.values import Stored
 T = TypeVar("T")
 
 _PAGES_EACH = 4
-"""Pages that are read for each request that is sent ahead: so a quarter is wasted behind the last page, no more."""
+"""One request is sent ahead per so many pages read, so at most a quarter is wasted beyond the last page."""
 _MISSES = 3
-"""How often another request than those that were sent may turn out to be due: a time of day in it, or a step of two."""
+"""How many pages may need another request than the one sent ahead (it contains the time, or skips a page)."""
 
 
 class IdleThreads(Protocol):
-    """The threads of an executor, as its slices see them. For any thread."""
+    """The threads of an executor, as its slices see them. Thread-safe."""
 
     def has_idle(self) -> bool:
-        """Whether there is one that no slice needs, for now."""
+        """Whether there is a thread that no slice needs at the moment."""
 
     def submit(self, call: Callable[[], None], /) -> bool:
-        """Have one run a call; False: there is none to spare."""
+        """Run a call on an idle thread; False if there is none."""
 
     def release(self) -> None:
-        """The request of a call is that of the page which is read, or has come to nothing."""
+        """Called when the response of a submitted request is used for its page, or discarded."""
 
 
 class _Later(Generic[T]):
-    """A request that was sent ahead. seconds: how long it took. unsent: it could not be yet; its response is None."""
+    """A request that was sent ahead. seconds: its duration. unsent: it could not be sent yet; its response is None."""
 
     def __init__(self, token: Stored, request: object) -> None:
         self.token, self.request, self.seconds, self.unsent = token, request, 0.0, False
         self.response: Future[T | None] = Future()
 
     def run(self, send: Callable[[], T]) -> None:
-        """Send it, unless the response is no longer wanted."""
+        """Send the request, unless it was cancelled."""
         if not self.response.set_running_or_notify_cancel():
             return
         began, response, failure = time.monotonic(), None, None
@@ -53,7 +53,7 @@ class _Later(Generic[T]):
             response = send()
         except (Exception, Stopped) as error:  # noqa: BLE001 - raised where its page is read
             failure = error
-        except BaseException:  # noqa: BLE001 - no turn now, or no token: the page meets it by itself, if it is read
+        except BaseException:  # noqa: BLE001 - no budget or no token at the moment: left to the page, if it is read
             self.unsent = True
         self.seconds = time.monotonic() - began
         if failure is None:
@@ -63,7 +63,7 @@ class _Later(Generic[T]):
 
 
 class ReadAhead(Generic[T]):
-    """The requests that one slice has sent ahead, the next page first. Belongs to the thread that reads the slice."""
+    """The requests that one slice has sent ahead, the next page first. Used by the thread that reads the slice."""
 
     def __init__(self, threads: IdleThreads) -> None:
         self._threads = threads
@@ -73,23 +73,23 @@ class ReadAhead(Generic[T]):
 
     @property
     def more(self) -> bool:
-        """Whether the request of a further page can be sent."""
+        """Whether the request of another page may be sent."""
         within = len(self._later) < self._pages // _PAGES_EACH
         return within and not self._ended and self._misses < _MISSES and self._threads.has_idle()
 
     @property
     def pending(self) -> bool:
-        """Whether a request was sent for a page that was not read; for any thread."""
+        """Whether a request was sent for a page that has not been read. Thread-safe."""
         return bool(self._later)
 
     def last(self, token: Stored) -> Stored:
-        """The token of the last page that was requested; `token`: that of the page being read, there is no other."""
+        """The token of the last page that was requested; `token`, that of the page being read, if none was."""
         while self._later and self._later[-1].unsent:
             self._drop(self._later.pop())
         return self._later[-1].token if self._later else token
 
     def start(self, token: Stored, request: object, send: Callable[[], T]) -> bool:
-        """Have the request of a further page sent; False: no thread is to spare any more."""
+        """Send the request of another page; False if no thread is idle any more."""
         later: _Later[T] = _Later(token, request)
         if not self._threads.submit(partial(copy_context().run, later.run, send)):
             return False
@@ -97,14 +97,17 @@ class ReadAhead(Generic[T]):
         return True
 
     def end(self) -> bool:
-        """Send no more; for any thread. Whether nothing that was sent is lost where reading stops at this page."""
+        """Send no further requests. Returns whether reading can stop at this page without wasting a sent request.
+
+        Thread-safe.
+        """
         self._ended = True
         return not self._later or self._later[0].unsent
 
     def response_to(self, request: object) -> Callable[[], T | None]:
-        """What waits for the response to a request that was sent ahead, and raises its error; None: it was not.
+        """A function that waits for the response to a request that was sent ahead, and raises its error.
 
-        To be called for each page that is read, but the first.
+        It returns None if the request was not sent. Call this for each page except the first.
         """
         self._pages += 1
         self._misses += bool(self._later) and self._later[0].request != request
@@ -124,7 +127,7 @@ class ReadAhead(Generic[T]):
             self._extra += later.seconds - (time.monotonic() - began)
 
     def extra_seconds(self) -> float:
-        """How much longer the pages since the last call took than was waited for them."""
+        """By how many seconds the requests of the pages since the last call took longer than the waits for them."""
         extra, self._extra = self._extra, 0.0
         return extra
 
@@ -135,7 +138,7 @@ class ReadAhead(Generic[T]):
 
     def _drop(self, later: _Later[T]) -> None:
         later.response.cancel()
-        # A request that was sent takes its thread until it is answered.
+        # A request in flight occupies its thread until the response arrives.
         later.response.add_done_callback(lambda _: self._threads.release())
 
 
@@ -143,10 +146,10 @@ _current: ContextVar[ReadAhead[object] | None] = ContextVar("read_ahead", defaul
 
 
 def current_read_ahead() -> ReadAhead[object] | None:
-    """What the slice that is read here has sent ahead; None where nothing is to be."""
+    """The requests sent ahead by the slice being read in this context; None if it must not send any."""
     return _current.get()
 
 
 def reading_ahead(ahead: ReadAhead[object]) -> None:
-    """Let the slice that is read in this context send requests ahead."""
+    """Allow the slice being read in this context to send requests ahead."""
     _current.set(ahead)

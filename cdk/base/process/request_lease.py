@@ -1,7 +1,7 @@
-"""RequestLease: how many requests a run may send, or the part of it that one of its tasks was lent.
+"""RequestLease: the number of requests that a run may send, or the share that one of its tasks was lent.
 
-The runner of a piece of work sets the lease that counts; transports take from it. Threads that the executors start take
-from that of the thread that started them.
+The runner of a piece of work sets its lease, and transports count requests against it. Threads that executors start use
+the lease of the thread that started them.
 """
 
 import threading
@@ -12,32 +12,32 @@ from cdk.base.process.interruption import MAX_REQUESTS, Interrupted
 from cdk.base.run import setting
 
 _LEAST_LENT = 8
-"""Requests that a task is lent at least, while there are so many."""
+"""The fewest requests to lend to a task, as long as that many are left."""
 _LEAST_SPARE = 100
-"""Requests that are left for pages which are sure to be read: more than an executor has threads, as a rule."""
+"""Requests reserved for pages that will certainly be read; usually more than an executor has threads."""
 
 
 class RequestsSpent(Interrupted):
-    """All requests that may be sent were sent."""
+    """The lease has no requests left."""
 
     def __init__(self) -> None:
         super().__init__(MAX_REQUESTS)
 
 
 class RequestLease:
-    """How many requests may be sent: of a run, or the part of it that a task was lent. Thread-safe."""
+    """The requests that a run may send, or the share that a task was lent. Thread-safe."""
 
     def __init__(self, most: int | None = None) -> None:
-        """most: requests that may be sent; None: any number."""
+        """most: the limit of requests; None for no limit."""
         self.unsent, self.sent = most, 0
 
     @property
     def spares(self) -> bool:
-        """Whether a request may be sent whose response may turn out to be of no use."""
+        """Whether enough requests are left to send one whose response may turn out useless."""
         return self.unsent is None or self.unsent > _LEAST_SPARE
 
     def count(self) -> None:
-        """Count a request that is about to be sent. Raises RequestsSpent."""
+        """Count a request that is about to be sent. Raises RequestsSpent: none is left."""
         with _counting:
             if self.unsent is not None:
                 if self.unsent <= 0:
@@ -46,7 +46,7 @@ class RequestLease:
             self.sent += 1
 
     def lend(self, parts: int) -> int | None:
-        """Requests for a task, of `parts` like it that may need some; never so few that a task is not worth it."""
+        """Lend requests to one of `parts` tasks, enough of them to make the task worthwhile. None for no limit."""
         with _counting:
             if self.unsent is None:
                 return None
@@ -55,22 +55,22 @@ class RequestLease:
             return lent
 
     def return_unsent(self, lent: int | None, sent: int | None) -> None:
-        """Have back what a task has not sent. sent: None: unknown, so it counts as all of them."""
+        """Take back the requests that a task has not sent. sent: None if unknown, which counts as all of them."""
         with _counting:
             if self.unsent is not None and lent is not None and sent is not None:
                 self.unsent += lent - sent
 
 
-# One lock for all: it is held for 0.1 us, and a lease is made for each task.
+# One lock for all leases: it is held for 0.1 us, and each task gets a new lease.
 _counting = threading.Lock()
 _lease: ContextVar[RequestLease] = ContextVar("lease", default=RequestLease())  # noqa: B039 - without a limit
 
 
 def current_lease() -> RequestLease:
-    """How many requests may be sent here."""
+    """The lease that counts in this context."""
     return _lease.get()
 
 
 def leasing(lease: RequestLease) -> AbstractContextManager[RequestLease]:
-    """Let requests of a block, and of threads that the executors start in it, keep to a lease."""
+    """Count the requests of a block, and of threads that executors start in it, against a lease."""
     return setting(_lease, lease)

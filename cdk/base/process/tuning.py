@@ -1,4 +1,4 @@
-"""What a process does less of: looking for garbage that only a search finds, asking for memory, importing pandas."""
+"""Tunes a process: fewer searches for cyclic garbage, fewer requests for memory, no import of pandas."""
 
 import gc
 import sys
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LARGEST = 2**25 - 2**16
-"""Bytes up to which the allocator of Linux learns that memory comes again: its limit is 32 MiB."""
+"""The largest block from which the allocator of Linux learns to retain freed memory: its limit is 32 MiB."""
 
 
 @contextmanager
 def tuned_for_records() -> Iterator[None]:
-    """Let the process look for garbage rarely, and never at what is there already; and keep memory that is freed.
+    """During the block, collect garbage rarely, ignore existing objects in it, and have malloc retain freed memory.
 
-    Records are trees, which reference counting frees; looking for cycles among the objects of each page costs a
-    seventh of a read on the command line, and a quarter of a task's CPU.
+    Records are trees, which reference counting frees; searching the objects of each page for cycles costs a seventh of
+    a read on the command line, and a quarter of a task's CPU.
 
-    The texts of a page are a third of a megabyte each. Memory of that size goes back to the system when it is freed,
-    and each of its pages is fetched anew for the next: 190 faults for a page of records, up to a third of the CPU of
-    a read. Once something large was freed, up to 64 MiB are kept.
+    The texts of a page have a third of a megabyte each. By default, blocks of that size are returned to the system when
+    they are freed, and the next page faults each of their memory pages in again: 190 faults per page of records, up to
+    a third of the CPU of a read. After a large block was freed once, malloc retains up to 64 MiB.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -32,7 +32,7 @@ def tuned_for_records() -> Iterator[None]:
 
 
 class _NoPandas:
-    """Finds no pandas, wherever it is."""
+    """An import hook that reports pandas as not installed."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -42,10 +42,10 @@ class _NoPandas:
 
 
 def spare_pandas() -> None:
-    """Let Arrow find no pandas when it makes its first value, unless a connector has imported it.
+    """Hide pandas from Arrow while it creates its first value, unless a connector has imported pandas.
 
-    Arrow would import it, in each process, for 0.8 s of CPU on slow cores; nothing here needs it. Who
-    converts to pandas or from it by name has Arrow look again.
+    Otherwise Arrow imports it in each process, for 0.8 s of CPU on slow cores, although nothing here needs it. Explicit
+    conversions from and to pandas make Arrow look for it again.
     """
     if "pandas" not in sys.modules:
         import pyarrow as pa  # noqa: PLC0415 - who only reads has none

@@ -1,6 +1,6 @@
-"""Unseen refusals: connections that were refused to a thread of a connector's own, whose error ends that thread alone.
+"""Unseen refusals: refused connections whose error only ended a thread that the connector itself had started.
 
-The connector fails of what it lacks then, such as with an IndexError, which says nothing of the connection.
+The connector then fails because data is missing, such as with an IndexError, which does not mention the connection.
 """
 
 import threading
@@ -10,7 +10,7 @@ from cdk.base.process.connector_line import connector_line
 
 
 class _Process:
-    """How many refusals there were in this process, and the last one: its kind, its words."""
+    """The number of refusals in this process, and the type and text of the last one."""
 
     def __init__(self) -> None:
         self.count, self.last = 0, (CdkError, "")
@@ -21,16 +21,16 @@ _PROCESS = _Process()
 
 
 def note_unseen(refusal: CdkError) -> None:
-    """Remember a refusal that is raised in a thread of the connector's own."""
+    """Remember a refusal that was raised in a thread of the connector."""
     with _PROCESS.changing:
         _PROCESS.count += 1
         _PROCESS.last = type(refusal), str(refusal)
 
 
 class ExplainedRefusals:
-    """A block whose error, where a refusal in it was not seen, says so first; it is of the refusal's kind then.
+    """A block whose errors name an unseen refusal first, and take its type, if one happened during the block.
 
-    No generator, which takes longer, as each slice is such a block.
+    A class, because a generator would be slower, and every slice is such a block.
     """
 
     def __enter__(self) -> None:

@@ -1,1 +1,1 @@
-"""Records of an API as values, and as JSON lines that are not decoded yet."""
+"""Records as Python values, and as JSON text that is not decoded yet."""

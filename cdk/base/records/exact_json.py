@@ -1,6 +1,6 @@
-"""The JSON of a source, with every digit of its numbers, where a double has fewer.
+"""Parses the JSON of a source with every digit of its numbers, even where a double has fewer.
 
-A double holds 15 digits of a number, whatever they are, so only what has more is looked at closely.
+A double represents any 15 digits exactly, so only longer numbers are examined.
 """
 
 import re
@@ -15,33 +15,33 @@ import orjson
 
 from cdk.base.values import FieldValue, SerializedJson, from_odd_json
 
-# A number from its point on that may have more than 15 digits: nine before the point, or eight behind it.
+# The part from the decimal point of a number that may have more than 15 digits: nine before it, or eight after it.
 _LONG = re.compile(rb"\.\d(?:\d{7}|(?<=\d{9}\.\d))\d*(?:[eE][+-]?\d+)?")
 _MOST_BEFORE_POINT = 24
-"""Digits of a number's whole part that are looked at. What has as many is not how a double is written."""
+"""How many digits of the integer part are examined. Doubles are not written with more."""
 _DIGITS = frozenset(b"0123456789")
-# Of an integer, what is beyond the 4,300 digits that msgspec and Python read; what stays is an escape's, too.
+# The digits of an integer beyond the 4,300 that msgspec and Python parse; the remaining ones may belong to an escape.
 _BEYOND_INTEGERS = re.compile(rb"(?<=\d{18})\d{4283,}")
 _ONLY_NUMBERS = bytes(byte if byte in b"0123456789+-.eE" else ord(" ") for byte in range(256))
 
 
 class WrittenNumber(float, SerializedJson):
-    """A double, and the text of the JSON number that it was read from, which is another number.
+    """A double with the text of the JSON number that it was parsed from and cannot represent exactly.
 
-    Computations use the double, which may be infinite; what is written is the text.
+    Computations use the double, which may be infinite; output uses the text.
     """
 
     text: str
 
     def __new__(cls, text: str) -> Self:
-        """Take the text of a number in JSON."""
+        """text: a JSON number."""
         number = super().__new__(cls, text)
         number.text = text
         return number
 
     @property
     def exact(self) -> Decimal:
-        """The number that the text says, or one that is beyond any column's, too."""
+        """The exact number, or a substitute that no column can hold either if the exponent is too long for Decimal."""
         try:
             return Decimal(self.text)
         except InvalidOperation:  # the exponent has more digits than a Decimal's
@@ -58,13 +58,13 @@ class WrittenNumber(float, SerializedJson):
 
 
 def exact_json(body: bytes) -> FieldValue:
-    """As `from_json`; a number that no double holds, or an integer that Python does not read, is a WrittenNumber.
+    """Like `from_json`, but a number that a double cannot represent, or Python cannot parse, becomes a WrittenNumber.
 
-    A number beyond the smallest double, such as 1e-400, may be 0. Raises json.JSONDecodeError.
+    A number below the smallest double, such as 1e-400, may become 0. Raises json.JSONDecodeError.
     """
     try:
         value = _decode(body)
-        # What is written as it came has lost no digit: of a page that was written so that costs less than a look at it.
+        # If encoding the value reproduces the body, no digit was lost. For such pages this is cheaper than the search.
         if orjson.dumps(value) == body or not has_written_numbers(body):
             return value
     except (msgspec.DecodeError, TypeError, UnicodeError, RecursionError):
@@ -78,16 +78,16 @@ def exact_json(body: bytes) -> FieldValue:
             readable = _BEYOND_INTEGERS.sub(b"", body)
             if readable == body:
                 raise
-            from_odd_json(readable, _exact_decode, _loads)  # what else is wrong with it
+            from_odd_json(readable, _exact_decode, _loads)  # raises if anything else is wrong
             return _loads(body)
 
 
 def has_written_numbers(text: bytes) -> bool:
-    """Whether a number in valid JSON, or one in its strings, has digits that no double holds."""
+    """Whether a number in valid JSON, or inside one of its strings, has digits that a double cannot represent."""
     points = list(_LONG.finditer(text))
     if not points:
         return False
-    # Sources write doubles with as many digits as it takes: one look at all of them takes a third of one at each.
+    # Most sources write doubles with all their digits: one check of all numbers takes a third of separate checks.
     numbers = [
         text[max(point.start() - _MOST_BEFORE_POINT, 0) : point.end()].translate(_ONLY_NUMBERS).rpartition(b" ")[2]
         for point in points
@@ -109,7 +109,7 @@ def _is_written(text: bytes, point: re.Match[bytes]) -> bool:
 
 
 def written_number(text: str) -> float:
-    """The number of a JSON text: a double, where it holds that number, or is one that is written so."""
+    """Parse a JSON number: a float if that represents it exactly, or is written with the same digits."""
     number = float(text)
     if repr(number) == text:
         return number
@@ -121,7 +121,7 @@ def written_number(text: str) -> float:
 
 
 def written_integer(text: str) -> float:
-    """The integer of a JSON text; a WrittenNumber where it has more digits than Python reads."""
+    """Parse a JSON integer; a WrittenNumber if it has more digits than Python parses."""
     try:
         return int(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The JSON type of values that no schema describes: the narrowest that holds all of them without loss.
+"""Infers the JSON type of values without a schema: the narrowest type that holds all of them without loss.
 
-A text stays a text, whatever it looks like: a zip code is no number, and an ISO 8601 text keeps its zone, its digits
-and its `Z` only as a text; a schema may declare more. The type does not depend on the order of the values, so
-a reader that sees them in other pages gets the same.
+A string stays a string, whatever it looks like: a zip code is not a number, and an ISO 8601 timestamp retains its time
+zone, digits and `Z` only as a string; a schema may declare more. The type does not depend on the order of the values,
+so it is the same however they are split into pages.
 """
 
 import re
@@ -19,7 +19,7 @@ from cdk.base.values import JsonObject, Record
 JsonType: TypeAlias = Literal["boolean", "integer", "number", "string", "object", "array", "mixed"]
 
 EXACT = 2**53
-"""Up to here, a double holds every whole number."""
+"""Up to this number, a double represents every integer."""
 
 _MOST_DIGITS = 40
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -31,9 +31,9 @@ _SIMPLE: dict[type, JsonType] = {bool: "boolean", str: "string", dict: "object",
 
 
 def inferred_type(values: Iterable[object]) -> JsonType | None:
-    """The type of all values; None: they are all null.
+    """The type of all values; None if they are all null.
 
-    integer: they fit 64 bits. number: a double holds each. mixed: no narrower type than text does. Raises NotJson.
+    integer: all fit 64 bits. number: a double represents each. mixed: only text holds all of them. Raises NotJson.
     """
     present = [_number(plain(value)) for value in values if value is not None]
     types = set(map(type, present))
@@ -49,7 +49,7 @@ def inferred_type(values: Iterable[object]) -> JsonType | None:
 
 
 def _number(value: object) -> object:
-    """A decimal as the number of JSON that it is written as, where no digit is lost."""
+    """Convert a decimal to an integer or a float, if that loses no digit."""
     if isinstance(value, WrittenNumber):
         value = value.exact
     if not isinstance(value, Decimal):
@@ -58,17 +58,17 @@ def _number(value: object) -> object:
     if text.lstrip("-").isdigit():
         return int(text) if len(text) <= _MOST_DIGITS else value
     number = float(text)
-    # What `repr` gives reads back the same, yet a double rounds most whole numbers of many digits.
+    # A fraction is compared by its `repr`; an integer by its exact value, since a double rounds most long ones.
     is_integer = value == value.to_integral_value()
     return number if (Decimal(number) if is_integer else Decimal(repr(number))) == value else value
 
 
 def inferred_schema(records: Iterable[Record]) -> JsonObject:
-    """The JSON Schema of each field that some of the records have, in the order they come. Raises NotJson.
+    """The JSON Schema of each field in the records, in order of appearance. Raises NotJson.
 
-    Of objects and arrays it says no more than that: the first records say too little of what lies inside of others. A
-    field that is always null is left out. What becomes a text column may be a text, too. Texts that all are days, or
-    moments in UTC, have that format: a column of timestamps holds each of them without loss.
+    Objects and arrays are not described any further, because the first records tell little about the contents of later
+    ones. A field that is always null is left out. Fields that become text columns also accept strings. Strings that are
+    all dates, or all timestamps in UTC, get that format: a timestamp column holds each of them without loss.
     """
     fields: dict[str, list[object]] = {}
     for record in records:
@@ -86,7 +86,7 @@ def _format(values: Iterable[object]) -> JsonObject:
 
 
 def _exists(text: str) -> bool:
-    """Whether there is such a day and time."""
+    """Whether the date and time exist."""
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -98,7 +98,7 @@ def _types(values: Sequence[object]) -> list[str]:
     kind = inferred_type(values)
     if kind != "mixed":
         return [] if kind is None else ["null", kind]
-    # A number alone is mixed where neither an integer nor a double of 64 bits holds it.
+    # A single number is mixed if neither an integer nor a double of 64 bits holds it.
     each = {inferred_type([value]) for value in values if value is not None}
     return [
         "null",

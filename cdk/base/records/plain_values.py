@@ -1,4 +1,4 @@
-"""Values of Python as JSON has them. `read` writes records so, and `sync` makes columns of the same.
+"""Conversion of Python values to JSON. `read` writes records in this form, and `sync` builds columns from the same.
 
 | Python | JSON |
 |---|---|
@@ -22,13 +22,13 @@ from cdk.base.records.exact_json import WrittenNumber
 from cdk.base.values import FieldValue, NotJson
 
 ALREADY = frozenset({str, int, float, bool, type(None), list, dict})
-"""The types that JSON is made of."""
+"""The Python types of JSON values."""
 
 
 def plain(value: object) -> FieldValue:  # noqa: PLR0911 - one for each kind
-    """`value` as one of JSON's types; what lies inside it stays. A finite Decimal stays, for no other has its digits.
+    """Convert `value` to a JSON type, without the values inside it. A finite Decimal stays, to retain its digits.
 
-    Raises NotJson: JSON has nothing like it.
+    Raises NotJson: JSON has no counterpart.
     """
     if type(value) in ALREADY:
         return value
@@ -50,15 +50,15 @@ def plain(value: object) -> FieldValue:  # noqa: PLR0911 - one for each kind
 
 
 def json_of(value: object, path: str = "", *, special: str | None = None) -> str:
-    """The JSON text of a value, for whatever orjson refuses; slow. Half a character, a lone surrogate, is an escape.
+    """The JSON text of a value that orjson rejects; slow. A lone surrogate, half a character, becomes an escape.
 
-    special: what stands for NaN and infinities, by default what JavaScript calls them; others are texts of JSON.
-    Raises NotJson naming the place, which begins with `path`.
+    special: the JSON text for NaN and infinities; by default their JavaScript names.
+    Raises NotJson, which names the place, prefixed with `path`.
     """
     try:
-        if _holds_written_number(value):  # which `json` takes for the double that it is
+        if _holds_written_number(value):  # `json` would write only the double
             return _json_of(value, path, special)
-        # Gets two times as deep as what follows.
+        # Supports twice the nesting of the code below.
         text = json.dumps(value, separators=(",", ":"), allow_nan=special is None, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError, RecursionError):
@@ -78,7 +78,7 @@ def _json_of(value: object, path: str, special: str | None) -> str:
         raise NotJson(f"field {path} holds {error}" if path else f"found {error}") from None
     match value:
         case dict():
-            # A name that is no text has that of its text.
+            # A name that is not a string is converted to one.
             items = (
                 f"{_string(str(key))}:{_json_of(item, f'{path}.{key}' if path else str(key), special)}"
                 for key, item in value.items()

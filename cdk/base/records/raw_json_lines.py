@@ -1,7 +1,7 @@
-"""JsonLines: the records of a page as the text that the source sent, decoded when they are accessed.
+"""JsonLines: the records of a page as the text that the source sent, decoded on access.
 
-Decoding a record, and freeing it again, is two thirds of the work of moving it. Where no record is accessed, its
-text goes on as it came, with every digit of its numbers.
+Decoding a record and freeing it again is two thirds of the work of moving it. If no record is accessed, its text is
+passed on unchanged, with every digit of its numbers.
 """
 
 import re
@@ -22,61 +22,61 @@ Objects: TypeAlias = Sequence[msgspec.Struct]
 _PIECE = 2**14
 _BRACE = {ord("{")}
 _FIRST, _VALUE = itemgetter(0), attrgetter("value")
-# Names that msgspec does not look for: JSON spells them with escapes, or not at all.
+# Names that msgspec cannot look up, because JSON writes them with escapes, or cannot represent them.
 _ESCAPED = re.compile(r'[\\"\x00-\x1f\ud800-\udfff]')
 
 
 class JsonLines(Sequence[Record]):
-    """Records, each one line of JSON text.
+    """Records, each a line of JSON text.
 
-    Looking at a record decodes all of them; from then on the objects are what counts, for who got them may change
-    them. A number that no double holds is then a WrittenNumber.
+    Accessing a record decodes all of them. From then on the decoded objects count, because callers may change them;
+    numbers that a double cannot represent become WrittenNumbers.
     """
 
     __slots__ = ("_lines", "_records", "_size")
 
     typed: ClassVar[bool] = False
-    """Whether objects were made of the text; see `cdk.base.records.typed_json_lines`."""
+    """Whether the records were also parsed into typed objects; see `cdk.base.records.typed_json_lines`."""
 
     def __init__(self, lines: bytes, size: int) -> None:
-        """Take objects in valid JSON: `size` lines, one or more, without a line feed at the end."""
+        """lines: valid JSON objects, one per line, without a line feed at the end. size: their number, at least 1."""
         self._lines: bytes | None = lines
         self._size = size
         self._records: list[Record] | None = None
 
     @property
     def lines(self) -> bytes | None:
-        """The text; None once the records were accessed."""
+        """The text; None after the records have been accessed."""
         return self._lines
 
     @property
     def text_size(self) -> int | None:
-        """Bytes of the text, more or less; None once the records were accessed."""
+        """The approximate size of the text in bytes; None after the records have been accessed."""
         return None if self._lines is None else len(self._lines)
 
     def values(self, field: str) -> list[object]:
-        """The value of a field of each record, None where it is absent. The text stays."""
+        """The values of a field, None for records without it. Does not count as access."""
         if (lines := self.lines) is None or not is_plain(field):
             return [record.get(field) for record in self]
         return list(map(_VALUE, _one_field(field).decode_lines(lines)))
 
     def last(self) -> Record:
-        """A copy of the last record. The text stays."""
+        """A copy of the last record. Does not count as access."""
         if (lines := self.lines) is None:
             return self[-1]
         record: Record = exact_json(lines[lines.rfind(b"\n") + 1 :])
         return record
 
     def pop_objects(self, record_type: object) -> Objects | None:  # noqa: ARG002 - for overriding
-        """The records as objects, once; None where they are none of this type, or were accessed."""
+        """The records as objects, once; None if they do not have this type, or have been accessed."""
         return None
 
     def parts(self, record_type: object) -> tuple[Sequence[bytes], Objects] | None:  # noqa: ARG002
-        """The lists and their objects; None where `pop_objects` would give none."""
+        """The JSON lists and their objects; None if `pop_objects` would return None."""
         return None
 
     def and_others(self, others: Sequence["JsonLines"]) -> "JsonLines | None":  # noqa: ARG002
-        """These records and those of other pages as objects; None where they are not all of one type."""
+        """These records and those of other pages as objects; None if they do not all have one type."""
         return None
 
     def __len__(self) -> int:
@@ -109,34 +109,34 @@ class JsonLines(Sequence[Record]):
 
 
 def field_values(records: Sequence[Record], field: str) -> list[object]:
-    """The value of a field of each record, None where it is absent."""
+    """The values of a field, None for records without it."""
     lines = json_lines(records)
     return [record.get(field) for record in records] if lines is None else lines.values(field)
 
 
 def json_lines(records: Sequence[Record]) -> JsonLines | None:
-    """The records of a page if they are text; None where they are objects."""
-    # To ask an abstract class of each list is a call in Python.
+    """The records of a page if they are text; None if they are objects."""
+    # The test for `list` comes first because the check of an abstract class is a call in Python.
     return records if type(records) is not list and isinstance(records, JsonLines) else None
 
 
 def elements(text: bytes) -> "Sequence[msgspec.Raw]":
-    """The elements of a list in valid JSON, each as text."""
+    """The elements of a valid JSON list, each as text."""
     parts: Sequence[msgspec.Raw] = _elements_at(()).decode(text)
     return parts
 
 
 @lru_cache(maxsize=256)
 def is_plain(name: str) -> bool:
-    """Whether a field's name stands in JSON as it is, so that it is found without decoding."""
+    """Whether a field's name appears unescaped in JSON, so that it can be found without decoding."""
     return _ESCAPED.search(name) is None
 
 
 def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | None:
-    """The list of objects at a path of a JSON body, and the body with an empty list in its place.
+    """Extract the list of objects at a path of a JSON body; returns it and the body with an empty list in its place.
 
-    None where that would not be the same as decoding: a body that is no JSON, another thing at the path, an empty
-    list, a text that UTF-8 cannot hold. None, too, where blanks stand between the parts: they would go on with them.
+    None if the result would differ from decoding: the body is not JSON, the path holds something else or an empty list,
+    or a string cannot be encoded as UTF-8. Also None with whitespace between the parts, which would be passed on.
     """
     if b"\n" in body or not all(map(is_plain, where)) or not is_text(body):
         return None
@@ -146,16 +146,16 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
         return None
     for _ in where:
         items = items.inner
-    # Without a look at each, a null or a number among the objects would go on as a record. A third of the time that
-    # counting `\n{` in the lines takes.
+    # Unless each is checked, a null or a number among the objects would pass as a record. This takes a third of the
+    # time of counting `\n{` in the lines.
     if set(map(_FIRST, map(memoryview, items))) != _BRACE:  # type: ignore[arg-type] # typeshed makes memoryview generic
         return None
     lines = b"\n".join(items)
     last = items[-1]
     end = body.rindex(last) + len(memoryview(last))
     begin = end - len(lines)
-    # Of a name that comes twice the last counts, as in all decoders. The same text may stand elsewhere, too: what is
-    # taken out must be a list.
+    # If a name occurs twice, the last one counts, as in all decoders. The same text may also occur elsewhere, so the
+    # characters around it must be those of a list.
     if b'": ' in bytes(items[0]) or body[begin - 1 : begin] + body[end : end + 1] != b"[]":
         return None
     if not body.startswith(lines.replace(b"\n", b","), begin):
@@ -164,22 +164,22 @@ def cut_out(body: bytes, where: tuple[str, ...]) -> tuple[JsonLines, bytes] | No
 
 
 def is_text(body: bytes) -> bool:
-    """Whether a decoder of JSON would take every text in here; msgspec looks no further than it must."""
+    """Whether a JSON decoder would accept every string in the body; msgspec does not check those that it skips."""
     if not body.isascii():
         try:
-            # Piece by piece: the text of a whole page would be the largest thing in memory.
+            # In pieces: the decoded text of a whole page would be the largest object in memory.
             begin, size = 0, len(body)
             while begin < size:
                 begin += utf_8_decode(body[begin : begin + _PIECE], "strict", begin + _PIECE >= size)[1]
         except UnicodeDecodeError:
             return False
-    # Perhaps half a surrogate pair. To look for one character is many times faster than for three.
+    # These may be half a surrogate pair. Searching for one character is many times faster than for three.
     return b"\\" not in body or (b"\\ud" not in body and b"\\uD" not in body)
 
 
 @lru_cache(maxsize=256)
 def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
-    """The decoder that cuts out the elements of the list at a path, and looks at nothing else."""
+    """A decoder that extracts the elements of the list at a path, and skips everything else."""
     kind: Any = list[msgspec.Raw]
     for name in reversed(where):
         kind = msgspec.defstruct("Outer", [("inner", kind)], rename={"inner": name}, gc=False)
@@ -188,6 +188,6 @@ def _elements_at(where: tuple[str, ...]) -> "msgspec.json.Decoder[Any]":
 
 @lru_cache(maxsize=256)
 def _one_field(name: str) -> "msgspec.json.Decoder[Any]":
-    """The decoder of records that looks at one field alone."""
+    """A decoder of records that extracts one field."""
     kind = msgspec.defstruct("OneField", [("value", Any, None)], rename={"value": name}, gc=False)
     return msgspec.json.Decoder(kind)

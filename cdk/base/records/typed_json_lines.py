@@ -1,7 +1,7 @@
-"""TypedJsonLines: the records of a page as text, and as the objects that their reader makes columns of.
+"""TypedJsonLines: the records of a page as text, and as the objects from which a table writer builds columns.
 
-Who makes columns knows which fields the records have, and of which types. Told of that before a page is read, one pass
-over its text makes those objects and finds out whether it is JSON at all, where two would be needed.
+A table writer knows the fields of the records and their types. If it declares them before a page is read, a single pass
+over the text both validates the JSON and creates those objects, instead of two passes.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from cdk.base.records.raw_json_lines import JsonLines, Objects, elements, is_pla
 from cdk.base.values import JsonValue, Record, from_json
 
 _LARGE = 2**21
-"""Bytes of a page that becomes objects at once, at most: the objects of a page are in memory together."""
+"""The largest page, in bytes, to convert to objects, since all objects of a page are in memory together."""
 
 _HEAD = 2**12
-"""Bytes of a page in which blanks between its parts are looked for."""
+"""Bytes at the start of a page that are searched for whitespace between its parts."""
 
 _MARK = [uuid4().hex]
 
 _TIRED = 3
-"""Pages in a row that had to be decoded after all, until no further one is tried."""
+"""After so many consecutive pages that had to be decoded anyway, no further page is tried."""
 
 
 class RecordType:
-    """The type that a reader expects all records to be of, as long as they are."""
+    """The type that a table writer expects of all records, and whether the pages so far have had it."""
 
     def __init__(self, kind: type[msgspec.Struct], *, exact: bool = False) -> None:
-        """kind: refuses whatever the reader could not use. exact: nor can it use what a double rounds."""
+        """kind: a type that rejects all values that the writer cannot use. exact: it needs numbers with all digits."""
         self.exact = exact
         self.list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type] # made elsewhere
         self.line: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
@@ -40,30 +40,30 @@ class RecordType:
 
     @property
     def worth_reading(self) -> bool:
-        """Whether it pays to try a further page that is text."""
+        """Whether it is worthwhile to try another page of text."""
         return self._failed < _TIRED
 
     @property
     def worth_cutting(self) -> bool:
-        """Whether it pays to try a further page when it is cut out."""
+        """Whether it is worthwhile to try to extract another page as objects."""
         return self._failed < _TIRED and self._missed < _TIRED
 
     def note_page(self, *, fits: bool) -> None:
-        """Note whether a page was of the type and of use, or had to be decoded after all."""
+        """Record whether a page had the type and was used, or had to be decoded anyway."""
         self._failed = 0 if fits else self._failed + 1
 
     def note_cut(self, *, fits: bool) -> None:
-        """Note whether a page could be cut out as objects."""
+        """Record whether a page could be extracted as objects."""
         self._missed = 0 if fits else self._missed + 1
 
 
 class TypedJsonLines(JsonLines):
-    """JsonLines that are objects of one type, too."""
+    """JsonLines that also hold the records as objects of one type."""
 
     __slots__ = ("_lists", "_objects", "_record_type")
 
     def __init__(self, lists: Sequence[bytes], objects: Objects, record_type: RecordType) -> None:
-        """Take lists of objects in valid JSON, and those objects."""
+        """lists: JSON lists of the records, validated. objects: the same records."""
         super().__init__(b"", len(objects))
         self._lists, self._record_type = lists, record_type
         self._objects: Objects | None = objects
@@ -81,7 +81,8 @@ class TypedJsonLines(JsonLines):
     typed = True
 
     def pop_objects(self, record_type: object) -> Objects | None:
-        # Objects that are freed right after their use are still in the processor's cache: a tenth of a task's CPU.
+        # Handed over, not shared: objects that are freed right after use are still in the processor's cache, which
+        # saves a tenth of a task's CPU.
         if self._record_type is not record_type:
             return None
         objects, self._objects = self._objects, None
@@ -107,7 +108,7 @@ class TypedJsonLines(JsonLines):
 
 
 def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
-    """The records of several pages, in order: as objects, or as text, where all of them are that."""
+    """The records of several pages, in order: as typed objects or as text if all pages allow it, else decoded."""
     first, *others = pages
     if not others:
         return first
@@ -122,10 +123,10 @@ def joined(pages: Sequence[JsonLines]) -> Sequence[Record]:
 def cut_typed(
     body: bytes, where: tuple[str, ...], record_type: RecordType | None
 ) -> tuple[TypedJsonLines, bytes] | None:
-    """What `cut_out` gives. None, too, where no type is known, or a record is of another.
+    """Like `cut_out`, with objects of `record_type`. Also None without a type, or if a record has another one.
 
-    Where the list lies is guessed: behind the last of the names, up to the last object before a bracket. That was right
-    if the rest is JSON, with the list in its place, and the list is JSON.
+    The position of the list is guessed: from after the last name to the last object before a bracket. The guess is
+    verified: the rest must be JSON with the list at that place, and the list must be JSON.
     """
     if record_type is None or not record_type.worth_cutting or len(body) > _LARGE or not all(map(is_plain, where)):
         return None

@@ -1,4 +1,4 @@
-"""Time is an argument: clocks and sleeps are passed in, so that tests need neither."""
+"""Clocks and sleeps, which code receives as arguments, so that tests can replace both."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,25 +13,25 @@ from typing import Protocol, TypeAlias
 from cdk.base.values import FieldValue
 
 Clock: TypeAlias = Callable[[], datetime]
-"""Returns the present moment with a time zone."""
+"""Returns the current time, with a time zone."""
 
 Sleep: TypeAlias = Callable[[float], None]
 """Waits for a number of seconds."""
 
 
 class SimulatedTime(Protocol):
-    """Stands for the machine's time in tests. Safe to use from several threads."""
+    """Replaces the machine's time in tests. Thread-safe."""
 
     def __call__(self) -> datetime:
-        """The present moment, with a time zone."""
+        """The current time, with a time zone."""
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Advance the time by `seconds`."""
 
 
 @dataclass(slots=True)
 class _Process:
-    """What stands for the machine's time in this process, if anything does."""
+    """The replacement of the machine's time in this process, if any."""
 
     time: SimulatedTime | None = None
 
@@ -41,7 +41,7 @@ _PROCESS = _Process()
 
 @contextmanager
 def simulated_time(other: SimulatedTime | None) -> Iterator[None]:
-    """Let the clocks and waits of this process be those of `other`, everywhere in it; None: the machine's."""
+    """Use `other` for all clocks and waits of this process; None uses the machine's time."""
     before, _PROCESS.time = _PROCESS.time, other
     try:
         yield
@@ -50,26 +50,26 @@ def simulated_time(other: SimulatedTime | None) -> Iterator[None]:
 
 
 def system_clock() -> datetime:
-    """Return the machine's present moment in UTC."""
+    """Return the machine's current time in UTC."""
     other = _PROCESS.time
     return datetime.fromtimestamp(time.time(), UTC) if other is None else other()
 
 
 class Stopped(BaseException):
-    """A wait was ended, since its result is no longer wanted. No Exception: no handler of errors may catch it."""
+    """Ends a wait because its run is ending. Not an Exception, so that error handlers do not catch it."""
 
 
 _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
 _STEP = 0.25
-"""Seconds after which a wait looks whether it is to end."""
+"""Seconds between two checks of whether a wait should end."""
 
 
 def sleep(seconds: float) -> None:
-    """Wait. Raises Stopped, a quarter of a second later at most: its run is to end.
+    """Wait. Raises Stopped, within a quarter of a second, once the run has to end.
 
-    Every wait is one of `time.sleep`, also on threads: tests of connectors that replace it wait for nothing.
+    Every wait uses `time.sleep`, also on threads, so connector tests that replace it do not wait.
     """
     stop, other = _stop.get(), _PROCESS.time
     if other is not None:
@@ -87,7 +87,7 @@ def sleep(seconds: float) -> None:
 
 
 def interruptible(stop: Event) -> None:
-    """Have waits of the present context end when `stop` is set."""
+    """End the waits of the current context when `stop` is set."""
     _stop.set(stop)
 
 
@@ -101,10 +101,10 @@ _EPOCH_UNITS = {
 
 
 def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | None:
-    """Read a moment written in one of `formats`, or in ISO 8601; None when it is none of them.
+    """Parse a timestamp in one of `formats` or in ISO 8601; None if no format matches.
 
-    A text without a zone is UTC. Epoch formats (`%s`, `%ms`, `%s_as_float`, `%epoch_microseconds`) take numbers and
-    texts.
+    A string without a time zone is UTC. Epoch formats (`%s`, `%ms`, `%s_as_float`, `%epoch_microseconds`) accept
+    numbers and strings.
     """
     for pattern in formats:
         unit = _EPOCH_UNITS.get(pattern)
@@ -119,10 +119,10 @@ def parse_timestamp(value: FieldValue, formats: Sequence[str]) -> datetime | Non
     return None
 
 
-# The windows of thousands of partitions begin and end at the same moments.
+# Cached: the windows of thousands of partitions have the same bounds.
 @lru_cache(maxsize=1024)
 def write_timestamp(moment: datetime, pattern: str) -> str | float:
-    """Write a moment, in UTC, as `pattern` says; epoch patterns give a number."""
+    """Format a timestamp, in UTC, by `pattern`; epoch patterns return a number."""
     moment = moment.astimezone(UTC)
     match pattern:
         case "%s_as_float":
@@ -130,7 +130,7 @@ def write_timestamp(moment: datetime, pattern: str) -> str | float:
         case "%s" | "%ms" | "%epoch_microseconds":
             return (moment - _EPOCH) // _EPOCH_UNITS[pattern]
         case _:
-            # %f has six digits; APIs that speak milliseconds want three (Airbyte calls that %_ms).
+            # %f has six digits; APIs with milliseconds expect three (`%_ms` in Airbyte).
             return moment.strftime(pattern.replace("%_ms", f"{moment.microsecond // 1000:03d}"))
 
 
@@ -138,7 +138,7 @@ def _from_text(value: FieldValue, pattern: str) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        # fromisoformat is thirty times faster than strptime and reads what the usual pattern writes.
+        # fromisoformat is thirty times faster than strptime, and parses what the usual patterns write.
         if pattern in ("%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d"):
             return _in_utc(datetime.fromisoformat(value))
         return _in_utc(datetime.strptime(value, pattern.replace("%_ms", "%f")))  # noqa: DTZ007 - made UTC here

@@ -18,7 +18,7 @@ _TEXT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|[smhdw])")
 
 
 def duration(value: object) -> timedelta:
-    """The duration that a text says, or the one that is given. Raises ValueError: it is none, or negative."""
+    """Parse a duration, or pass one through. Raises ValueError: the value is not a duration, or negative."""
     if isinstance(value, timedelta) and value >= timedelta():
         return value
     try:
@@ -30,4 +30,4 @@ def duration(value: object) -> timedelta:
 
 
 Duration = Annotated[timedelta, BeforeValidator(duration, json_schema_input_type=str)]
-"""A field of a pydantic model that takes such texts."""
+"""The type of a pydantic field that accepts such strings."""

@@ -1,4 +1,4 @@
-"""ISO 8601 durations. Days and less are a timedelta; years and months depend on the moment they are added to."""
+"""ISO 8601 durations. Days and smaller units are a timedelta; the length of years and months depends on the date."""
 
 import calendar
 import re
@@ -17,7 +17,7 @@ _DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CalendarDuration:
-    """Months and a rest. Added to 31 January, one month is the last day of February."""
+    """A number of months and a rest. One month after 31 January is the last day of February."""
 
     months: int
     rest: timedelta = timedelta()
@@ -40,11 +40,11 @@ class CalendarDuration:
 
 
 Duration: TypeAlias = timedelta | CalendarDuration
-"""What can be added to a moment."""
+"""A duration that can be added to a datetime."""
 
 
 def parse_duration(text: str) -> Duration:
-    """Read an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`. Raises ValueError: the text is none."""
+    """Parse an ISO 8601 duration such as `P1D`, `PT30M`, `P1Y2M`. Raises ValueError: it is not one."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("not an ISO 8601 duration such as P1D or PT30M")
@@ -63,7 +63,7 @@ def _moved(moment: D, months: int) -> D:
 
 
 def later(moment: datetime, duration: Duration) -> datetime:
-    """`moment` plus `duration`; the end of the calendar when it lies beyond."""
+    """`moment` plus `duration`, at most the end of the calendar."""
     try:
         return moment + duration
     except (OverflowError, ValueError):
@@ -71,7 +71,7 @@ def later(moment: datetime, duration: Duration) -> datetime:
 
 
 def earlier(moment: datetime, duration: Duration) -> datetime:
-    """`moment` minus `duration`; the beginning of the calendar when it lies before."""
+    """`moment` minus `duration`, at least the start of the calendar."""
     try:
         return moment - duration
     except (OverflowError, ValueError):
