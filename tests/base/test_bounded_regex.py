@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cdk.base import bounded_regex as patterns
+from cdk.base import bounded_regex
 from cdk.base.bounded_regex import Pattern
 from cdk.base.errors import FatalError
 
@@ -23,8 +23,8 @@ def test_an_expression_finds_what_fits() -> None:
 def test_an_expression_that_would_never_end_is_stopped_and_named(
     use: Callable[[Pattern, str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert patterns._SECONDS == 2
-    monkeypatch.setattr(patterns, "_SECONDS", 0.1)
+    assert bounded_regex._SECONDS == 2
+    monkeypatch.setattr(bounded_regex, "_SECONDS", 0.1)
 
     with pytest.raises(FatalError, match=r"'\^\(a\|a\)\*\$' was stopped after 0\.1 seconds on a text of 41 characters"):
         use(Pattern(ENDLESS), "a" * 40 + "b")

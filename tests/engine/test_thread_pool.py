@@ -90,8 +90,7 @@ def test_as_many_are_read_at_once_as_it_begins_with(workers: int) -> None:
 class Told(Concurrency):
     """A level that the test says."""
 
-    def completed(self, seconds: float, reading: int) -> None:
-        assert seconds >= 0
+    def completed(self, seconds: float, reading: int) -> None:  # noqa: ARG002 - the signature is that of the kit
         assert reading >= 1
 
 

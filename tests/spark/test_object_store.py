@@ -17,7 +17,7 @@ from cdk.base.errors import CdkError, ConfigError, TransientError
 from cdk.base.values import canonical
 from cdk.lake.admin.locate import OpenTables
 from cdk.lake.admin.table_audit import audit
-from cdk.lake.delta import stream_table as tables
+from cdk.lake.delta import stream_table
 from cdk.lake.delta.pinned_table import FilesGone
 from cdk.lake.delta.stream_table import StreamTable
 from cdk.lake.delta.table_state import TableState
@@ -134,7 +134,7 @@ def test_a_restore_brings_the_state_of_its_rows_back(lake: Folder) -> None:
 def test_states_that_nobody_needs_are_removed(lake: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     root = lake.join("users")
     run = opened(root)
-    monkeypatch.setattr(tables, "_RETAINED_STATES", 2)
+    monkeypatch.setattr(stream_table, "_RETAINED_STATES", 2)
     for n in range(5):
         run.commit(saved(n))
 

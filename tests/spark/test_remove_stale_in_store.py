@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from cdk import Json
 from cdk.base.task_map import run_inline
 from cdk.lake.arrow.columns import DELETED_AT
-from cdk.lake.delta import stream_table as tables
+from cdk.lake.delta import stream_table
 from cdk.lake.storage.folder import Folder
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
@@ -87,7 +87,7 @@ def test_a_sync_that_is_killed_at_the_removal_is_finished_by_the_next(
         if reached == 2:
             raise SystemExit(name)
 
-    monkeypatch.setattr(tables, "crash_point", crash)
+    monkeypatch.setattr(stream_table, "crash_point", crash)
     with pytest.raises(SystemExit):
         sync(lake, server, range(8))
     monkeypatch.undo()

@@ -319,7 +319,7 @@ def _with_config(value: Mapping[str, JsonValue], config: Mapping[str, JsonValue]
 def _beside(state: StateOptions, folder: Path) -> StateOptions:
     """The options, with the path of a log on disk relative to the folder."""
     provider = state.state_provider
-    if provider is None or provider.type not in {"local", "delta"}:
+    if provider is None or provider.type != "local":
         return state
     if not isinstance(where := provider.config.get("path"), str) or "://" in where:
         return state

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from cdk.lake.delta import stream_table as tables
-from cdk.lake.delta import write_modes
+from cdk.lake.delta import stream_table, write_modes
 from cdk.lake.delta.table_guard import Use
 from tests.lake.delta.test_table_guard import OPTIONS, Users, featured, fill, of, rows, sync
 
@@ -38,7 +37,7 @@ def test_a_sync_that_is_cut_beside_a_commit_of_delta_rs_is_made_good_by_the_next
         return Users([of(4), of(5, 2)])
 
     with monkeypatch.context() as patched:
-        for module in (tables, write_modes):
+        for module in (stream_table, write_modes):
             patched.setattr(module, "crash_point", crash)
         try:
             sync(tmp_path, users(), OPTIONS[use])

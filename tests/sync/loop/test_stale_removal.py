@@ -18,11 +18,11 @@ from cdk.lake.admin.edits import import_state
 from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.admin.state_admin import Admin
 from cdk.lake.arrow.columns import DELETED_AT
-from cdk.lake.delta import stream_table as tables
+from cdk.lake.delta import stream_table
 from cdk.lake.storage.folder import LocalFolder
 from cdk.spark.cluster.executors import executors
 from cdk.spark.sync_runner import SyncRunner
-from cdk.sync.loop import stale_removal as remove_stale
+from cdk.sync.loop import stale_removal
 from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, StateOptions, StreamOptions, TargetOptions
@@ -224,7 +224,7 @@ def test_a_sync_that_is_killed_anywhere_removes_by_the_next_one_and_never_too_mu
         if reached == commit:
             raise SystemExit(name)
 
-    monkeypatch.setattr(tables, "crash_point", crash)
+    monkeypatch.setattr(stream_table, "crash_point", crash)
     with pytest.raises(SystemExit):
         lake.sync(Users(range(8)))
     monkeypatch.undo()
@@ -261,7 +261,7 @@ def test_a_stream_without_checkpoints_that_was_read_and_not_completed_removes_by
         if reached == 2:
             raise SystemExit(name)
 
-    monkeypatch.setattr(tables, "crash_point", crash)
+    monkeypatch.setattr(stream_table, "crash_point", crash)
     with pytest.raises(SystemExit):
         lake.sync(Whole(range(8)))
     monkeypatch.undo()
@@ -399,7 +399,7 @@ def test_files_that_are_compacted_meanwhile_are_compared_again(lake: Lake, monke
         if (name, commits) == ("before_state_blob", 2):
             lake.table.optimize.compact()
 
-    monkeypatch.setattr(tables, "crash_point", compact)
+    monkeypatch.setattr(stream_table, "crash_point", compact)
     report = lake.sync(Users(range(6, 16)))
 
     assert (report.status, report.stale) == (Status.DONE, count(10, 10, 6, 6))
@@ -484,7 +484,7 @@ def test_a_divided_table_with_a_history_loses_the_same_rows(tmp_path: Path, remo
 
 @pytest.mark.spark
 def test_spark_removes_the_same_rows(lake: Lake, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remove_stale, "SMALL_ROWS", 0)
+    monkeypatch.setattr(stale_removal, "SMALL_ROWS", 0)
     lake = replace(lake, workers=executors(session))
     lake.sync(Users(range(10)))
     report = lake.sync(Users(range(8)))

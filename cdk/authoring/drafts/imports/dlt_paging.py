@@ -12,9 +12,11 @@ _OPTIONS: Mapping[str, set[str]] = {
     "json_link": {"next_url_path"},
     "header_link": {"links_next_key"},
     "cursor": {"cursor_path", "cursor_param"},
-    "offset": {"limit", "offset_param", "limit_param", "total_path", "stop_after_empty_page"},
-    "page_number": {"base_page", "page_param", "total_path", "stop_after_empty_page"},
+    "offset": {"limit", "offset_param", "limit_param"},
+    "page_number": {"base_page", "page_param"},
 }
+_ENDS_ANYWAY: Mapping[str, JsonValue] = {"total_path": None, "stop_after_empty_page": True}
+"""Options whose value says that pages end with an empty one, as they do with the component."""
 _DLT = "dlt's file says so"
 
 
@@ -25,7 +27,8 @@ def paging_of(settings: Mapping[str, JsonValue], stream: str) -> tuple[Paginator
         return PaginatorGuess(None, None), [
             ("type", f"found {kind!r}, which has no component that is known to do the same")
         ]
-    lost = sorted(settings.keys() - _OPTIONS[kind] - {"type"})
+    unknown = settings.keys() - _OPTIONS[kind] - {"type"}
+    lost = sorted(name for name in unknown if settings[name] != _ENDS_ANYWAY.get(name, ...))
     return _paging(kind, settings, PageFacts(stream, {}, {}, {}, "", None)), [
         (name, "no component has it") for name in lost
     ]

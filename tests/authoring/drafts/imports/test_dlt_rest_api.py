@@ -118,6 +118,7 @@ def test_secrets_are_carried_nowhere_and_what_is_code_is_listed(tmp_path: Path) 
         ({"type": "page_number", "base_page": 1}, ["page=1", "page=2", "page=3"]),
         ({"type": "page_number"}, ["page=0", "page=1", "page=2"]),
         ({"type": "offset", "limit": 1}, ["limit=1", "limit=1&offset=1", "limit=1&offset=2"]),
+        ({"type": "page_number", "total_path": None, "stop_after_empty_page": True}, ["page=0", "page=1", "page=2"]),
     ],
 )
 def test_pages_that_are_counted_end_with_an_empty_one(
@@ -126,9 +127,11 @@ def test_pages_that_are_counted_end_with_an_empty_one(
     api = MockApi()
     route = api.get("/rows").returns(json=[{"id": 1}]).returns(json=[{"id": 2}]).returns(json=[])
 
-    run = _read(tmp_path, _resource(tmp_path, path="rows", data_selector="$", paginator=paginator), api)
+    draft = _resource(tmp_path, path="rows", data_selector="$", paginator=paginator)
+    run = _read(tmp_path, draft, api)
 
     assert [record["id"] for record in run.records] == [1, 2]
+    assert draft.left_out == []
     assert ["&".join(sorted(request.full_url.partition("?")[2].split("&"))) for request in route.requests] == expected
 
 
@@ -165,7 +168,13 @@ def test_what_no_component_does_is_listed_with_its_place(tmp_path: Path) -> None
         tmp_path,
         path="rows",
         data_selector="$..items",
-        paginator={"type": "offset", "limit": 5, "maximum_offset": 10},
+        paginator={
+            "type": "offset",
+            "limit": 5,
+            "maximum_offset": 10,
+            "total_path": "n",
+            "stop_after_empty_page": False,
+        },
         incremental={"cursor_path": "meta.at", "start_param": "since"},
     )
 
@@ -173,6 +182,8 @@ def test_what_no_component_does_is_listed_with_its_place(tmp_path: Path) -> None
         "resources.rows.endpoint.data_selector",
         "resources.rows.endpoint.incremental",
         "resources.rows.endpoint.paginator.maximum_offset",
+        "resources.rows.endpoint.paginator.stop_after_empty_page",
+        "resources.rows.endpoint.paginator.total_path",
     ]
     assert "incremental_sync" not in draft.streams[0].component
 
