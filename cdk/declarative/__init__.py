@@ -1,1 +1,1 @@
-"""The manifest language: from YAML to components, and from components to streams of `cdk.rest` and `cdk.streams`."""
+"""The manifest language: YAML becomes components, and components become streams of `cdk.rest` and `cdk.streams`."""

@@ -1,4 +1,4 @@
-"""A manifest: from a YAML file to the component at its root, or to every reason why it cannot be one."""
+"""Loads a manifest: turns a YAML file into its root component, or reports every reason why it cannot."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ Keys: TypeAlias = tuple[str | int, ...]
 
 ROOT = "DeclarativeSource"
 MOST_PARTS = 2_000_000
-"""How large a manifest may be once its references and aliases are written out."""
+"""The maximum number of parts of a manifest after its references and aliases are expanded."""
 
-# Parts that others refer to, and that are no components themselves.
+# Sections that references point to, and that are not components themselves.
 _QUARRIES = frozenset({"definitions", "schemas"})
 _TOO_DEEP = "the manifest is nested too deeply; the kit reads some hundred levels"
-# What `BuildContext.where` puts before an error: `users: DatetimeBasedCursor.step: ...`, or without the stream.
+# The prefix that `BuildContext.where` gives an error: `users: DatetimeBasedCursor.step: ...`; the stream may be absent.
 _BUILT = re.compile(r"(?:(?P<stream>.+): )?(?P<kind>[A-Z]\w+)\.(?P<field>\w+): ")
 
 
 class Manifest:
-    """A manifest that was read: the object, and where each of its parts is written."""
+    """A parsed manifest: its object, and the place in the file where each of its parts is written."""
 
     def __init__(self, value: object, *, file: YamlFile | None = None, path: Path | None = None) -> None:
-        """Take a manifest as an object. Raises ManifestError: it is none.
+        """Take the manifest as an object. Raises ManifestError: when `value` is not an object.
 
-        path: of the file it was read from, where that was in another process: it is read again for the lines alone.
+        path: the file that another process read the manifest from; this process reads it again only for line numbers.
         """
         where = "" if file is None else f"{file.path}:1"
         if not isinstance(value, Mapping):
@@ -58,7 +58,7 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> "Manifest":
-        """Read a file. Raises ManifestError: it cannot be read, or is no YAML."""
+        """Read a manifest file. Raises ManifestError: when the file cannot be read or is not YAML."""
         try:
             file = YamlFile.load(path)
         except ConfigError as error:
@@ -71,9 +71,9 @@ class Manifest:
         return cls(file.value, file=file)
 
     def resolved(self) -> JsonObject:
-        """The manifest without references, types implied and parameters applied.
+        """Return the manifest with references resolved, implied types filled in and parameters applied.
 
-        Raises ManifestError with the place: a reference leads nowhere.
+        Raises ManifestError with the place: when a reference cannot be resolved.
         """
         register()
         root = {
@@ -84,9 +84,9 @@ class Manifest:
         return propagate(adapt({"type": ROOT, **root}, old=self._today is not self.value))
 
     def root(self) -> Component:
-        """The component at the root. Raises ManifestError with every place that is wrong.
+        """Return the root component. Raises ManifestError that lists every invalid place.
 
-        Logs a warning for each field that looks like a slip.
+        Logs a warning for each field that is probably misspelt.
         """
         try:
             value = self._resolved
@@ -117,7 +117,7 @@ class Manifest:
         return root
 
     def _twice(self, value: Mapping[str, JsonValue]) -> Iterator[str]:
-        """Streams with the name of an earlier one; those whose name is an expression are known later."""
+        """Yield an error for each stream that reuses an earlier name; a name that is an expression is checked later."""
         places: dict[str, int] = {}
         for i, stream in enumerate(as_list(value.get("streams"))):
             name = as_object(stream).get("name")
@@ -126,7 +126,7 @@ class Manifest:
 
     @cached_property
     def _file(self) -> YamlFile | None:
-        """The file, as long as it says the same."""
+        """The parsed file; None without a file, or if the file on disk no longer holds this manifest."""
         if self._parsed is None and self._path is not None:
             with suppress(ConfigError):
                 file = YamlFile.load(self._path)
@@ -135,23 +135,23 @@ class Manifest:
 
     @property
     def path(self) -> Path | None:
-        """The file that it was read from."""
+        """The file that the manifest was read from."""
         return self._path if self._parsed is None else self._parsed.path
 
     @property
     def name(self) -> str:
-        """What errors call the manifest."""
+        """The name of the manifest in error messages."""
         return "manifest" if self._file is None else str(self._file.path)
 
     def where(self, keys: Sequence[str | int]) -> str:
-        """`file:line path` of a part of the resolved manifest, as it is written."""
+        """Return `file:line path` of a part of the resolved manifest, with the line at which it is written."""
         if self._file is None:
             return f"{self.name} {dotted(keys)}".rstrip()
         line = self._file.where(self._references.where(keys)).partition(" ")[0]
         return f"{line} {dotted(keys)}".rstrip()
 
     def located(self, error: ManifestError) -> ManifestError:
-        """An error that names a component, from building or using it, with its file and line."""
+        """Return an error that names a component, raised by building or using it, with its file and line added."""
         text = str(error)
         named = _BUILT.match(text)
         expression = error.expression if isinstance(error, ExpressionError) else None
@@ -159,7 +159,7 @@ class Manifest:
         if keys is None:
             return error
         line = self.where(keys).partition(" ")[0] if self._file is not None else self.where(keys)
-        # Of its class, whatever that takes: it tells a mistake in the manifest from a value that an API gave.
+        # Keep the error's class without calling its constructor: the class tells a manifest error from a bad API value.
         located = ManifestError.__new__(type(error))
         vars(located).update(vars(error))
         located.message, located.path, located.args = text, line, (text,)
@@ -167,7 +167,7 @@ class Manifest:
         return located
 
     def reads_config(self, error: ManifestError) -> bool:
-        """Whether what an error is about is an expression that reads the config: another config may do."""
+        """Whether the error is about an expression that reads the config, so that another config may work."""
         named = _BUILT.match(error.message)
         keys = None if named is None else self._find(named["stream"], named["kind"], named["field"])
         if keys is None:
@@ -176,9 +176,9 @@ class Manifest:
         return isinstance(value, str) and "config" in value
 
     def _find(self, stream: str | None, kind: str, field: str, expression: str | None = None) -> Keys | None:
-        """Where a field of a component stands; None when several could be meant, and they are written apart.
+        """Return the keys of a field of a component; None if several fields match that are written in different places.
 
-        expression: which of several it is.
+        expression: picks the field with this text, if several match.
         """
         matches = [keys for keys, node in _components(self._resolved, ()) if node["type"] == kind and field in node]
         if stream is not None:
@@ -194,7 +194,7 @@ class Manifest:
         return (*matches[0], field) if len(lines) == 1 else None
 
     def _report(self, problems: Sequence[ManifestProblem]) -> list[str]:
-        """What to say of problems: once for each place in the file, however often references use it."""
+        """Return one line for each problem and place in the file, however many references lead to that place."""
         places: dict[tuple[Keys, str], list[Keys]] = {}
         for problem in problems:
             written = (*self._references.where(problem.keys), *problem.keys[-1:])
@@ -206,7 +206,7 @@ class Manifest:
         return lines
 
     def _location(self, keys: Sequence[str | int]) -> str:
-        """The place of a problem; a field that a parameter filled says so."""
+        """Return the place of a problem, with a note if the field was filled in from `$parameters`."""
         node, parameters = part_at(self._resolved, keys[:-1]), None
         written = self._references.where(keys)
         if isinstance(node, Mapping) and keys and (not written or written[-1] != keys[-1]):

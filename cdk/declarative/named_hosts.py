@@ -1,7 +1,7 @@
-"""The hosts that a manifest and its config name: the credentials of its requests are sent to no other.
+"""The hosts that a manifest and its config name. Credentials of its requests are sent to no other host.
 
-Names in expressions other than `config` and `parameters` come from answers of the API: where one of them makes a part
-of a host, any text without a dot may stand there, and where it makes all of it, nothing is named.
+In expressions, names other than `config` and `parameters` hold values from API responses. If such a value is part of a
+host, it matches any text without a dot; if it is the whole host, the expression names no host.
 """
 
 import re
@@ -20,17 +20,17 @@ from cdk.declarative.model.plug_points import AnySchemaLoader
 from cdk.rest.http.origin import CredentialScope, Origin, named_origins, origin
 
 _LITERAL = re.compile(r"https?://[A-Za-z0-9.\-]+(?::[0-9]+)?(?=[/?#\"'\s]|$)")
-# What is left of a host behind the last wildcard must be a domain that has one owner: `*.com` names no host.
+# The rest of a host after its last wildcard must be a domain with a single owner: `*.com` names no host.
 _DOMAIN = re.compile(r"[A-Za-z0-9\-_]*(?:\.[A-Za-z0-9\-_]+){2,}")
 
 
 def credential_scope(root: Component, config: Mapping[str, JsonValue], secrets: Secrets) -> CredentialScope:
-    """Where the credentials of the streams of a manifest may go, and the values of its config that are secret."""
+    """Return the origins to which credentials of the streams may be sent, and the secret values of the config."""
     return CredentialScope(frozenset((*_below(root, config, {}), *named_origins(dict(config)))), secrets)
 
 
 def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[str, JsonValue]) -> Iterator[Origin]:
-    """The origins that a part of a manifest names, without what only describes: `spec` and schemas."""
+    """Yield the origins that a part of a manifest names; descriptive parts, `spec` and schemas, are skipped."""
     match value:
         case str():
             yield from _origins(value, config, parameters)
@@ -44,7 +44,7 @@ def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[s
             fields = {**value.__dict__, **(value.model_extra or {}), "parameters": None}
             yield from _below(list(fields.values()), config, parameters)
         case Mapping() if not str(value.get("type", "")).endswith("SchemaLoader"):
-            # A template of streams, which become components once it is filled in.
+            # A template of streams: its parts become components once it is filled in.
             more = value.get("$parameters")
             own = {**parameters, **more} if isinstance(more, Mapping) else parameters
             yield from _below(list(value.values()), config, own)
@@ -56,7 +56,7 @@ def _below(value: object, config: Mapping[str, JsonValue], parameters: Mapping[s
 
 
 def _origins(text: str, config: Mapping[str, JsonValue], parameters: Mapping[str, JsonValue]) -> Iterator[Origin]:
-    """The origins that one text of a manifest may render to."""
+    """Yield the origins that a string of a manifest may render to."""
     if "{" not in text:
         if (plain := origin(text)).host:
             yield plain
@@ -74,7 +74,7 @@ def _origins(text: str, config: Mapping[str, JsonValue], parameters: Mapping[str
 
 
 class _Unknown(dict[str, object]):
-    """What an API will say: `*` as text, and the same again for all that is looked for in it."""
+    """A value unknown until the API responds: renders as `*`, and returns itself for every key."""
 
     def __missing__(self, name: str) -> "_Unknown":
         return self

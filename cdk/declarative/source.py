@@ -1,4 +1,4 @@
-"""ManifestSource: a connector that is a manifest."""
+"""ManifestSource: a connector defined by a manifest."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _RESERVED = "__airbyte"
 class ManifestSource(Source):
     """The source that a manifest describes.
 
-    Raises ManifestError with every place of the manifest that is wrong.
+    Raises ManifestError that lists every invalid place of the manifest.
     """
 
     def __init__(self, manifest: Manifest, runtime: Runtime | None = None) -> None:
@@ -42,7 +42,7 @@ class ManifestSource(Source):
         self._runtime = runtime or Runtime()
         self._root = cast("DeclarativeSource", manifest.root())
         self._spec = self._root.spec
-        # What the config's file holds: without what only the run, or only its check, adds to it.
+        # The config as stored in its file, without values that exist only for this run or only for `check`.
         self._updated_config: Mapping[str, JsonValue] | None = None
         self._keeping = Lock()
         self._parents = frozenset(parent_names(self._root))
@@ -50,7 +50,7 @@ class ManifestSource(Source):
 
     @classmethod
     def load(cls, path: Path, *, custom: CustomCode | None = None) -> "ManifestSource":
-        """The source of a manifest file. custom: builds components that are Python classes; None: they may not run."""
+        """Load the source of a manifest file. custom: builds components that are Python classes; None forbids them."""
         folder = path.resolve().parent
         source = cls(Manifest.load(path), Runtime(folder=folder, custom=custom))
         source.name = connector_name(str(path))
@@ -64,18 +64,18 @@ class ManifestSource(Source):
 
     @property
     def resolved(self) -> JsonObject:
-        """The manifest without references, types implied and parameters applied."""
+        """The manifest with references resolved, implied types filled in and parameters applied."""
         return self._manifest.resolved()
 
     def revised(self, manifest: JsonObject) -> "ManifestSource":
-        """The same source with another manifest. Raises ManifestError with every place that is wrong."""
+        """Return this source with another manifest. Raises ManifestError that lists every invalid place."""
         source = ManifestSource(Manifest(manifest), self._runtime)
         source._spec, source.events, source.name = self._spec, self.events, self.name
         return source
 
     @property
     def config_schema(self) -> JsonSchema:  # type: ignore[override] # read-only here
-        """The schema in `spec`, or in the spec file beside the manifest."""
+        """The schema in `spec`, or in the spec file next to the manifest."""
         return NO_CONFIG if self._spec is None else self._spec.connection_specification
 
     @property
@@ -88,14 +88,14 @@ class ManifestSource(Source):
         return None if self._spec is None else self._spec.advanced_auth
 
     def prepare(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """The config after the manifest's migrations, which are saved."""
+        """Return the config after the manifest's migrations, and save it if they changed it."""
         self._updated_config = migrated = self._rules(config).migrate(config)
         if migrated is not config:
             self.events.config_changed(migrated)
         return migrated
 
     def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """The config after the manifest's transformations, which are not saved."""
+        """Return the config after the manifest's transformations; the result is not saved."""
         return self._rules(config).transform(config)
 
     def select(self, properties: Mapping[str, frozenset[str]]) -> None:
@@ -106,16 +106,16 @@ class ManifestSource(Source):
         return super().concurrency(config) if level is None else level.build(self._context(config))
 
     def streams(self, config: Mapping[str, JsonValue]) -> Sequence[Stream]:
-        """The streams for a config. Raises ManifestError: two have one name, or a part cannot be built."""
+        """Return the streams for a config. Raises ManifestError: when two share a name or a part cannot be built."""
         ctx = self._context(config)
         self._rules(config).validate(config)
         return list(self._located(ctx, config, self._root.built(ctx, (), self._manifest.reads_config)).values())
 
     def rebuilt(self, config: Mapping[str, JsonValue], copy: bytes = b"") -> Mapping[str, Stream]:
-        """The streams that are written out, or those of a copy of a template; nothing is asked of the API for that."""
+        """Return the streams written in the manifest, or those of one copy of a template, without calling the API."""
         ctx = self._context(config)
         if copy:
-            declared = streams_of_copy(pickle.loads(copy), ctx, "")  # noqa: S301 - the driver's own
+            declared = streams_of_copy(pickle.loads(copy), ctx, "")  # noqa: S301 - pickled by the driver
         else:
             declared = self._root.written(ctx, self._manifest.reads_config)
         streams = self._located(ctx, config, declared)
@@ -125,7 +125,7 @@ class ManifestSource(Source):
     def _located(
         self, ctx: BuildContext, config: Mapping[str, JsonValue], declared: Iterable[DeclaredStream]
     ) -> Mapping[str, DeclaredStream]:
-        """The declared streams by name, ready to travel; errors with their places."""
+        """Return the declared streams by name, ready for pickling; errors carry their place in the manifest."""
         try:
             self._root.limit_jobs(ctx)
             return self._named(config, declared)
@@ -141,7 +141,7 @@ class ManifestSource(Source):
         except TypeError as error:
             words = "the manifest or the config holds what JSON cannot: dates without quote marks, or too many levels"
             raise ManifestError(f"{self._manifest.name}: {words} ({error})") from None
-        # Another process may have been started in another folder.
+        # The other process may have a different working directory.
         path = None if self._manifest.path is None else self._manifest.path.absolute()
         recipe = Recipe(*written, runtime.folder, runtime.custom, current_run().id, path)
         streams: dict[str, DeclaredStream] = {}
@@ -158,7 +158,7 @@ class ManifestSource(Source):
         overrides = check.config_overrides or {}
         if reserved := [name for name in overrides if name.startswith(_RESERVED)]:
             raise ManifestError(f"check.config_overrides: {', '.join(reserved)}: such keys are for platforms to set")
-        # A value for the check alone is no person's config: the rules for that do not hold for it.
+        # An override that only the check uses was not entered by a person, so the config rules do not apply to it.
         self._rules(config).validate(config)
         overridden = {**config, **overrides}
         ctx = self._context(overridden)
@@ -169,13 +169,13 @@ class ManifestSource(Source):
         check.build(ctx)(list(self._located(ctx, overridden, declared).values()))
 
     def _context(self, config: Mapping[str, JsonValue]) -> BuildContext:
-        # Answers that a stream and the children that read it as their parent both ask for are fetched once.
+        # A response that both a stream and its child streams (which read it as their parent) request is fetched once.
         runtime = self._runtime
         runtime.parents, runtime.located = self._parents, self._manifest.located
         runtime.learn, runtime.limited = self.events.learned, self.events.waiting
         runtime.keep = partial(self._save, config)
         secrets = Secrets(secret_values(self.config_schema, config))
-        # Looked through when a request is made: `spec` and `discover` need none of it.
+        # Computed only when a request is made: `spec` and `discover` do not need it.
         ctx = BuildContext(config, runtime, scope=cache(partial(credential_scope, self._root, config, secrets)))
         if self._root.api_budget is not None and runtime.budget is None:
             runtime.budget = self._root.api_budget.build(ctx)
@@ -186,7 +186,7 @@ class ManifestSource(Source):
         return ConfigRules() if rules is None else rules.build(self._context(config))
 
     def _save(self, config: Mapping[str, JsonValue], updates: Mapping[tuple[str, ...], JsonValue]) -> None:
-        """Have a config saved that differs from the last one in `updates`."""
+        """Save the config with `updates` applied to its last saved version."""
         with self._keeping:
             updated = deepcopy(dict(config if self._updated_config is None else self._updated_config))
             for path, value in updates.items():
@@ -196,7 +196,7 @@ class ManifestSource(Source):
 
 
 def parent_names(component: Component) -> Iterator[str]:
-    """The names of the streams that others below a component read as their parents."""
+    """Yield the names of the streams that components below `component` read as their parents."""
     match component:
         case ParentStreamConfig(stream=DeclarativeStream(name=name)):
             yield name
@@ -208,9 +208,10 @@ def parent_names(component: Component) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What travels to another process in place of a stream: the manifest and the config, to build it there.
+    """What is pickled to another process instead of a stream: the manifest and the config, to rebuild the stream there.
 
-    run, attempt: what it is built for: what is kept for the length of one is kept for no other. path: of the manifest.
+    run, attempt: the run and attempt to build for; another run or attempt never reuses the cached source. path: of the
+    manifest.
     """
 
     manifest: bytes
@@ -222,7 +223,7 @@ class Recipe:
     attempt: int = 0
 
     def stream(self, name: str, copy: Mapping[str, JsonValue] | None = None, attempt: int = 0) -> Stream:
-        """The stream of this name. Built once in a process. copy: of the template that it was made of."""
+        """Return the stream of this name, built once per process. copy: the filled-in template it was made from."""
         recipe = replace(self, attempt=attempt)
         return _rebuilt(recipe)[name] if copy is None else _rebuilt_copy(recipe, pickle.dumps(copy))[name]
 

@@ -1,4 +1,4 @@
-"""Spec files: `spec.yaml` or `spec.json` beside a manifest that has no `spec` of its own."""
+"""Spec files: `spec.yaml` or `spec.json` next to a manifest without a `spec` of its own."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ _NAMES = ("spec.yaml", "spec.json")
 
 
 def spec_beside(folder: Path) -> Spec | None:
-    """The spec in a file of this folder; None where there is none.
+    """Return the spec from a file in this folder; None if there is no such file.
 
-    Raises ManifestError: there are two, or the file holds no spec as the protocol writes it.
-    Airbyte: the same, so a manifest without a spec relies on it: what it marks as secret is masked.
+    Raises ManifestError: when both files exist, or a file is not a spec as the protocol defines it.
+    Airbyte: the same. Manifests without a spec rely on it: fields that it marks as secret are masked.
     """
     files = [file for name in _NAMES if (file := folder / name).is_file()]
     if len(files) > 1:

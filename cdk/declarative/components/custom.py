@@ -1,6 +1,6 @@
-"""Custom components: Python classes that come with a manifest. They run only where the user allows it.
+"""Custom components: Python classes that come with a manifest. They run only if the user allows it.
 
-The opener of the manifest passes what builds them (`Runtime.custom`); without it, each is a ManifestError.
+The caller that opens the manifest passes their builder (`Runtime.custom`); without it, each is a ManifestError.
 """
 
 from typing import Any
@@ -32,14 +32,14 @@ from cdk.declarative.model.plug_points import (
 
 
 class CustomComponent(Component, type=None):
-    """A component that is a Python class. All its other fields are for the class, so each one says `extra="allow"`."""
+    """A component that is a Python class. Its further fields are for that class, so subclasses set `extra="allow"`."""
 
     class_name: str = Field(description="Module and class, such as `source_x.components.MyExtractor`.")
 
-    def build(self, ctx: BuildContext, *parts: object, **options: object) -> Any:  # noqa: ANN401 - each family has its own
-        """The object of the class, behind the interface of its family. parts: what the family's `build` gets besides.
+    def build(self, ctx: BuildContext, *parts: object, **options: object) -> Any:  # noqa: ANN401 - differs by family
+        """Build the object that the family expects. parts: the further arguments of the family's `build`.
 
-        Raises ManifestError: custom code may not run, or the class cannot be built.
+        Raises ManifestError: when custom code may not run, or the class cannot be built.
         """
         custom = ctx.runtime.custom
         if custom is None:
@@ -51,7 +51,7 @@ class CustomComponent(Component, type=None):
 
 
 class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
-    """Adds credentials with a class of its own.
+    """Adds credentials using a Python class of the connector.
 
     Example:
         type: CustomAuthenticator
@@ -61,19 +61,19 @@ class CustomAuthenticator(CustomComponent, AnyAuthenticator, extra="allow"):
 
 
 class CustomBackoffStrategy(CustomComponent, AnyBackoffStrategy, extra="allow"):
-    """Says how long to wait with a class of its own."""
+    """Decides how long to wait using a Python class of the connector."""
 
 
 class CustomConfigTransformation(CustomComponent, AnyConfigTransformation, extra="allow"):
-    """Changes the config with a class of its own."""
+    """Changes the config using a Python class of the connector."""
 
 
 class CustomDecoder(CustomComponent, AnyDecoder, extra="allow"):
-    """Reads bodies with a class of its own."""
+    """Decodes bodies using a Python class of the connector."""
 
 
 class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
-    """Judges answers with a class of its own.
+    """Decides what responses mean using a Python class of the connector.
 
     Example:
         type: CustomErrorHandler
@@ -83,7 +83,7 @@ class CustomErrorHandler(CustomComponent, AnyErrorHandler, extra="allow"):
 
 
 class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
-    """Advances by a class that extends `DatetimeBasedCursor`; other classes are refused.
+    """Advances using a Python class of the connector that extends `DatetimeBasedCursor`; other classes are refused.
 
     Example:
         type: CustomIncrementalSync
@@ -93,7 +93,7 @@ class CustomIncrementalSync(CustomComponent, AnyIncrementalSync, extra="allow"):
 
 
 class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="allow"):
-    """Finds the next page with a class of its own.
+    """Finds the next page using a Python class of the connector.
 
     Example:
         type: CustomPaginationStrategy
@@ -103,11 +103,11 @@ class CustomPaginationStrategy(CustomComponent, AnyPaginationStrategy, extra="al
 
 
 class CustomPartitionRouter(CustomComponent, AnyPartitionRouter, extra="allow"):
-    """Finds the partitions with a class of its own."""
+    """Makes the partitions using a Python class of the connector."""
 
 
 class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
-    """Finds the records of a response with a class of its own.
+    """Extracts the records of a response using a Python class of the connector.
 
     Example:
         type: CustomRecordExtractor
@@ -117,11 +117,11 @@ class CustomRecordExtractor(CustomComponent, AnyExtractor, extra="allow"):
 
 
 class CustomRecordFilter(CustomComponent, AnyRecordFilter, extra="allow"):
-    """Keeps records with a class of its own."""
+    """Decides which records to keep using a Python class of the connector."""
 
 
 class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
-    """Says what to ask for with a class of its own.
+    """Drafts requests using a Python class of the connector.
 
     Example:
         type: CustomRequester
@@ -131,24 +131,24 @@ class CustomRequester(CustomComponent, AnyRequester, extra="allow"):
 
 
 class CustomRetriever(CustomComponent, AnyRetriever, extra="allow"):
-    """Reads slices with a class of its own."""
+    """Reads slices using a Python class of the connector."""
 
 
 class CustomSchemaLoader(CustomComponent, AnySchemaLoader, extra="allow"):
-    """Finds the schema with a class of its own."""
+    """Provides the schema using a Python class of the connector."""
 
 
 class CustomSchemaNormalization(CustomComponent, AnySchemaNormalization, extra="allow"):
-    """Casts values with a class of its own."""
+    """Casts values using a Python class of the connector."""
 
 
 class CustomStateMigration(CustomComponent, AnyStateMigration, extra="allow"):
-    """Turns old states into today's with a class of its own."""
+    """Converts old states to today's form using a Python class of the connector."""
 
 
 class CustomTransformation(CustomComponent, AnyTransformation, extra="allow"):
-    """Changes records with a class of its own."""
+    """Changes records using a Python class of the connector."""
 
 
 class CustomValidationStrategy(CustomComponent, AnyValidationStrategy, extra="allow"):
-    """Looks at a value with a class of its own."""
+    """Validates a value using a Python class of the connector."""

@@ -1,4 +1,4 @@
-"""From a text with `{{ }}` to what evaluates it. Imports Jinja; import this module lazily."""
+"""Builds the evaluator of a text with `{{ }}`. Imports Jinja; import this module lazily."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,14 +29,14 @@ _NAMES = frozenset({
     "query_properties",
 })
 # fmt: on
-"""What some place of the language gives its expressions."""
+"""All names that some place of the language makes available to its expressions."""
 _UNKNOWN = re.compile(r"No (filter|test) named '([^']*)'")
 
 
 def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Evaluation:
-    """What evaluates `text`. What nothing defines is a warning, if it has a place; parameters: their names, if known.
+    """Return the evaluator of `text`; log a warning for undefined names if `where` is set. parameters: the known ones.
 
-    Raises ExpressionError: its syntax is wrong or it reads `stream_state`.
+    Raises ExpressionError: when the syntax is wrong or the expression reads `stream_state`.
     """
     env = environment()
     try:
@@ -61,7 +61,7 @@ def build(text: str, where: str, parameters: frozenset[str] | None = None) -> Ev
 
 
 def _warn(what: str, names: frozenset[str], known: frozenset[str], text: str, where: str) -> None:
-    """Name what nothing defines: it is empty wherever it is used, and an address without it may still be one."""
+    """Log each undefined name. It evaluates to an empty value, so a URL that uses it may look valid."""
     for name in sorted(names):
         near = nearest(name, known)
         instead = f"did you mean {near!r}?" if near else f"expressions know {', '.join(sorted(known)) or 'none here'}"
@@ -69,7 +69,7 @@ def _warn(what: str, names: frozenset[str], known: frozenset[str], text: str, wh
 
 
 def _parameters_in(node: nodes.Node) -> Iterator[str]:
-    """The parameters that a parsed text reads where it does not ask whether they are there."""
+    """Yield the parameters that a parsed text reads without a default or a check for their presence."""
     match node:
         case (
             nodes.Getattr(node=nodes.Name(name="parameters"), attr=str(name))
@@ -84,7 +84,7 @@ def _parameters_in(node: nodes.Node) -> Iterator[str]:
 
 
 def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Evaluation:
-    """Rendered by Jinja: statements and all else that has no Python expression."""
+    """Return an evaluator that renders with Jinja: for statements and everything else without a Python equivalent."""
     names = meta.find_undeclared_variables(template) - env.globals.keys()
     used = {node.name for node in template.find_all(nodes.Name)}
     filters = {node.name for node in template.find_all(nodes.Filter)}
@@ -110,7 +110,7 @@ def _jinja(env: SandboxedEnvironment, template: nodes.Template, text: str) -> Ev
 
 
 class _Joined(NodeTransformer):
-    """Has `~` done by a function that looks at the size, as Jinja lets the other operators be."""
+    """Replaces `~` by a call that limits the size of the result, because Jinja does not intercept this operator."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802 - the name that Jinja calls
         self.generic_visit(node)
@@ -129,9 +129,9 @@ def _mistake(env: SandboxedEnvironment, error: TemplateSyntaxError, text: str) -
 
 
 def _paths_in(node: nodes.Node) -> Iterator[tuple[str, ...]]:
-    """The paths that a parsed text reads, as far as they are written there; the first name is a variable's.
+    """Yield the paths that a parsed text reads, as far as they are literal; each starts with a variable name.
 
-    `{{ response.meta.next or response['token'] }}` reads two of `response`.
+    `{{ response.meta.next or response['token'] }}` yields two paths below `response`.
     """
     if names := _path(node):
         yield names
@@ -141,7 +141,7 @@ def _paths_in(node: nodes.Node) -> Iterator[tuple[str, ...]]:
 
 
 def _path(node: nodes.Node) -> tuple[str, ...]:
-    """The path that a node is, if it is one: `a.b`, `a['b']` or `a.get('b')`."""
+    """Return the path that a node spells: `a.b`, `a['b']` or `a.get('b')`; empty if it spells none."""
     match node:
         case nodes.Name(name=str(name)):
             return (name,)

@@ -1,9 +1,9 @@
-"""Expressions as Python functions. Jinja parses; what it reads is called without Jinja. Import this module lazily.
+"""Compiles expressions to Python functions. Jinja only parses; evaluation bypasses it. Import this module lazily.
 
-One function gives the value for a scope, another the values for all records of a page: as Jinja's compiled code would,
-many times faster. Both are made from one Python expression, which is put together from nodes and never from text: what
-a manifest says gets into it as constants, and as names with a prefix; all it calls is bound here. What has no such
-form, as `{% if %}`, is left to Jinja: `Unsupported` says so.
+One function computes the value for a scope, another the values for all records of a page: the same results as Jinja's
+compiled code, many times faster. Both are made from one Python expression that is assembled from AST nodes, never from
+text: text of a manifest enters it only as constants and as prefixed names, and every function it calls is bound here.
+Constructs without an equivalent Python expression, such as `{% if %}`, raise `Unsupported` and are left to Jinja.
 """
 
 import ast
@@ -36,24 +36,24 @@ _COMPARISONS: Mapping[str, type[ast.cmpop]] = {
 _BOOLEANS: Mapping[str, type[ast.boolop]] = {"and": ast.And, "or": ast.Or}
 _UNARY: Mapping[str, type[ast.unaryop]] = {"not": ast.Not, "-": ast.USub, "+": ast.UAdd}
 _UNGUARDED: Mapping[str, type[ast.operator]] = {"-": ast.Sub, "/": ast.Div, "//": ast.FloorDiv}
-"""Operators that make nothing large; the others are those of `BINARY`."""
+"""Operators whose results cannot become large; all others are in `BINARY`."""
 
 _AS_TEXT = ord("s")
 """The conversion `!s` of an f-string."""
 
-# Each name is read once, at the start: misspelt ones are errors also where a condition would have left them out.
+# Each name is read once, up front, so a misspelt name is an error even in a branch that is not evaluated.
 _RUN = "def run(scope):\n return VALUE"
 _COLUMN = "def column(scope, records):\n values = []\n for n_record in records:\n  values.append(VALUE)\n return values"
 
 
 class Unsupported(Exception):
-    """This part of the language has no Python expression."""
+    """This part of the language has no equivalent Python expression."""
 
 
 def compile_nodes(env: SandboxedEnvironment, template: nodes.Template) -> Evaluation:
-    """What evaluates a template: to the value of a lone `{{ }}`, else to the text of all pieces.
+    """Return the evaluator of a template: the value of a single `{{ }}`, otherwise the concatenated text of all pieces.
 
-    Raises Unsupported: it has statements, or nodes that have no Python expression.
+    Raises Unsupported: when the template has statements or nodes without an equivalent Python expression.
     """
     compiler = _Compiler(env)
     pieces: list[nodes.Node] = []
@@ -69,7 +69,7 @@ def compile_nodes(env: SandboxedEnvironment, template: nodes.Template) -> Evalua
 
 
 class _Code:
-    """The functions around one expression, each compiled when it is first called: few of a manifest's are."""
+    """The functions around one expression, each compiled on first call: few expressions of a manifest are called."""
 
     def __init__(self, value: ast.expr, names: set[str], bound: Mapping[str, object]) -> None:
         self._value, self._names, self._bound = value, sorted(names), bound
@@ -83,7 +83,7 @@ class _Code:
 
     def column(self, scope: Scope, records: Sequence[object]) -> list[object]:
         if self._column is None:
-            # The loop of `_COLUMN` assigns `n_record`.
+            # The loop in `_COLUMN` assigns `n_record`.
             self._column = self._function(_COLUMN, [name for name in self._names if name != "record"])
         return self._column(scope, records)
 
@@ -96,12 +96,12 @@ class _Code:
         ]
         code = compile(ast.fix_missing_locations(module), "<expression>", "exec")
         namespace: dict[str, FunctionType] = {}
-        exec(code, {**self._bound, "__builtins__": {}}, namespace)  # noqa: S102 - nothing in it is a manifest's text
+        exec(code, {**self._bound, "__builtins__": {}}, namespace)  # noqa: S102 - it contains no text of a manifest
         return namespace[function.name]
 
 
 class _Filled(ast.NodeTransformer):
-    """Puts the value into a function."""
+    """Inserts the value into a function."""
 
     def __init__(self, value: ast.expr) -> None:
         self._value = value
@@ -123,9 +123,9 @@ def _stored(name: str) -> ast.Name:
 
 
 class _Compiler:
-    """Makes the Python expression of each node, and notes what it uses.
+    """Translates each node into a Python expression and records what the expression uses.
 
-    bound: what the names of the expression stand for that are not read from the scope.
+    bound: the objects behind the names in the expression that are not read from the scope.
     """
 
     def __init__(self, env: SandboxedEnvironment) -> None:
@@ -135,11 +135,11 @@ class _Compiler:
         self.bound: dict[str, object] = {"type": type, "dict": dict}
 
     @singledispatchmethod
-    def value(self, node: nodes.Node) -> ast.expr:  # noqa: ARG002 - it is chosen by
+    def value(self, node: nodes.Node) -> ast.expr:  # noqa: ARG002 - selects the overload
         raise Unsupported
 
     def text(self, pieces: Sequence[nodes.Node]) -> ast.expr:
-        """The texts of the pieces, one after the other."""
+        """Return the concatenated text of the pieces."""
         return ast.JoinedStr([self._piece(piece) for piece in pieces])
 
     def _piece(self, piece: nodes.Node) -> ast.expr:
@@ -210,10 +210,10 @@ class _Compiler:
                 return self._calling(self._env.getitem, target, self.value(key))
 
     def _below(self, target: ast.expr, key: str, *, as_item: bool) -> ast.expr:
-        """What is under a key: looked up here where the target is a dict that has it, by Jinja elsewhere."""
+        """Return the lookup of a key: direct if the target is a dict that has it, otherwise by Jinja."""
         get = self._env.getitem if as_item else self._env.getattr
         if key in _DICT_ATTRIBUTES and not as_item:
-            # `record.items` is a method to Jinja, `record['items']` the value where there is one.
+            # To Jinja, `record.items` is a method; `record['items']` is the value if there is one.
             return self._calling(get, target, ast.Constant(key))
         first, value = self._twice(target)
         if key in _DICT_ATTRIBUTES:
@@ -226,7 +226,7 @@ class _Compiler:
         return ast.IfExp(ast.BoolOp(ast.And(), [is_dict, has_key]), item, otherwise)
 
     def _twice(self, target: ast.expr) -> tuple[ast.expr, ast.expr]:
-        """A value where it is first asked for, and afterwards."""
+        """Return two expressions for a value: for its first use, which stores it in a variable, and for later uses."""
         if isinstance(target, ast.Name):
             return target, target
         name = f"v{next(self._numbers)}"
@@ -290,7 +290,7 @@ class _Compiler:
                 raise Unsupported
 
     def _callable(self, call: object) -> Callable[..., object]:
-        """The function, with what it wants of Jinja as its first argument. Jinja itself reports unknown ones."""
+        """Return the function with the argument it needs from Jinja bound. Jinja itself reports unknown functions."""
         if not callable(call):
             raise Unsupported
         wants = getattr(call, "jinja_pass_arg", None)
@@ -325,7 +325,7 @@ def _missing(get: Callable[[object, str], object], key: str, nothing: object) ->
 
 
 def _method(env: SandboxedEnvironment, name: str) -> Callable[..., object]:
-    # `format` reaches attributes from within its text: only the sandbox's own is safe.
+    # `format` can reach attributes from within its text, so only the sandbox's own `format` is safe.
     plain = frozenset() if name.startswith(("_", "format")) else _PLAIN
     grows = name in GROWING
 

@@ -1,4 +1,4 @@
-"""The sandboxed Jinja environment: what expressions may do. Imports Jinja; import this module lazily."""
+"""The sandboxed Jinja environment, which limits what expressions may do. Imports Jinja; import this module lazily."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -16,14 +16,14 @@ class _Environment(SandboxedEnvironment):
     intercepted_binops = frozenset(BINARY)
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        # Manifests reach the fields of a slice's partition by this name, too; no other object has the attribute.
+        # Manifests also access the fields of a slice's partition by this name; no other object has the attribute.
         return attr == "_partition" or super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:  # noqa: ARG002
         return BINARY[operator](left, right)
 
     def call(__self, __context: Context, __obj: object, *args: object, **kwargs: object) -> object:  # noqa: N805, PYI063 - Jinja's
-        # The sandbox wraps `format`; the method, and with it the text, is behind it.
+        # The sandbox wraps `format`; the wrapped method holds the string that it formats.
         subject = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
         name = getattr(__obj, "__name__", "")
         if name in GROWING:
@@ -31,14 +31,14 @@ class _Environment(SandboxedEnvironment):
         if (limit := budget.get()) is not None:
             limit.call(measure([args, list(kwargs.values())]))
         result = sized(super().call(__context, __obj, *args, **kwargs))
-        # Lists and maps can be made longer: by their own elements, too.
+        # A call may have extended the list or map it was made on, even with its own elements.
         sized(subject)
         return result
 
 
 @lru_cache(maxsize=1)
 def environment() -> SandboxedEnvironment:
-    """The one environment. Without `range` and `lipsum`; nothing is evaluated while compiling."""
+    """Return the shared environment. Without `range` and `lipsum`; nothing is evaluated during compilation."""
     env = _Environment(autoescape=False, optimized=False, finalize=_put_out)
     for name in ("range", "lipsum"):
         del env.globals[name]
@@ -50,11 +50,11 @@ def environment() -> SandboxedEnvironment:
 
 
 budget: ContextVar[EvaluationBudget | None] = ContextVar("budget", default=None)
-"""Of the template that is evaluated by Jinja here."""
+"""The budget of the template that Jinja evaluates in this context."""
 
 
 def _put_out(value: object) -> object:
-    """What is written into a text, unless it is huge."""
+    """Return the value to be written into a text, unless it is huge."""
     size = measure(value)
     if (limit := budget.get()) is not None:
         limit.spend(size * 100)
@@ -62,6 +62,6 @@ def _put_out(value: object) -> object:
 
 
 def _passing(original: Callable[..., object], guarded: Callable[..., object]) -> Callable[..., object]:
-    """Keep what Jinja notes on a filter: whether it wants the environment as its first argument."""
+    """Copy Jinja's marks from the original filter, such as whether it takes the environment as its first argument."""
     guarded.__dict__.update(getattr(original, "__dict__", {}))
     return guarded

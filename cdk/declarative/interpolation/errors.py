@@ -1,4 +1,4 @@
-"""ExpressionError: an expression of a manifest is wrong, or failed on the values it met."""
+"""ExpressionError: an expression of a manifest is invalid, or failed on the values it read."""
 
 from typing import ClassVar
 
@@ -11,8 +11,8 @@ _SHOWN = 200
 class ExpressionError(ManifestError):
     """An expression cannot be compiled or evaluated. Built from facts: where, which expression, why.
 
-    incomparable: it met values that cannot be compared or combined.
-    Names the expression as the manifest has it and never a value it met: a config holds secrets.
+    incomparable: it read values that cannot be compared or combined.
+    The message quotes the expression as written in the manifest and never a value it read: a config holds secrets.
     """
 
     def __init__(self, where: str, expression: str, why: str, *, incomparable: bool = False) -> None:
@@ -23,13 +23,14 @@ class ExpressionError(ManifestError):
 
 
 class EvaluationError(ExpressionError, FatalError):
-    """An expression failed on the values it met.
+    """An expression failed on the values it read.
 
-    What it met may be the API's doing, and of one slice: the slices after it are read, as after what the API refuses.
+    The API may have caused this, and for one slice only, so later slices are still read, as after a request that the
+    API refuses.
     """
 
     failure_type: ClassVar[FailureType] = "system_error"
 
 
 class Refused(Exception):
-    """What a macro, a filter or a guard does not accept; its text holds no value of the scope."""
+    """A macro, a filter or a guard rejects its input; the message holds no value of the scope."""

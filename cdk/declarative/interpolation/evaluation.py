@@ -1,4 +1,4 @@
-"""Evaluation: what evaluates an expression, for one scope or for each record of a page, and what it uses."""
+"""Evaluation: evaluates an expression for one scope or for each record of a page, and lists the names it reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ V = TypeVar("V")
 Scope: TypeAlias = Mapping[str, object]
 Run: TypeAlias = Callable[[Scope], object]
 Column: TypeAlias = Callable[[Scope, Sequence[object]], list[object]]
-"""The values for records: what Run gives for a scope in which `record` is one after the other."""
+"""Computes the values for records: the results of Run for scopes in which `record` is each record in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How an expression is evaluated. Both functions raise what it does wrong, KeyError for a name that is not there.
+    """How to evaluate an expression. Both functions raise the expression's errors, and KeyError for a missing name.
 
-    names: those it reads of the scope. varies: a macro in it answers differently each time. quotes: it uses `| string`.
-    paths: what it reads of these names, as far as it is written in the expression, each with the name first.
+    names: those it reads from the scope. varies: it calls a macro whose result changes. quotes: it uses `| string`.
+    paths: the parts of these names that it reads, as far as they are literal; each path starts with the name.
     """
 
     run: Run
@@ -29,7 +29,7 @@ class Evaluation:
 
 
 def one_by_one(run: Callable[[Scope], V]) -> Callable[[Scope, Sequence[object]], list[V]]:
-    """The values for records, by one call for each."""
+    """Return a function that computes the values for records with one call for each."""
 
     def column(scope: Scope, records: Sequence[object]) -> list[V]:
         names = dict(scope)

@@ -1,4 +1,4 @@
-"""Why an expression failed, in words that hold no value it met."""
+"""Explains why an expression failed, in words that reveal no value it read."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _REASONS = {
 
 
 def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, object]) -> str:
-    """The reason in words: an unknown name and its nearest spelling, a missing value, or types that do not fit."""
+    """Return the reason in words: an unknown name and its nearest spelling, a missing value, or incompatible types."""
     for name in sorted(names):
         if name not in scope:
             near = nearest(name, build_macros())
@@ -37,7 +37,7 @@ def why(error: Exception, text: str, names: frozenset[str], scope: Mapping[str, 
 
 
 def _with(reason: str, error: Exception, text: str) -> str:
-    """The reason and Python's words, unless these may quote a value."""
+    """Return the reason and Python's message, unless the message may quote a value."""
     words = str(error)
     pieces = [single or double for single, double in _QUOTED.findall(words)]
     quotable = all(piece in text or _TYPE.fullmatch(piece) for piece in pieces)

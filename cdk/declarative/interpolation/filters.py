@@ -1,4 +1,4 @@
-"""Filters of the manifest language, besides those of Jinja."""
+"""Filters of the manifest language, in addition to those of Jinja."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _hash(value: object, hash_type: str = "md5", salt: str | None = None) -> str:
-    """The hex digest of the text and, behind it, the salt."""
+    """Return the hex digest of the text followed by the salt."""
     if hash_type not in hashlib.algorithms_guaranteed or hash_type.startswith("shake_"):
         raise Refused("hash() does not know this type; take md5, sha1, sha256, sha512 or another of hashlib")
     digest = hashlib.new(hash_type, str(value).encode(), usedforsecurity=False)
@@ -38,12 +38,12 @@ def _base64decode(value: str) -> str:
 
 
 def _string(value: object) -> str:
-    """A text as it is; any other value as JSON in three quotes, which keep it a text when it is read as a literal."""
+    """Return a string as it is; any other value as JSON in triple quotes, so that it parses as a string literal."""
     return value if isinstance(value, str) else f'"""{json.dumps(value)}"""'
 
 
 def _regex_search(value: str, regex: str) -> str | None:
-    """What the first group matched; None where that took no part in the match, empty without a match or a group."""
+    """Return the match of the first group; None if the group did not take part, empty without a match or a group."""
     with _refused():
         match = Pattern(regex).search(value)
     return match[1] if match and match.re.groups else ""
@@ -82,7 +82,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "hash": _hash,
     "base64encode": _base64encode,
     "base64decode": _base64decode,
-    # The name says decode; manifests rely on it to encode.
+    # Despite its name, this filter encodes: manifests rely on that.
     "base64binascii_decode": _base64encode,
     "string": _string,
     "regex_search": _regex_search,

@@ -1,9 +1,9 @@
-"""Guards: what would take gigabytes or hours is refused.
+"""Guards that refuse expressions which would take gigabytes or hours.
 
-Four rules hold whatever an expression is made of. What an operator, a filter, a method or a macro gives has a limit
-(`sized`). What would make far more out of little in one call is refused before it begins (`check_growth`). Loops, calls
-and outputs of one evaluation share a budget (`EvaluationBudget`). And there is no other way to make something large: an
-expression that has no loop does as many operations as it has letters.
+Four rules hold for every expression. The result of an operator, a filter, a method or a macro has a maximum size
+(`sized`). A single call that would make something huge from little is refused before it runs (`check_growth`). Loops,
+calls and outputs of one evaluation share a budget (`EvaluationBudget`). And nothing else can make something large: an
+expression without a loop performs at most as many operations as it has characters.
 """
 
 import operator
@@ -13,28 +13,28 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from cdk.declarative.interpolation.errors import Refused
 
 MAX_SIZE = 1_000_000
-"""Elements, or characters of padding, that one operation may make."""
+"""The maximum number of elements, or characters of padding, that one operation may produce."""
 
 MAX_TEXT = 100_000_000
-"""Characters that replacing, joining and filling in may make."""
+"""The maximum number of characters that replacing, joining and formatting may produce."""
 
 _LETTERS = 100
-"""Letters that count as one element."""
+"""The number of characters that count as one element."""
 
 _SCALARS = frozenset((int, float, bool, type(None)))
 _CALL = 1_000
-"""Letters that a call counts as: one with its frame takes as long as it takes to write so many."""
+"""The number of characters that a call counts as: calling takes as long as writing that many."""
 
 _MAX_BITS = 10_000
 _MAX_DIGITS = 400
-"""Digits behind the point that are rounded to; numbers have 17."""
+"""The maximum number of digits to round to; a float has 17."""
 
-# A width of six digits, one that is an argument, or one that is a field itself.
+# A width of six digits, a width taken from an argument, or a width that is itself a field.
 _WIDE = re.compile(r"\d{6}|\*|\{[^{}]*:[^}]*\{")
 
 
 def measure(value: object) -> int:
-    """Elements of a value at any depth. Raises Refused: they are too many, or it contains itself."""
+    """Return the number of elements of a value at any depth. Raises Refused: when too large or self-containing."""
     total, rest = 1, [value]
     items: Collection[object]
     while rest:
@@ -53,7 +53,7 @@ def measure(value: object) -> int:
         total += len(items)
         _small(total <= MAX_SIZE)
         for inner in items:
-            # `tojson` and `escape` make strings of a class of their own.
+            # `tojson` and `escape` return instances of a subclass of str.
             if isinstance(inner, str | bytes):
                 total += len(inner) // _LETTERS
             elif type(inner) not in _SCALARS:
@@ -63,7 +63,7 @@ def measure(value: object) -> int:
 
 
 def sized(value: object) -> object:
-    """`value`, unless it is huge."""
+    """Return `value`. Raises Refused: when it is huge."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, str):
@@ -76,7 +76,7 @@ def sized(value: object) -> object:
 
 
 def _counted(values: Iterable[object]) -> Iterator[object]:
-    """`values`, which are made one by one, unless all of them together are huge."""
+    """Yield lazily generated `values`. Raises Refused: when their total size becomes huge."""
     total = 0
     for value in values:
         total += measure(value)
@@ -85,42 +85,42 @@ def _counted(values: Iterable[object]) -> Iterator[object]:
 
 
 class EvaluationBudget:
-    """What the loops, calls and outputs of one evaluation may take together. Of the thread that evaluates."""
+    """The budget that the loops, calls and outputs of one evaluation share. Used by the evaluating thread only."""
 
     def __init__(self, text: str) -> None:
-        """text: the template, whose plain parts may be put out by each step."""
+        """text: the template; each step may output all of its literal text."""
         self._left, self._step = MAX_SIZE, 1 + len(text) // _LETTERS
 
     def steps(self, items: Iterable[object]) -> Iterator[object]:
-        """`items`, each of which is a step."""
+        """Yield `items`, spending a step for each."""
         for item in items:
             self.spend()
             yield item
 
     def call(self, size: int) -> None:
-        """Take the steps of a call with arguments of `size`."""
+        """Spend the steps of a call whose arguments have this `size`."""
         self.spend(size * _LETTERS + _CALL)
 
     def spend(self, size: int = 0) -> None:
-        """Take a step that handles so many letters. Raises Refused: there were too many."""
+        """Spend a step that handles `size` characters. Raises Refused: when the budget is used up."""
         self._left -= self._step + size // _LETTERS
         if self._left < 0:
             raise Refused("its loops do not end soon enough")
 
 
 def add(first: object, second: object) -> object:
-    """`left + right`, unless that is huge."""
+    """Return `left + right`. Raises Refused: when the result is huge."""
     return sized(operator.add(first, second))
 
 
 def join_texts(*parts: object) -> str:
-    """The texts of values, one behind the other, as `~` makes them; unless that is huge."""
+    """Return the concatenated texts of the values, as `~` does. Raises Refused: when the result is huge."""
     text = "".join(str(sized(part)) for part in parts)
     return str(sized(text))
 
 
 def multiply(first: object, second: object) -> object:
-    """`left * right`, unless that is huge."""
+    """Return `left * right`. Raises Refused: when the result is huge."""
     if type(first) is float and type(second) in _SCALARS:
         return operator.mul(first, second)
     if isinstance(first, int) and isinstance(second, int):
@@ -133,7 +133,7 @@ def multiply(first: object, second: object) -> object:
 
 
 def power(base: object, exponent: object) -> object:
-    """`base ** exponent`, unless that is huge."""
+    """Return `base ** exponent`. Raises Refused: when the result is huge."""
     if isinstance(base, int) and isinstance(exponent, int):
         _small(base.bit_length() * exponent <= _MAX_BITS)
     result: object = operator.pow(base, exponent)
@@ -141,7 +141,7 @@ def power(base: object, exponent: object) -> object:
 
 
 def modulo(first: object, second: object) -> object:
-    """`left % right`, unless it pads a text to a huge width."""
+    """Return `left % right`. Raises Refused: when it pads a string to a huge width."""
     if isinstance(first, str):
         check_growth(first, second if isinstance(second, tuple) else (second,))
         _check_widths(first)
@@ -166,13 +166,13 @@ GROWING = frozenset(
     )
 )
 # fmt: on
-"""Methods and filters whose result can be far larger than what they are given."""
+"""Methods and filters whose result can be far larger than their input."""
 
 
 def check_growth(subject: object, arguments: Iterable[object], *, by_number: bool = False) -> None:
-    """Refuse to call a growing method or filter of `subject` with arguments that make its result huge.
+    """Raise Refused: when a growing method or filter of `subject` would return something huge with these arguments.
 
-    by_number: a number is put in many times, as a width of each line is.
+    by_number: a number is applied many times, such as the indentation of each line.
     """
     size, largest = _length(subject), 1
     for value in arguments:
@@ -185,19 +185,19 @@ def check_growth(subject: object, arguments: Iterable[object], *, by_number: boo
 
 
 def _check_widths(form: str) -> None:
-    """Refuse a text that is filled in, such as `%9d` or `{:9}`, where it may ask for huge widths."""
+    """Raise Refused: when a format string, such as `%9d` or `{:9}`, may ask for huge widths."""
     _small(_WIDE.search(form) is None or ("%" not in form and "{" not in form))
 
 
 def guarded(name: str, call: Callable[..., object]) -> Callable[..., object]:
-    """A filter that refuses to make something huge."""
+    """Return the filter, wrapped so that it refuses to produce something huge."""
     if name in _NUMBERS:
         return call
     if name not in GROWING:
         return lambda *args, **kwargs: sized(call(*args, **kwargs))
 
     def bounded(*args: object, **kwargs: object) -> object:
-        # Some get the environment first.
+        # Some filters take the environment as their first argument.
         values = [value for value in (*args, *kwargs.values()) if isinstance(value, _ARGUMENTS)]
         check_call(name, values[0] if values else "", values[1:])
         return sized(call(*args, **kwargs))
@@ -206,16 +206,16 @@ def guarded(name: str, call: Callable[..., object]) -> Callable[..., object]:
 
 
 _NUMBERS = frozenset(("float", "int"))
-"""Filters that give a number, or the default that they were given."""
+"""Filters that return a number, or the default passed to them."""
 _ARGUMENTS = (str, int, float, list, tuple, dict)
 
 
 def check_call(name: str, subject: object, arguments: Sequence[object]) -> None:
-    """Refuse to call a growing method or filter of `subject` with arguments that make its result huge."""
+    """Raise Refused: when a growing method or filter of `subject` would return something huge with these arguments."""
     if name == "round":
         _small(all(abs(value) <= _MAX_DIGITS for value in arguments if isinstance(value, int)))
     elif name == "sum":
-        # Lists would be copied for each element.
+        # Summing lists would copy them once for each element.
         _small(not any(isinstance(value, list | tuple | dict) for value in arguments))
     else:
         check_growth(subject, arguments, by_number=name in {"indent", "expandtabs"})
@@ -224,7 +224,7 @@ def check_call(name: str, subject: object, arguments: Sequence[object]) -> None:
 
 
 def _length(value: object) -> int:
-    """Characters of a text, or of all texts in a list."""
+    """Return the number of characters of a string, or of all strings in a list."""
     if isinstance(value, str):
         return len(value)
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [None]

@@ -1,8 +1,8 @@
-"""The types of rendered texts: a text that is a Python literal stands for its value.
+"""Types of rendered texts: a text that is a Python literal becomes the literal's value.
 
-Airbyte renders an expression to text and reads the text as a literal: `10` is a number and `[1, 2]` a list, `007` and
-`true` stay texts. Numbers, booleans, null, texts, lists, tuples and maps are literals here; sets, bytes, complex and
-endless numbers stay texts, as JSON has none of them.
+Airbyte renders an expression to text and parses the text as a literal: `10` is a number and `[1, 2]` a list, while
+`007` and `true` stay strings. Here, literals are numbers, booleans, null, strings, lists, tuples and maps; sets, bytes,
+complex and infinite numbers stay strings, since JSON has none of them.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import cast
 from cdk.base.values import JsonValue
 
 STARTS = frozenset(" \t\n\r'\"([{+-.0123456789NTFrRuU")
-"""What a literal can begin with; most words are told apart by their first letter alone."""
+"""The characters a literal can start with; for most words the first character alone rules a literal out."""
 
 _NUMERIC = frozenset("+-.0123456789")
 _NESTED = frozenset((list, dict, tuple))
@@ -30,19 +30,19 @@ _FLOAT = re.compile(
 _WORD = re.compile(r"(?:None|True|False)\b|[rRuU]['\"]")
 _JOINED = re.compile(r"[,#(\n\r]")
 _CACHED = 256
-_LONG = 4000  # Python turns no text of more than 4300 digits into a number
+_LONG = 4000  # Python refuses to convert more than 4300 digits to an int
 
 
 class _NotLiteral(Exception):
-    """The value has no literal that gives it back."""
+    """The value cannot be written as a literal."""
 
 
 def typed(value: object) -> JsonValue:
-    """What the text of `value` stands for, without writing that text where the answer is known.
+    """Return what the text of `value` parses to, without writing that text if the result is known.
 
-    Lists and maps are copied, so that no caller changes what the expression read.
+    Lists and maps are copied, so that callers cannot modify what the expression read.
     """
-    # `type` tells faster than isinstance what a value is.
+    # `type` is faster than isinstance.
     if type(value) is str:
         return literal(value) if value[:1] in STARTS else value
     if value is None or type(value) is int or type(value) is bool:
@@ -58,17 +58,17 @@ def typed(value: object) -> JsonValue:
 
 
 def all_typed(values: list[object]) -> list[JsonValue]:
-    """What `typed` gives for each value of a column."""
-    # Most columns are of one type, and a look at the types takes a tenth of a call for each value.
+    """Return the result of `typed` for each value of a column."""
+    # Most columns have one type, and checking the types costs a tenth of a call for each value.
     kinds = set(map(type, values))
     if kinds <= _READY or (kinds == {float} and all(map(math.isfinite, cast("list[float]", values)))):
         return cast("list[JsonValue]", values)
-    # Most texts are no literals: these cost a look at the first letter.
+    # Most strings are not literals; for these only the first character is checked.
     return [value if type(value) is str and value[:1] not in STARTS else typed(value) for value in values]
 
 
 def literal(text: str) -> JsonValue:
-    """The value a text stands for; the text itself where it is no literal."""
+    """Return the value that a text stands for; the text itself if it is not a literal."""
     first = text[:1]
     if first in _NUMERIC:
         return _number(text, text)
@@ -92,10 +92,10 @@ def _number(bare: str, text: str) -> JsonValue:
                 return int(digits, 0)
             if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
                 return number
-        except ValueError:  # more digits than Python turns into a number
+        except ValueError:  # more digits than Python converts to a number
             pass
     elif _JOINED.search(bare):
-        # Dates, versions, addresses: only commas, comments and parentheses can still make a literal of the others.
+        # Dates, versions, addresses: the rest can only be a literal if it has a comma, a comment or a parenthesis.
         return _parsed(bare, text)
     return text
 
@@ -106,7 +106,7 @@ def _parsed(bare: str, text: str) -> JsonValue:
 
 
 def _parse(text: str) -> tuple[JsonValue] | None:
-    """The value that a text spells; None where it spells none."""
+    """Return the value that a text spells, in a tuple; None if the text is not a literal."""
     try:
         return (_copy(ast.literal_eval(text)),)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, _NotLiteral):
@@ -125,7 +125,7 @@ def _copy(value: object) -> JsonValue:
         return [item if type(item) is str else _copy(item) for item in value]
     if type(value) is dict:
         return {
-            # A key may be a number, as in Python; JSON's are texts.
+            # As in Python, a key may be a number; JSON's keys are strings.
             key if type(key) is str else _copy(key): item if type(item) is str else _copy(item)  # type: ignore[misc]
             for key, item in value.items()
         }

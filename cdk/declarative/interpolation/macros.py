@@ -1,4 +1,4 @@
-"""Macros: the functions that expressions call."""
+"""Macros: the functions that expressions can call."""
 
 import re
 import uuid
@@ -15,13 +15,13 @@ from cdk.declarative.interpolation.errors import Refused
 Macro: TypeAlias = Callable[..., object]
 
 IMPURE = frozenset(("now_utc", "today_utc", "today_with_timezone", "day_delta", "generate_uuid"))
-"""Macros that answer differently each time."""
+"""Macros whose result changes from call to call."""
 
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
-    """The macros by name; those about the present ask `clock`."""
+    """Return the macros by name; those about the current time use `clock`."""
 
     def now_utc() -> datetime:
         return clock().astimezone(UTC)
@@ -52,9 +52,9 @@ def build_macros(clock: Clock = system_clock) -> dict[str, Macro]:
     }
 
 
-# Arguments may be named, so their names are part of the language.
+# Callers may pass arguments by keyword, so the parameter names are part of the language.
 def _timestamp(dt: float | str | datetime) -> float:
-    """Epoch seconds: a number loses its fraction, a text in ISO 8601 keeps it."""
+    """Return epoch seconds: a number loses its fraction, an ISO 8601 text keeps it."""
     return int(dt) if isinstance(dt, int | float) else _moment(dt).timestamp()
 
 
@@ -70,14 +70,14 @@ def _duration(datestring: str) -> timedelta | CalendarDuration:
 
 
 def _format_datetime(dt: float | str | datetime, format: str, input_format: str | None = None) -> str:
-    """A moment in `format`, in UTC. Numbers are epoch seconds unless `input_format` says otherwise."""
+    """Return a timestamp in `format`, in UTC. Numbers are epoch seconds unless `input_format` is given."""
     if isinstance(dt, int | float) and input_format is None:
         dt = datetime.fromtimestamp(dt, UTC)
     return str(write_timestamp(_moment(dt, input_format), format))
 
 
 def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
-    """A moment in UTC, read from ISO 8601 or `pattern`; one without a zone is UTC."""
+    """Return a timestamp in UTC, parsed from ISO 8601 or `pattern`; without a zone it is taken as UTC."""
     match value:
         case datetime():
             return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)

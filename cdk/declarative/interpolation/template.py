@@ -1,4 +1,4 @@
-"""Templates: texts of a manifest with `{{ expressions }}`, compiled once and evaluated often."""
+"""Templates: texts of a manifest with `{{ expressions }}`, compiled once and evaluated many times."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ _EXPRESSION = re.compile(r"\{[{%#]")
 
 
 class _Unset(Enum):
-    """The absence of a default, which may itself be None."""
+    """Marks a missing default, since a default may itself be None."""
 
     UNSET = auto()
 
@@ -29,10 +29,10 @@ _FALSE = frozenset(("", "False", "false", "{}", "[]", "()", "set()", "0", "0.0")
 
 @dataclass(slots=True)
 class Template:
-    """A compiled text. Make one with `compile_template`.
+    """A compiled text. Create it with `compile_template`.
 
-    names, paths: what it reads of the scope, see Evaluation. varies: a macro in it answers differently each time, as
-    `now_utc` does.
+    names, paths: what it reads from the scope, see Evaluation. varies: it calls a macro whose result changes, such as
+    `now_utc`.
     """
 
     text: str
@@ -45,46 +45,46 @@ class Template:
     paths: Sequence[tuple[str, ...]] = ()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "Template"], tuple[str, str]]:
-        # Compiled functions do not travel to another process; the text does.
+        # Compiled functions cannot be pickled, so the text is pickled instead.
         return compile_template, (self.text, self.where)
 
     @property
     def fixed(self) -> bool:
-        """Whether it reads no names and nothing that varies."""
+        """Whether it reads no names and calls nothing that varies."""
         return not self.names and not self.varies
 
     def value(self, scope: Scope, types: tuple[type, ...] = (), default: JsonValue | _Unset = _UNSET) -> JsonValue:
-        """The rendered text as the literal it is: `10` a number, `[1]` a list, `hello` a text.
+        """Return the rendered text parsed as a literal: `10` a number, `[1]` a list, `hello` a string.
 
-        types: literals of other types stay texts.
-        default: given instead when the text is empty or something on the way is missing.
-        Raises ExpressionError: it cannot be evaluated.
+        types: literals of other types stay strings.
+        default: returned instead if the text is empty or the expression reads from a missing value.
+        Raises ExpressionError: when it cannot be evaluated.
         """
         try:
             return self._meaning(self._run(scope), types, default)
         except ExpressionError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
-            # Jinja is imported lazily, so its error is known by name.
+        except Exception as error:  # noqa: BLE001 - any failure of an expression is the manifest's error
+            # Jinja is imported lazily, so its error is recognised by name.
             if default is not _UNSET and type(error).__name__ == "UndefinedError":
                 return default
             raise self._failed(error, scope) from None
 
     def values(self, scope: Scope, records: Sequence[object], types: tuple[type, ...] = ()) -> list[JsonValue]:
-        """What `value` gives for scopes in which `record` is each of the records.
+        """Return the results of `value` for scopes in which `record` is each of the records.
 
-        Raises ExpressionError: it cannot be evaluated for one of them.
+        Raises ExpressionError: when it cannot be evaluated for one of them.
         """
         try:
             values = self._column(scope, records)
             if types:
                 return [self._meaning(value, types) for value in values]
             return all_typed(values)
-        except Exception:  # noqa: BLE001 - evaluated once more, for the record that it fails on
+        except Exception:  # noqa: BLE001 - evaluated again to find the record that fails
             return one_by_one(lambda names: self.value(names, types))(scope, records)
 
     def _meaning(self, result: object, types: tuple[type, ...] = (), default: JsonValue | _Unset = _UNSET) -> JsonValue:
-        """The literal that an evaluated expression is."""
+        """Return the result of an evaluation, parsed as a literal."""
         if type(result) is str:
             if not result:
                 return "" if default is _UNSET else default
@@ -96,34 +96,34 @@ class Template:
         return value if not types or isinstance(value, types) else str(result)
 
     def render(self, scope: Scope) -> str:
-        """The rendered text. Raises ExpressionError: it cannot be evaluated."""
+        """Return the rendered text. Raises ExpressionError: when it cannot be evaluated."""
         try:
             text = str(self._run(scope))
         except ExpressionError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an expression does wrong is the manifest's error
+        except Exception as error:  # noqa: BLE001 - any failure of an expression is the manifest's error
             raise self._failed(error, scope) from None
         return str(literal(text)) if self._quotes and text[:3] == '"""' else text
 
     def true(self, scope: Scope) -> bool:
-        """The value as a condition: empty, `False`, `false`, `0`, `{}`, `[]`, `()` and `None` are false.
+        """Whether the value holds as a condition: empty, `False`, `false`, `0`, `{}`, `[]`, `()` and `None` do not.
 
-        A comparison of what cannot be compared (`None > '2024'`) holds: filters then keep the record, as existing
-        manifests count on.
+        A comparison of values that cannot be compared (`None > '2024'`) holds: filters then keep the record, and
+        existing manifests rely on this.
         """
         try:
             return self._holds(self._run(scope))
-        except Exception:  # noqa: BLE001 - evaluated once more, for what is missing and how it is told
+        except Exception:  # noqa: BLE001 - evaluated again to explain the failure
             return self._holds_or_fails(scope)
 
     def matching(self, scope: Scope, records: Sequence[JsonObject]) -> list[JsonObject]:
-        """The records for which `true` holds, each as `record` in the scope."""
+        """Return the records for which `true` holds, each as `record` in the scope."""
         try:
             values = self._column(scope, records)
             return [
                 record for record, value in zip(records, values, strict=True) if value is True or self._holds(value)
             ]
-        except Exception:  # noqa: BLE001 - evaluated once more, record by record
+        except Exception:  # noqa: BLE001 - evaluated again, record by record
             hold = one_by_one(self.true)(scope, records)
             return [record for record, holds in zip(records, hold, strict=True) if holds]
 
@@ -149,9 +149,9 @@ class Template:
 
 
 def broken(error: ExpressionError) -> Template:
-    """A template that cannot be compiled: it says so when it is evaluated.
+    """Return a template for a text that cannot be compiled: it raises the error when it is evaluated.
 
-    One stream that uses what the language no longer has must not keep the others from being read.
+    A stream that uses removed parts of the language must not prevent the others from being read.
     """
 
     def fail(_: Scope) -> NoReturn:
@@ -161,18 +161,18 @@ def broken(error: ExpressionError) -> Template:
 
 
 def has_expression(text: str) -> bool:
-    """Whether there is something in a text to evaluate, or a comment."""
+    """Whether a text contains anything to evaluate, or a comment."""
     return _EXPRESSION.search(text) is not None
 
 
 @lru_cache(maxsize=8192)
 def compile_template(text: str, where: str = "", parameters: frozenset[str] | None = None) -> Template:
-    """Compile a text. `where` names its place in the manifest, for errors; parameters: the names that there are.
+    """Compile a text. where: its place in the manifest, for errors. parameters: the names of the known parameters.
 
-    Raises ExpressionError: its syntax is wrong, it names a filter that does not exist, or the removed `stream_state`.
+    Raises ExpressionError: when its syntax is wrong, or it names an unknown filter or the removed `stream_state`.
     """
     if not has_expression(text):
-        # Jinja drops one line end at the end of a template, also where there is nothing to fill in.
+        # Jinja drops one newline at the end of a template, so a text without expressions must lose it too.
         plain = text.removesuffix("\n")
         return _template(text, where, _constant(lambda _: plain))
     from cdk.declarative.interpolation.build import build  # noqa: PLC0415 - imports Jinja
@@ -196,7 +196,7 @@ def _template(text: str, where: str, evaluation: Evaluation) -> Template:
 
 
 def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
-    """An evaluation that needs to be done once."""
+    """Return an evaluation that runs once and caches its result."""
     known: object = _UNSET
 
     def remembered(scope: Scope) -> object:
@@ -210,26 +210,26 @@ def _constant(run: Run, *, quotes: bool = False) -> Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """A value without expressions, where a template may stand."""
+    """A value without expressions, used in place of a template."""
 
     constant: JsonValue
 
     def value(self, scope: Scope, types: tuple[type, ...] = (), default: JsonValue = None) -> JsonValue:  # noqa: ARG002
         return self.constant
 
-    def render(self, scope: Scope) -> str:  # noqa: ARG002 - as of a template
+    def render(self, scope: Scope) -> str:  # noqa: ARG002 - the signature of Template
         return str(self.constant)
 
 
 @dataclass(frozen=True, slots=True)
 class MappingTemplate:
-    """A map whose keys and texts are templates, or one template that gives the map. Made by `compile_mapping`."""
+    """A map whose keys and strings are templates, or one template for the map. Created by `compile_mapping`."""
 
     _entries: tuple[tuple[Template | _Plain, Template | _Plain], ...]
     _single: Template | None = None
 
     def value(self, scope: Scope, types: tuple[type, ...] = ()) -> JsonValue:
-        """The map, without entries that are null or empty. A whole template that gives no map is given as it is."""
+        """Return the map, without null or empty entries. If a single template renders to another type, return that."""
         if self._single is not None:
             return self._single.value(scope, default={})
         result: JsonObject = {}
@@ -243,7 +243,7 @@ class MappingTemplate:
 def compile_mapping(
     source: Mapping[str, JsonValue] | str, where: str = "", parameters: frozenset[str] | None = None
 ) -> MappingTemplate:
-    """Compile a map of texts, or a text that gives a map. Values that are no texts are passed through.
+    """Compile a map of texts, or a text that renders to a map. Values that are not strings are passed through.
 
     Raises ExpressionError as `compile_template` does.
     """
@@ -259,7 +259,7 @@ def compile_mapping(
 
 @dataclass(frozen=True, slots=True)
 class NestedTemplate:
-    """A value with templates at any depth. Made by `compile_nested`."""
+    """A value with templates at any depth. Created by `compile_nested`."""
 
     _source: JsonValue
     _where: str
@@ -269,12 +269,12 @@ class NestedTemplate:
         return compile_nested, (self._source, self._where)
 
     def value(self, scope: Scope) -> JsonValue:
-        """The value with every template evaluated; entries of maps that are null or empty texts are left out."""
+        """Return the value with every template evaluated; map entries that are null or empty strings are omitted."""
         return self._run(scope)
 
 
 def compile_nested(source: JsonValue, where: str = "", parameters: frozenset[str] | None = None) -> NestedTemplate:
-    """Compile maps, lists and texts, one in the other. Raises ExpressionError as `compile_template`."""
+    """Compile nested maps, lists and texts. Raises ExpressionError as `compile_template` does."""
     return NestedTemplate(source, where, _nested(source, where, parameters))
 
 

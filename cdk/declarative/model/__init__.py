@@ -1,1 +1,1 @@
-"""What components are made of: fields, plug points, the context they are built in."""
+"""The foundation of components: their fields, plug points, and the context in which they are built."""

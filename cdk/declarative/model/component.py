@@ -1,6 +1,6 @@
 """Component: a node of a manifest. Model, schema and builder are one class, so a new component is one file.
 
-A component is chosen by its `type`. A field that takes any component of a kind is annotated with a family, an
+The `type` of an object selects its component. A field that takes any component of a kind is annotated with a family: an
 abstract component such as `AnyDecoder` (see `cdk.declarative.model.plug_points`).
 """
 
@@ -18,18 +18,18 @@ from cdk.base.wording import did_you_mean
 
 
 class Registry(Mapping[str, type["Component"]]):
-    """The components by type. A module is imported when a class is asked for that it defines, or all are."""
+    """The components by type. Imports a module when one of its classes is looked up, and all modules on iteration."""
 
     def __init__(self) -> None:
         self._made: dict[str, type[Component]] = {}
         self._modules: dict[str, str] = {}
 
     def expect(self, module: str, classes: Sequence[str]) -> None:
-        """Know that a module defines these classes, components among them."""
+        """Register the classes that a module defines, so that looking one up imports the module."""
         self._modules.update(dict.fromkeys(classes, module))
 
     def add(self, name: str, kind: type["Component"]) -> None:
-        """Take in a class. Raises TypeError: there is another of that type."""
+        """Register a class. Raises TypeError: when another class has the same type."""
         known = self._made.setdefault(name, kind)
         if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
             raise TypeError(f"two components are called {name!r}: {known} and {kind}")
@@ -54,12 +54,12 @@ class Registry(Mapping[str, type["Component"]]):
 class Component(BaseModel):
     """A typed object of a manifest. Subclass it, declare its fields, write `build`.
 
-    Its `type` is the name of the class, or what the class is made with: `class Name(AnyDecoder, type="OtherName")`;
-    `type=None` makes a family, of which `default` is the member that an object without a type is, and `custom` the one
-    that it is when it has a `class_name`.
+    Its `type` is the name of the class, or a keyword of the class: `class Name(AnyDecoder, type="OtherName")`.
+    `type=None` makes a family. An object without a `type` then becomes the family's member named by `default`, or by
+    `custom` if it has a `class_name`.
 
-    parameters: the `$parameters` of this component and of those around it, merged.
-    Fields that a component does not know are ignored: parameters are copied onto every component as fields.
+    parameters: the `$parameters` of this component and of the components around it, merged.
+    Unknown fields are ignored, because parameters are copied onto every component as fields.
     """
 
     model_config = ConfigDict(
@@ -68,9 +68,9 @@ class Component(BaseModel):
 
     registry: ClassVar[Registry] = Registry()
     implied: ClassVar["Default | None"] = None
-    """Of a family: what an object without a `type` is."""
+    """Of a family: the type of an object without a `type`."""
     secret_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields whose text is a credential, and so is to be an expression that takes it from the config."""
+    """Fields that hold a credential, so their text should be an expression that reads it from the config."""
 
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict, alias="$parameters", repr=False)
 
@@ -87,7 +87,7 @@ class Component(BaseModel):
             cls.implied = Default(default, custom)
         if type is not None:
             name = type or cls.__name__
-            # Before pydantic looks for fields.
+            # Must happen before pydantic collects the fields.
             cls.__annotations__ = {"type": Annotated[Literal[name], Field(name)], **cls.__annotations__}
 
     @classmethod
@@ -102,7 +102,7 @@ class Component(BaseModel):
         return None if field is None else str(get_args(get_args(field)[0])[0])
 
     def below(self) -> Iterator["Component"]:
-        """The components that its fields hold."""
+        """Yield the components in the fields of this one."""
         for value in self.__dict__.values():
             for part in value if isinstance(value, list) else (value,):
                 if isinstance(part, Component):
@@ -110,13 +110,13 @@ class Component(BaseModel):
 
     @classmethod
     def member(cls, name: object) -> type[Self] | None:
-        """The component of this family that has a type; None where there is none."""
+        """Return the component of this family with the type `name`; None if there is no such member."""
         kind = Component.registry.get(name) if isinstance(name, str) else None
         return kind if kind is not None and issubclass(kind, cls) else None
 
     @classmethod
     def members(cls) -> dict[str, type[Self]]:
-        """The components of this family, by type."""
+        """Return the components of this family by type."""
         return {name: kind for name, kind in Component.registry.items() if issubclass(kind, cls)}
 
     @classmethod
@@ -127,7 +127,7 @@ class Component(BaseModel):
 
     @classmethod
     def pick(cls, value: object) -> Self:
-        """The member of this family that `value` names. Raises PydanticCustomError, or the member's own errors."""
+        """Validate `value` as the member its `type` names. Raises PydanticCustomError, or the member's own errors."""
         if isinstance(value, cls):
             return value
         if cls.implied is not None:
@@ -159,19 +159,19 @@ class Component(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """The type of a component that has none. custom: of one that has a `class_name`. Empty: it must have one."""
+    """The implied type of an object without a `type`. custom: if it has a `class_name`. Empty: a `type` is required."""
 
     type: str
     custom: str
 
     def fill(self, value: object) -> object:
-        """`value` with a `type`, if it is an object without one."""
+        """Return `value`, with the implied `type` added if it is an object without one."""
         if isinstance(value, Mapping) and "type" not in value and (implied := self.of(value)) is not None:
             return {**value, "type": implied}
         return value
 
     def of(self, value: Mapping[str, object]) -> str | None:
-        """The type that an object without one has; None where there is none."""
+        """Return the type implied for an object without one; None if no type is implied."""
         return (self.custom if "class_name" in value else self.type) or None
 
 
@@ -180,4 +180,4 @@ def _listed(value: object) -> object:
 
 
 ONE_OR_MANY = BeforeValidator(_listed)
-"""Marks a list that may also be written as its one element."""
+"""Marks a list field that also accepts its single element without the list."""

@@ -1,4 +1,4 @@
-"""BuildContext: what a component may use while it builds its runtime: config, parameters, expressions, clocks."""
+"""BuildContext: what a component may use while it builds: config, parameters, expressions and clocks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,7 @@ from cdk.rest.http.origin import CredentialScope
 from cdk.rest.limits.budget import Budget
 
 Names: TypeAlias = Mapping[str, object]
-"""Names that an expression may use, besides `config` and `parameters`."""
+"""Names available to an expression in addition to `config` and `parameters`."""
 
 NO_NAMES: Names = {}
 
@@ -48,65 +48,65 @@ def _as_it_is(error: ManifestError) -> ManifestError:
 
 
 class CustomCode(Protocol):
-    """Builds the components of a manifest that are Python classes. Hashable, and can be pickled."""
+    """Builds the components of a manifest that are Python classes. Must be hashable and picklable."""
 
     @property
     def components(self) -> Path | None:
-        """The file of the classes; None: `components.py` beside the manifest."""
+        """The file that defines the classes; None for `components.py` next to the manifest."""
 
     def build(self, component: Component, ctx: "BuildContext", *parts: object) -> object:
-        """The object behind the interface of the component's family. parts: what the family's `build` gets besides.
+        """Build the object that the component's family expects. parts: the further arguments of the family's `build`.
 
-        Raises ManifestError: the class is missing, or cannot be built.
+        Raises ManifestError: when the class is missing or cannot be built.
         """
 
 
 @dataclass(slots=True)
 class Runtime:
-    """What the streams of a source share."""
+    """Services and settings shared by the streams of a source."""
 
     transport: Transport = field(default_factory=RequestsTransport)
     clock: Clock = system_clock
     sleep: Sleep = sleep
     learn: Callable[[str], None] = _ignore
-    """Called with each secret that a run learns, to hide it."""
+    """Called with each secret obtained during the run, so that it is masked."""
     keep: Callable[[Mapping[tuple[str, ...], JsonValue]], None] = _ignore
-    """Called with the config values that a run changed, by their path, to save them."""
+    """Called with the config values that the run changed, by their path, to save them."""
     limited: Callable[[str, float], None] = _ignore
-    """Called with the stream that the API lets wait, and the seconds."""
+    """Called with a stream's name and the seconds it has to wait because of an API limit."""
     located: Callable[[ManifestError], ManifestError] = _as_it_is
-    """Gives an error of an expression with its line in the manifest."""
+    """Returns an error of an expression with its line in the manifest added."""
     folder: Path = Path()
-    """Where the manifest lies; schema files are looked for there."""
+    """The folder of the manifest; schema files are looked up there."""
     custom: CustomCode | None = None
-    """Builds components that are Python classes of the manifest; None where they may not run."""
+    """Builds components that are Python classes of the manifest; None if they may not run."""
     budget: Budget | None = None
     budgeted: Transport | None = None
-    """Sends within `budget`, below the caches of all requesters."""
+    """The transport that enforces `budget`; sits below the response caches of all requesters."""
     jobs: JobBudget | None = None
-    """How many jobs of asynchronous APIs run at once."""
+    """Limits how many jobs of asynchronous APIs run at once."""
     parents: frozenset[str] = frozenset()
-    """The names of the streams that others read as their parents."""
+    """The names of the streams that other streams read as their parents."""
     selected: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The properties that the catalog selects, by stream; none for a stream that is not listed."""
+    """The properties that the catalog selects, by stream; a stream that is not listed has no selection."""
     authenticators: dict[str, Authenticator] = field(default_factory=dict)
-    """Those that streams share, by what tells them apart."""
+    """Authenticators that streams share, by the key that identifies them."""
     logins: dict[str, OAuth2 | SessionToken] = field(default_factory=dict)
-    """Likewise, of those that renew tokens."""
+    """Shared authenticators that renew tokens, by the key that identifies them."""
     staging: Path | None = None
-    """The folder for files of records; None for the one shared with the destination."""
+    """The folder for files of records; None for the folder shared with the destination."""
     modules: dict[str, ModuleType] = field(default_factory=dict)
     """The imported modules of custom code, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """Given to every `build`. Immutable; `within` makes one for a stream.
+    """The context passed to every `build`. Immutable; `within` makes one for a stream.
 
-    config: the connector's config, as its migrations left it. stream: the stream being built, for errors.
-    window: the names under which a slice's window is found in expressions. url_base: gives the beginning of the URLs of
-    the requester that is being built. scope: gives where credentials may go; None for the origin of each request's URL
-    before a page's link is followed.
+    config: the connector's config after its migrations. stream: the stream being built, for errors. window: the names
+    in expressions for the start and end of a slice's window. url_base: returns the base URL of the requester being
+    built. scope: returns where credentials may be sent; None for the origin of each request's URL before a page's link
+    is followed.
     """
 
     config: Mapping[str, JsonValue]
@@ -117,17 +117,17 @@ class BuildContext:
     scope: Callable[[], CredentialScope] | None = None
 
     def at(self, url_base: Callable[[], str]) -> "BuildContext":
-        """The same for building a part of a requester, whose URLs begin like this."""
+        """Return the context for building a part of a requester with this base URL."""
         return replace(self, url_base=url_base)
 
     def within(self, stream: str, window: tuple[str, str] | None = None) -> "BuildContext":
-        """The same for building a part of `stream`."""
+        """Return the context for building a part of `stream`."""
         return replace(self, stream=stream, window=window or self.window)
 
     def expression(self, component: Component, field: str, text: JsonValue = None) -> "Expression":
-        """The expression in a field of a component, or `text`, which stands in that field.
+        """Return the expression in a field of a component, or the expression `text`, a part of that field's value.
 
-        Numbers, booleans and other values that are no text are expressions that give themselves.
+        A value that is not a string, such as a number or a boolean, becomes an expression that evaluates to itself.
         """
         value = getattr(component, field) if text is None else text
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
@@ -139,11 +139,11 @@ class BuildContext:
         )
 
     def strings(self, component: Component, field: str) -> tuple[str, ...]:
-        """What the expressions in a list of a component render to, such as the names of a path."""
+        """Return the rendered expressions of a list field, such as the names of a path."""
         return tuple(self.expression(component, field, item).text() for item in getattr(component, field))
 
     def mapping(self, component: Component, field: str) -> "MappingExpression":
-        """The map of expressions in a field of a component: each key and value is one, and null values are left out."""
+        """Return the map of expressions in a field: keys and values are expressions, and null values are omitted."""
         value = getattr(component, field)
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         where = self.where(component, field)
@@ -153,7 +153,7 @@ class BuildContext:
             return MappingExpression(MappingTemplate((), broken(error)), base, where)
 
     def nested(self, component: Component, field: str) -> "NestedExpression":
-        """The value with expressions inside, at any depth, in a field of a component."""
+        """Return the value in a field of a component that holds expressions at any depth."""
         base: dict[str, object] = {"config": self.config, "parameters": component.parameters}
         value, where = getattr(component, field), self.where(component, field)
         try:
@@ -162,26 +162,27 @@ class BuildContext:
             return NestedExpression(NestedTemplate(value, where, broken(error).value), base)
 
     def number(self, component: Component, field: str, default: T) -> float | T:
-        """The number from 0 that a field of a component gives; `default` where the field is null.
+        """Return the number in a field of a component; `default` if the field is null.
 
-        Raises ManifestError: it gives something else.
+        Raises ManifestError: when the field evaluates to anything but a number of at least 0.
         """
         return self._read(component, field, default, _number, "a number of at least 0")
 
     def integer(
         self, component: Component, field: str, default: T, *, least: int | None = None, empty: bool = False
     ) -> int | T:
-        """The integer that a field of a component gives, 5.0 is one; `default` where the field is null.
+        """Return the integer in a field of a component (5.0 counts as one); `default` if the field is null.
 
-        empty: `default` also where it gives null or an empty string. Raises ManifestError: it gives something else.
+        empty: return `default` also if the field evaluates to null or an empty string.
+        Raises ManifestError: when it evaluates to anything but an integer of at least `least`.
         """
         expected = "an integer" if least is None else f"an integer of at least {least}"
         return self._read(component, field, default, partial(_integer, least), expected, empty=empty)
 
     def duration(self, component: Component, field: str, default: T) -> Duration | T:
-        """The duration that a field of a component gives; `default` where the field is null, or gives an empty string.
+        """Return the duration in a field of a component; `default` if the field is null or renders to an empty string.
 
-        Raises ManifestError: it gives something else.
+        Raises ManifestError: when it evaluates to anything but a duration.
         """
         text = "" if getattr(component, field) is None else self.expression(component, field).text()
         try:
@@ -191,7 +192,7 @@ class BuildContext:
             raise ManifestError(f"{where}: found {text!r}, expected a duration such as P1D, PT1H or P1M") from None
 
     def duration_from_now(self, component: Component, field: str, default: T) -> timedelta | T:
-        """The same from now on: how long a month or a year is depends on when it begins."""
+        """Return the same duration measured from now: the length of a month or a year depends on its start."""
         length, now = self.duration(component, field, None), self.runtime.clock()
         return default if length is None else later(now, length) - now
 
@@ -216,7 +217,7 @@ class BuildContext:
         return converted
 
     def where(self, component: Component, field: str) -> str:
-        """A field of a component, as errors name it."""
+        """Return the name of a component's field as errors show it."""
         name = component.type_name() or type(component).__name__
         return f"{self.stream}: {name}.{field}" if self.stream else f"{name}.{field}"
 
@@ -241,9 +242,9 @@ def _compiled(text: str, where: str, parameters: frozenset[str]) -> Template:
 
 @dataclass(slots=True)
 class Expression:
-    """A text of a manifest that may hold `{{ ... }}`, bound to config and parameters.
+    """A string of a manifest that may hold `{{ ... }}`, bound to config and parameters.
 
-    One that reads nothing else is evaluated once, when it is first used.
+    An expression that reads nothing else is evaluated once, on first use.
     """
 
     template: Template | None
@@ -253,9 +254,9 @@ class Expression:
     _known: tuple[JsonValue, str] | None = None
 
     def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> JsonValue:
-        """The text rendered, as the literal it then is: `"10"` is a number, `"[1]"` a list; `""` is an empty text.
+        """Return the rendered text parsed as a literal: `"10"` is a number, `"[1]"` a list, `""` an empty string.
 
-        types: literals of other types stay texts.
+        types: literals of other types stay strings.
         """
         if self.template is None:
             return self.constant
@@ -264,17 +265,17 @@ class Expression:
         return self.template.value({**self.base, **names}, types=types)
 
     def text(self, names: Names = NO_NAMES) -> str:
-        """The text rendered, and nothing more."""
+        """Return the rendered text without parsing it as a literal."""
         if self.template is None:
             return "" if self.constant is None else str(self.constant)
         return self._evaluated()[1] if self.fixed else self.template.render({**self.base, **names})
 
     def true(self, names: Names = NO_NAMES) -> bool:
-        """The text as a condition: empty, `False`, `0`, `{}`, `[]`, `()` and `None` are false."""
+        """Whether the rendered text holds as a condition: empty, `False`, `0`, `{}`, `[]`, `()` and `None` do not."""
         return bool(self.constant) if self.template is None else self.template.true({**self.base, **names})
 
     def scope(self, names: Names = NO_NAMES) -> dict[str, object]:
-        """All names the template sees; a loop may change what it adds to it, and ask `template` each time."""
+        """Return all names the template sees. A loop may add names of its own and evaluate `template` each time."""
         return {**self.base, **names}
 
     def _evaluated(self) -> tuple[JsonValue, str]:
@@ -293,10 +294,10 @@ class MappingExpression:
     where: str
 
     def value(self, names: Names = NO_NAMES, *, types: tuple[type, ...] = ()) -> JsonObject:
-        """The map, without the entries that are null.
+        """Return the map, without entries that are null.
 
-        types: literals of other types stay texts. Raises ManifestError: it was written as one text that renders to
-        something else.
+        types: literals of other types stay strings.
+        Raises ManifestError: when the map is written as a single expression that does not render to a map.
         """
         value = self.template.value({**self.base, **names}, types)
         if not isinstance(value, dict):
@@ -312,5 +313,5 @@ class NestedExpression:
     base: dict[str, object]
 
     def value(self, names: Names = NO_NAMES) -> JsonValue:
-        """The value with every expression in its place."""
+        """Return the value with every expression evaluated."""
         return self.template.value({**self.base, **names})

@@ -1,4 +1,4 @@
-"""DeclaredStream: what the source of a manifest knows of each of its streams; and what stands for one in error."""
+"""DeclaredStream: what the source of a manifest knows of each of its streams; and a stand-in for a stream in error."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,31 +16,31 @@ class DeclaredStream(Stream):
     """A stream that a manifest declares."""
 
     template: str = ""
-    """The name of the template that it was made of; empty for a stream that is written out."""
+    """The name of the template that it was made from; empty for a stream written in the manifest itself."""
 
     copy: Mapping[str, JsonValue] | None = None
-    """What the template has become for it: all that it was asked of the API or the config for."""
+    """The filled-in template it was made from, including all values read from the API or the config for it."""
 
     made_of: object = None
-    """What declares it: equal where two are the same stream."""
+    """What declares it: equal for two streams that are the same stream."""
 
     reload: Callable[..., Stream] | None = None
-    """Rebuilds it in another process: the manifest and the config travel, not what was built of them. It takes the
-    `attempt`, for which everything is built anew."""
+    """Rebuilds it in another process: the manifest and the config are pickled, not the objects built from them. Takes
+    the `attempt`; every attempt builds everything anew."""
 
     def begins_anew(self, attempt: int) -> None:
-        # Custom code may remember which records it has had: those were given for an attempt that was given up.
+        # Custom code may remember records it has seen, but those were read for an attempt that was abandoned.
         if self.reload is not None:
             self.reload = partial(self.reload, attempt=attempt)
 
     def locate(self, located: Callable[[ManifestError], ManifestError]) -> None:
-        """Let an error that stands for the stream name its place. located: the error with its place in the manifest."""
+        """Add the manifest's line to the error of a stream that is misconfigured. located: returns it with its line."""
 
 
 class MisconfiguredStream(DeclaredStream):
-    """Stands in catalogs for a stream that the config does not fit; to read it raises the error.
+    """A stand-in in catalogs for a stream that cannot be built with this config; reading it raises the error.
 
-    The others are read all the same.
+    All other streams can still be read.
     """
 
     supports_checkpointing = True
@@ -66,10 +66,10 @@ class MisconfiguredStream(DeclaredStream):
         raise self._error
 
     def json_schema(self) -> JsonSchema:
-        """The schema that the manifest gives."""
+        """Return the schema that the manifest declares."""
         return self._schema()
 
-    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:  # noqa: ARG002 - it is not read
+    def checkpoint_reader(self, state: StreamState) -> CheckpointReader:  # noqa: ARG002 - it is never read
         raise self._error
 
     def read_records(self, slice: Slice) -> Iterator[Item]:  # noqa: ARG002

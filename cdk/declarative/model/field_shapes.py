@@ -1,6 +1,6 @@
-"""Shapes: what a field of a component takes, read from its annotation.
+"""Shapes: the values that a field of a component accepts, derived from its annotation.
 
-One reading for everything that speaks of fields: error texts, the JSON Schema of the language, the reference pages.
+Error messages, the JSON Schema of the language and the reference pages all use these shapes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,17 +20,17 @@ from cdk.declarative.model.component import ONE_OR_MANY, Component
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A field that takes any JSON, null too."""
+    """A field that accepts any JSON value, including null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Null, as a field may hold that has no value."""
+    """Null: an optional field without a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, a number or a boolean. bounds: JSON Schema's words for the limits it has."""
+    """A string, a number or a boolean. bounds: its limits, in JSON Schema keywords."""
 
     type: type
     bounds: tuple[tuple[str, JsonValue], ...] = ()
@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list. alone: its one element may be written without the list. least: how many there must be."""
+    """A list. alone: a single element may be written without the list. least: the minimum number of elements."""
 
     item: "Shape"
     alone: bool = False
@@ -54,7 +54,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object with keys of any name."""
+    """An object with arbitrary keys."""
 
     item: "Shape"
 
@@ -75,7 +75,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of several shapes, as a union of types is."""
+    """One of several shapes, from a union of types."""
 
     options: tuple["Shape", ...]
 
@@ -87,7 +87,7 @@ Shape: TypeAlias = Anything | Nothing | Scalar | Choice | ListOf | MapOf | Part 
 
 @dataclass(frozen=True, slots=True)
 class FieldShape:
-    """A field as manifests know it. key: its name there. default: None where it is required, or null."""
+    """A field as written in manifests. key: its name there. default: None if it is required or defaults to null."""
 
     key: str
     shape: Shape
@@ -98,26 +98,26 @@ class FieldShape:
 
 @cache
 def fields_of(model: type[BaseModel]) -> Mapping[str, FieldShape]:
-    """The fields of a model by their names in a manifest, in the order they are declared, `type` first."""
+    """Return the fields of a model by their names in a manifest, in order of declaration, `type` first."""
     if any(_unresolved(info.annotation) for info in model.model_fields.values()):
-        model.model_rebuild()  # costs the model's validator, which most starts do not need
+        model.model_rebuild()  # builds the model's validator, which most runs never use
     return {field.key: field for field in map(_field, *zip(*model.model_fields.items(), strict=True))}
 
 
 def kind_of(model: type[BaseModel]) -> str:
-    """What a model is called: the `type` of a component, the kind of a family, a class's name otherwise."""
+    """Return the name of a model: the `type` of a component, the kind of a family, otherwise the class name."""
     if issubclass(model, Component):
         return model.type_name() or model.__name__.removeprefix("Any")
     return model.__name__
 
 
 def open_to_more(model: type[BaseModel]) -> bool:
-    """Whether it keeps fields that it does not declare, as what hands them to code of its own does."""
+    """Whether the model keeps undeclared fields, as components that pass them to custom code do."""
     return model.model_config.get("extra") == "allow" or "class_name" in model.model_fields
 
 
 def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape there is
-    """What a shape is, as an error says it: `a string, or a list of strings`."""
+    """Return the description of a shape in errors: `a string, or a list of strings`."""
     match shape:
         case Anything():
             return "anything"
@@ -143,7 +143,7 @@ def words(shape: Shape) -> str:  # noqa: C901, PLR0911 - one line for each shape
 
 
 def flat(shape: Shape) -> Iterator[Shape]:
-    """The shapes that one may be, without `Either`."""
+    """Yield the alternatives of a shape, with nested `Either` expanded."""
     match shape:
         case Either(options=options):
             for option in options:
@@ -153,12 +153,12 @@ def flat(shape: Shape) -> Iterator[Shape]:
 
 
 def options_of(shape: Shape, kind: type[S]) -> list[S]:
-    """The shapes of one kind that a shape may be."""
+    """Return the alternatives of a shape that are of one kind."""
     return [option for option in flat(shape) if isinstance(option, kind)]
 
 
 def leaves(shape: Shape) -> Iterator[Shape]:
-    """What a shape is in the end: each option, of lists and maps their elements."""
+    """Yield the innermost shapes: each alternative, and for lists and maps that of their elements."""
     match shape:
         case ListOf(item=item) | MapOf(item=item):
             yield from leaves(item)
@@ -170,7 +170,7 @@ def leaves(shape: Shape) -> Iterator[Shape]:
 
 
 def parts_of(model: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models that the fields of one name themselves, not through a family."""
+    """Return the models that a model's fields name directly, not through a family."""
     return [leaf.model for field in fields_of(model).values() for leaf in leaves(field.shape) if isinstance(leaf, Part)]
 
 
@@ -188,7 +188,7 @@ def _field(name: str, info: FieldInfo) -> FieldShape:
 
 
 def shape_of(annotation: object, marks: Sequence[object] = ()) -> Shape:
-    """The shape that an annotation means. marks: what is annotated onto it."""
+    """Return the shape that an annotation describes. marks: the metadata of the annotation."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         return shape_of(inner, [*more, *marks])
@@ -263,7 +263,7 @@ def _of(item: Shape) -> str:  # noqa: PLR0911 - one line for each shape there is
 
 
 def with_article(name: str) -> str:
-    """The name of a kind of component behind `a` or `an`."""
+    """Return the name of a kind of component with `a` or `an` before it."""
     return f"{'an' if name[0] in 'AEIO' else 'a'} {name}"
 
 

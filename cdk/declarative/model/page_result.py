@@ -1,4 +1,4 @@
-"""FetchedPage and PageResult: a page as it was fetched, and as those see it who find the next one."""
+"""FetchedPage and PageResult: a fetched page, and its view for the paginator that finds the next one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,31 +15,31 @@ from cdk.streams.page import PageSource
 
 @dataclass(slots=True)
 class FetchedPage:
-    """A page as it was found in a response."""
+    """A page as extracted from a response."""
 
     response: Response
 
     raw: int = 0
-    """Records in the response, whatever a filter left of them."""
+    """The number of records in the response, before any filter."""
 
     selected: int = 0
 
     present: int = 0
-    """Records in the response that are not null."""
+    """The number of records in the response that are not null."""
 
     lone_object: JsonObject | None = None
-    """Where there is one record, and it may be an error in the place of a list: what was there; see `PageCheck`."""
+    """The only record, if it may be an error object instead of a list of records; see `PageCheck`."""
 
     records: Sequence[Record] = ()
-    """Those that were selected and are not handed on yet."""
+    """The selected records that were not yet handed on."""
 
     tail: Sequence[Record] = ()
-    """The last of those that were selected, and some before it."""
+    """The last selected record, and some of those before it."""
 
     def source(self, *, ends_early: bool, by_position: bool) -> PageSource | None:
-        """What its records came in; nothing of a body that is not kept.
+        """Return where the records came from; None if the body was streamed and is not kept.
 
-        ends_early: the slice may have more pages. by_position: pages are asked for by their position in a list.
+        ends_early: the slice may have more pages. by_position: pages are requested by their position in a list.
         """
         response = self.response
         if response.request.stream:
@@ -54,10 +54,10 @@ class FetchedPage:
 
 @dataclass(frozen=True, slots=True)
 class PageResult:
-    """A page that was read.
+    """A page that was read, as paginators see it.
 
-    raw: records in the response. selected: records after the filter; tail: the last of them, and some before it. token:
-    what the page was asked with, None for the first.
+    raw: number of records in the response. selected: number of records after the filter. tail: the last selected
+    record, and some before it. token: the page token of the request; None for the first page.
     """
 
     response: Response
@@ -70,7 +70,7 @@ class PageResult:
 
     @property
     def last(self) -> Record | None:
-        """The last record after the filter. Most paginators count, so it is decoded for those alone that look at it."""
+        """The last record after the filter. Decoded on access only, since most paginators just count."""
         if (lines := json_lines(self.tail)) is not None:
             return lines.last()
         return self.tail[-1] if self.tail else None

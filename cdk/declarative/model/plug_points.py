@@ -1,7 +1,7 @@
-"""The plug points of the manifest language: what kinds of component there are, and what each builds.
+"""The plug points of the manifest language: which kinds of component exist, and what each kind builds.
 
-No code but the contracts. A component belongs to a family by subclassing it; a field annotated with a family takes
-any of its members.
+Contains only contracts. A component joins a family by subclassing it; a field annotated with a family accepts any of
+its members.
 """
 
 from abc import abstractmethod
@@ -37,34 +37,34 @@ from cdk.streams.stream import Stream
 # --- records of a page -------------------------------------------------------------------------------------------
 
 Transform: TypeAlias = Callable[[list[JsonObject], Names], None]
-"""Changes a page of records in place. The names are those of the slice."""
+"""Changes the records of a page in place. The names are those of the slice."""
 
 Select: TypeAlias = Callable[[list[JsonObject], Names], list[JsonObject]]
-"""Gives the records of a page to keep."""
+"""Returns the records of a page to keep."""
 
 Normalize: TypeAlias = Callable[[list[JsonObject]], None]
-"""Casts the values of a page's records to their schema's types, in place."""
+"""Casts the values of a page's records to the types of their schema, in place."""
 
 
 class AnyDecoder(Component, type=None, custom="CustomDecoder"):
-    """Reads one format of bodies."""
+    """Decodes response bodies of one format."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Decoder: ...
 
 
 class AnyExtractor(Component, type=None, default="DpathExtractor", custom="CustomRecordExtractor"):
-    """Finds the records of a response that `decoder` reads."""
+    """Extracts the records from a response that `decoder` decodes."""
 
     streams: ClassVar[bool] = False
-    """It reads a body while it arrives, whatever the decoder."""
+    """Whether it reads a body while it arrives, whatever the decoder."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor: ...
 
 
 class AnyTransformation(Component, type=None, custom="CustomTransformation"):
-    """Changes the records of a page, in place."""
+    """Changes the records of a page in place."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Transform: ...
@@ -88,21 +88,21 @@ class AnySchemaNormalization(Component, type=None):
 
 
 class AnyAuthenticator(Component, type=None, custom="CustomAuthenticator"):
-    """Adds the credentials to a request."""
+    """Adds credentials to a request."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Authenticator | None: ...
 
 
 class AnyBackoffStrategy(Component, type=None, custom="CustomBackoffStrategy"):
-    """Says how long to wait before a request is tried again."""
+    """Decides how long to wait before a request is retried."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> WaitStrategy: ...
 
 
 class AnyErrorHandler(Component, type=None, default="DefaultErrorHandler", custom="CustomErrorHandler"):
-    """Says what an answer means and whether to try again."""
+    """Decides what a response means and whether to retry the request."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> OutcomeHandler: ...
@@ -120,27 +120,28 @@ class Requester(Protocol):
 
     @property
     def client(self) -> Sender:
-        """What sends the requests that it drafts."""
+        """The client that sends the requests it drafts."""
 
     properties: Properties | None
-    """Those that it asks for in groups, one request each; None: each request asks for all."""
+    """Properties that are requested in groups, one request each; None: each request asks for all properties."""
 
     def draft(self, names: Names) -> RequestBuilder:
-        """A request with everything but pages and slices in it."""
+        """Return a request that is complete except for its page and slice."""
 
 
 class AnyRequester(Component, type=None, default="HttpRequester", custom="CustomRequester"):
-    """Says what to ask for, and how to ask."""
+    """Defines which requests to send, and how."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, *, decoder: Decoder | None = None, cached: bool = False) -> Requester:
-        """The requester.
+        """Build the requester.
 
-        decoder: the stream's; one that streams wants bodies as they come. cached: keep responses for other streams.
+        decoder: the stream's decoder; a streaming decoder needs bodies as they arrive. cached: keep responses for other
+        streams.
         """
 
     def sending(self) -> "tuple[AnyAuthenticator | None, AnyErrorHandler | None]":
-        """What sends its requests, for callers that draft them; nothing where its settings are for its own class."""
+        """Return what sends its requests, for callers that draft them; Nones if only its own class can use it."""
         return None, None
 
 
@@ -148,73 +149,73 @@ class AnyRequester(Component, type=None, default="HttpRequester", custom="Custom
 
 
 class PageStrategy(Protocol):
-    """Finds the token of the next page. Without state, unless `of_slice` makes one for each slice."""
+    """Finds the token of the next page. Stateless, unless `of_slice` makes one instance for each slice."""
 
     size: int | None = None
-    """Records of a full page, where that is said."""
+    """The number of records of a full page, if declared."""
 
     reads_body: bool = False
-    """Its expressions look into the response."""
+    """Whether its expressions read the response."""
 
     counts: str | None = None
-    """What its tokens count, in words (`pages from 1`). `records` ask for the same place whatever the size of a page
-    is; None for tokens that only the API knows."""
+    """What its tokens count, in words (`pages from 1`). Tokens that count `records` stay valid if the page size
+    changes. None for tokens that only the API understands."""
 
     looks_at: Sequence[tuple[str, ...]] = ()
-    """What of a page says whether there is a next one, and which: paths below `response`, `headers`, `last_record`."""
+    """Paths that decide whether there is a next page, and which: below `response`, `headers` and `last_record`."""
 
     def of_slice(self) -> Self:
-        """The strategy for one read of a slice: itself, or a copy of one that counts, which knows no earlier page."""
+        """Return the strategy for one read of a slice: itself, or if it counts, a copy that has seen no pages."""
         return self
 
     def first(self) -> JsonValue:
-        """The token of the first page; None when it is asked for without one."""
+        """Return the token of the first page; None if the first page is requested without one."""
         return None
 
-    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for those that count
-        """The token of the page behind that of `token`, if there is one, before either has come; None: unknown."""
+    def ahead(self, token: JsonValue, size: int | None) -> JsonValue:  # noqa: ARG002 - for overriding
+        """Return the token after `token`, if such a page exists, before either page has arrived; None: unknown."""
         return None
 
-    def behind(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for those that count
-        """The token of the page behind `page`, as full as it came, though that was the last; None: there is no such."""
+    def behind(self, page: PageResult) -> JsonValue:  # noqa: ARG002 - for overriding
+        """Return the token after `page`, counting the records it had, even if it was the last; None: there is none."""
         return None
 
-    def doubt(self, page: PageResult, size: int | None) -> str:  # noqa: ARG002 - for those that look somewhere
-        """Why `page`, for which `next` gave None, may not be the last, as `DoubtsEnd.doubt`; else empty."""
+    def doubt(self, page: PageResult, size: int | None) -> str:  # noqa: ARG002 - for overriding
+        """Return why `page` may not be the last although `next` returned None, see `DoubtsEnd.doubt`; else empty."""
         return ""
 
     @abstractmethod
     def next(self, page: PageResult, size: int | None) -> JsonValue:
-        """The token of the page after `page`; None when it was the last. size: records of a full page."""
+        """Return the token of the page after `page`; None if that was the last. size: records of a full page."""
 
 
 class AnyPaginationStrategy(Component, type=None, custom="CustomPaginationStrategy"):
-    """How the next page is found."""
+    """Finds the next page."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageStrategy: ...
 
     def shrinking_problem(self) -> str:
-        """Why pages cannot be asked for with fewer records, in words; an empty text where they can."""
+        """Return why smaller pages cannot be requested, in words; an empty string if they can."""
         return ""
 
 
 class PageRequests(PageStrategy, Protocol):
-    """Pages of a slice: how the next is found, and how it is asked for."""
+    """The pages of a slice: how the next page is found, and how it is requested."""
 
     @abstractmethod
     def apply(self, draft: RequestBuilder, token: JsonValue, size: int | None) -> None:
-        """Put a page's token, and the size, into a request."""
+        """Put the page token and the page size into a request."""
 
 
 class AnyPaginator(Component, type=None, default="NoPagination"):
-    """How pages are found and asked for."""
+    """Finds pages and requests them."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests: ...
 
     def shrinking_problem(self) -> str:
-        """Why pages cannot be asked for with fewer records, in words; an empty text where they can."""
+        """Return why smaller pages cannot be requested, in words; an empty string if they can."""
         return ""
 
 
@@ -225,29 +226,29 @@ class Router(Protocol):
     """The partitions of a stream."""
 
     parents: Sequence[Stream] = ()
-    """The streams whose records make the partitions, where a state may tell how far these were read."""
+    """The streams whose records make the partitions, if a state may say how far they were read."""
 
     followed: Sequence[DeclaredStream] = ()
     """The parents whose progress is part of the state."""
 
     shares_cursor: bool = False
-    """One cursor serves all partitions."""
+    """Whether one cursor serves all partitions."""
 
     @abstractmethod
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterable[Partition | ParentState]:
-        """The partitions, in order, when the parents stand at `parents`."""
+        """Return the partitions, in order, when the parents stand at the states `parents`."""
 
-    def resuming(self, started: Iterable[Partition]) -> "Router":  # noqa: ARG002 - for those that make groups
-        """The router for the rest of a read that was interrupted after it had started some partitions."""
+    def resuming(self, started: Iterable[Partition]) -> "Router":  # noqa: ARG002 - for overriding
+        """Return the router for the rest of an interrupted read that had already started some partitions."""
         return self
 
     @abstractmethod
     def apply(self, draft: RequestBuilder, slice: Slice) -> None:
-        """Put what says which partition into a request."""
+        """Put the values that select the slice's partition into a request."""
 
 
 class AnyPartitionRouter(Component, type=None, custom="CustomPartitionRouter"):
-    """What a stream is read once for."""
+    """Splits a stream into partitions, each of which is read separately."""
 
     @property
     def brings_first_page(self) -> bool:
@@ -260,12 +261,12 @@ class AnyPartitionRouter(Component, type=None, custom="CustomPartitionRouter"):
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """A cursor, and how its windows are asked for.
+    """A cursor, and how its windows are requested.
 
-    cursor: plans windows. ask: puts a window into a request. shared: one cursor for all partitions.
-    fields: the names of a window's start and end in expressions. client_side: the source does not filter, so records
-    that lie outside of the window are dropped. data_feed: they come newest first, so the first that is too old ends
-    the pages. catalog_cursor: the catalog may choose the field.
+    cursor: plans windows. apply: puts a window into a request. fields: the names in expressions for a window's start
+    and end. shared: one cursor for all partitions. client_side: the API does not filter, so records outside of the
+    window are dropped. data_feed: records arrive newest first, so the first that is too old ends the pages.
+    catalog_cursor: the catalog may choose the cursor field.
     """
 
     cursor: DatetimeCursor | CountCursor
@@ -277,13 +278,13 @@ class Incremental:
     catalog_cursor: bool = False
 
     def wants(self, record: Record, window: Window | None) -> bool:
-        """Whether a record lies in a window; one without a cursor value does."""
+        """Whether a record lies in a window; a record without a cursor value does."""
         value = record.get(self.cursor.field)
         return value is None or window is None or self.cursor.side(window, value) is Side.INSIDE
 
 
 class AnyIncrementalSync(Component, type=None):
-    """How a stream advances from one sync to the next."""
+    """Defines how a stream advances from one sync to the next."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Incremental: ...
@@ -292,7 +293,7 @@ class AnyIncrementalSync(Component, type=None):
 class AnyStateMigration(
     Component, type=None, default="LegacyToPerPartitionStateMigration", custom="CustomStateMigration"
 ):
-    """Turns an old form of a stream's state into today's."""
+    """Converts an old form of a stream's state to today's."""
 
     @abstractmethod
     def build(self, ctx: BuildContext, stream: "AnyStream") -> Callable[[JsonValue], JsonValue]: ...
@@ -303,7 +304,7 @@ class AnyStateMigration(
 
 @dataclass(frozen=True, slots=True)
 class StreamParts:
-    """What a retriever must know of the stream it reads for."""
+    """What a retriever must know about the stream it reads."""
 
     name: str = ""
     incremental: Incremental | None = None
@@ -323,7 +324,7 @@ class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="Cust
     """Reads the records of a slice."""
 
     in_one_task: ClassVar[bool] = False
-    """Whether its streams are read in one task at a time, as `Stream.in_one_task` says."""
+    """Whether its streams are read in one task at a time, as defined by `Stream.in_one_task`."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
@@ -331,7 +332,7 @@ class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="Cust
         return ()
 
     def requested(self, config: Mapping[str, JsonValue]) -> JsonValue:  # noqa: ARG002 - for overriding
-        """What its pages are asked with, see `Stream.requested`; None: nobody knows."""
+        """Return what its pages are requested with, see `Stream.requested`; None: unknown."""
         return None
 
     @abstractmethod
@@ -339,29 +340,29 @@ class AnyRetriever(Component, type=None, default="SimpleRetriever", custom="Cust
 
 
 class AnySchemaLoader(Component, type=None, default="JsonFileSchemaLoader", custom="CustomSchemaLoader"):
-    """Finds the JSON Schema of a stream's records."""
+    """Provides the JSON Schema of a stream's records."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]: ...
 
 
 class AnyStreams(Component, type=None, default="DeclarativeStream"):
-    """Streams of a source, any number."""
+    """Any number of streams of a source."""
 
     @abstractmethod
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]: ...
 
-    def misconfigured(self, ctx: BuildContext, error: ManifestError) -> DeclaredStream | None:  # noqa: ARG002 - for some
-        """What stands for the stream where the config does not let it be built; None where nothing does."""
+    def misconfigured(self, ctx: BuildContext, error: ManifestError) -> DeclaredStream | None:  # noqa: ARG002 - unused
+        """Return a stand-in for the stream if the config does not fit; None if it has none."""
         return None
 
 
 class AnyStream(AnyStreams, type=None):
-    """A stream, or what stands for one."""
+    """A stream, or a component that stands in for one."""
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
-        """The routers whose partitions it is read in, where that is known before its state is."""
+        """The routers that make its partitions, if they are known before its state is."""
         return ()
 
     @abstractmethod
@@ -372,14 +373,14 @@ class AnyStream(AnyStreams, type=None):
 
 
 class AnyComponentsResolver(Component, type=None):
-    """Makes streams of a template."""
+    """Makes streams from a template."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]: ...
 
 
 class AnyCheck(Component, type=None, default="CheckStream"):
-    """Says whether a connection works."""
+    """Checks whether a connection works."""
 
     config_overrides: JsonObject | None = Field(None, description="Values of the config that only the check uses.")
 
@@ -387,7 +388,7 @@ class AnyCheck(Component, type=None, default="CheckStream"):
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]: ...
 
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:  # noqa: ARG002 - for overriding
-        """The streams that the check needs; none where it needs to know all there are."""
+        """Return the streams that the check needs; empty if it needs all of them."""
         return ()
 
 
@@ -399,21 +400,21 @@ class AnyConfigTransformation(Component, type=None, custom="CustomConfigTransfor
 
 
 class AnyValidator(Component, type=None):
-    """Raises ConfigError for a config it does not accept."""
+    """Raises ConfigError for an invalid config."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], None]: ...
 
 
 class AnyValidationStrategy(Component, type=None, default="ValidateAdheresToSchema", custom="CustomValidationStrategy"):
-    """Raises ValueError for a value it does not accept."""
+    """Raises ValueError for an invalid value."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]: ...
 
 
 class AnyCallRatePolicy(Component, type=None):
-    """How often some requests may be sent."""
+    """Limits how often certain requests may be sent."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> CallRatePolicy: ...

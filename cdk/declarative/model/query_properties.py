@@ -1,4 +1,4 @@
-"""Properties: which properties of its records a stream asks for, in groups that an API takes at once."""
+"""Properties: the record properties that a stream requests, in groups small enough for one request each."""
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -12,7 +12,7 @@ from cdk.declarative.model.context import Names
 from cdk.declarative.model.slice_names import SliceView
 
 NAME = "query_properties"
-"""The name under which expressions see the properties of a request."""
+"""The name of a request's properties in expressions."""
 
 _SHOWN = 30
 
@@ -22,10 +22,10 @@ Merge: TypeAlias = Callable[[Sequence[Records]], Records]
 
 @dataclass(slots=True)
 class Properties:
-    """The properties to ask for. Found once, when a page is first asked for.
+    """The properties to request. Loaded once, when the first page is requested.
 
-    load: finds all of them. group: cuts them into what one request may ask for. always: what each request asks for.
-    merged: the records of a page, from those of its requests.
+    load: returns all of them. group: splits them into groups for one request each. always: properties of every request.
+    merged: combines the records of a page's requests.
     """
 
     load: Callable[[], Sequence[str]]
@@ -35,33 +35,33 @@ class Properties:
     _known: list[list[str]] = field(default_factory=list)
 
     def chunks(self) -> Sequence[list[str]]:
-        """The properties of each request; at least one request."""
+        """Return the properties of each request; at least one request."""
         if not self._known:
             self._known = [[*self.always, *some] for some in self.group(self.load())] or [list(self.always)]
         return self._known
 
 
 def with_properties(names: Names, properties: list[str]) -> dict[str, object]:
-    """The names of a slice, and the properties: as a name of their own and among the slice's extra fields."""
+    """Return a slice's names with the properties added, as a name of their own and among the slice's extra fields."""
     slice = copy(cast("SliceView", names["stream_slice"]))
     slice.extra_fields = {**slice.extra_fields, NAME: properties}
     return {**names, NAME: properties, "stream_slice": slice, "stream_partition": slice, "stream_interval": slice}
 
 
 def joined_record(properties: Sequence[str]) -> list[list[str]]:
-    """All properties in one request."""
+    """Return all properties as one group."""
     return [list(properties)]
 
 
 def by_count(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
-    """Groups of at most `limit` properties."""
+    """Return a function that makes groups of at most `limit` properties."""
     return lambda properties: [list(properties[n : n + limit]) for n in range(0, len(properties), limit)]
 
 
 def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
-    """Groups whose text is at most `limit` long: a property counts as its length and three for what parts it.
+    """Return a function that makes groups of at most `limit` characters: each property counts 3 more, for separators.
 
-    One that is longer than the limit is a group of its own.
+    A property longer than the limit is a group of its own.
     """
 
     def group(properties: Sequence[str]) -> Iterable[list[str]]:
@@ -81,9 +81,9 @@ def by_length(limit: int) -> Callable[[Sequence[str]], Iterable[list[str]]]:
 
 
 def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
-    """Records with the same key become one, in the order in which keys came; those without one stay as they are.
+    """Return a function that merges records with the same key, in order of first occurrence; others stay as they are.
 
-    Raises ManifestError: of several parts, no record has one, so that each would be there as often as there are parts.
+    Raises ManifestError: when, of several parts, no record has a key, so that every record would be duplicated.
     """
 
     def merged(parts: Sequence[Records]) -> Records:
@@ -114,7 +114,7 @@ def by_key(key: Callable[[JsonObject], JsonValue]) -> Merge:
 
 
 def _merge(into: JsonObject, record: JsonObject) -> None:
-    """Add what `record` has; where both have a value, that of `record` counts, and objects are merged."""
+    """Merge `record` into `into`: values of `record` win, and objects are merged recursively."""
     for name, value in record.items():
         held = into.get(name)
         if type(held) is dict and type(value) is dict:

@@ -1,4 +1,4 @@
-"""RequestBuilder: a request that several components add to; none may overwrite what another has set."""
+"""RequestBuilder: a request that several components add to; none may overwrite a value set by another."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlencode, urljoin
@@ -14,11 +14,12 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class RequestBuilder:
-    """One request. `put` and its like add to it, `request` makes it.
+    """A request under construction. `put` and the fields add to it; `request` builds it.
 
-    url: absolute. where: the component of the manifest that errors name. text: a body that is sent as it is; nothing
-    else may then be in the body. stream: the response is passed on as it comes. scope: where its secrets may go; None
-    for the origin of `url` as it was first. base: gives what relative links are joined to, where it is not `url`.
+    url: absolute. where: the component of the manifest that errors name. text: a body that is sent verbatim, and that
+    excludes other body fields. stream: the response is passed on as it arrives. scope: where its credentials may be
+    sent; None for the origin of the initial `url`. base: returns the URL that relative links are joined to, if not
+    `url`.
     """
 
     __slots__ = (
@@ -50,7 +51,7 @@ class RequestBuilder:
     def put(self, part: RequestPart, path: Sequence[str], value: JsonValue) -> None:
         """Add one value; `path` has one part except in a JSON body.
 
-        Raises ManifestError: something is there already, other than the same value in a JSON body.
+        Raises ManifestError: when the place already has a value, except the same value in a JSON body.
         """
         match part:
             case "request_parameter":
@@ -65,14 +66,14 @@ class RequestBuilder:
                 self._put_deep(path, value)
 
     def follow(self, link: str) -> None:
-        """Send it to `link` instead; a relative one is joined to `base`."""
+        """Send the request to `link` instead; a relative link is joined to `base`."""
         base = self.url if self.base is None else self.base()
         self.url = urljoin(base if base.endswith("/") else f"{base}/", link)
 
     def request(self) -> Request:
-        """The request so far. Parameters that the URL has already, with the same value, are sent once.
+        """Return the request built so far. A parameter that the URL already has with the same value is sent once.
 
-        Raises ManifestError: its body is of two kinds at once.
+        Raises ManifestError: when it has two kinds of body at once.
         """
         body, headers = self._body()
         for name, value in self.headers.items():
@@ -123,7 +124,7 @@ class RequestBuilder:
 
 
 def _texts(fields: Mapping[str, JsonValue], url: str) -> JsonObject:
-    """Fields as they are sent: strings, and lists of strings; without null, and without what the query of `url` has."""
+    """Return fields as sent: strings and lists of strings, without nulls and without what the query of `url` has."""
     in_url = frozenset(query_of(url)) if "?" in url else frozenset[tuple[str, str]]()
     texts: JsonObject = {}
     for name, value in fields.items():

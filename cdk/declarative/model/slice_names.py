@@ -1,4 +1,4 @@
-"""What expressions see of a slice: `stream_slice`, under all its names."""
+"""The names of a slice in expressions: `stream_slice` and its aliases."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ from cdk.base.values import JsonObject, JsonValue
 from cdk.state.slice import Slice
 
 FIRST_PAGE = "child_response"
-"""The extra field of a partition that holds the first page of its records, where the parent's record brings it."""
+"""The extra field of a partition for the first page of its records, if the parent's record contains that page."""
 
 
 class SliceView(JsonObject):
-    """The fields of a slice's partition and the ends of its window.
+    """The fields of a slice's partition and the ends of its window, as one object.
 
-    partition, cursor_slice: the two apart. window: the window itself. extra_fields: fields of the parent's record.
+    partition, cursor_slice: the two separately. window: the window itself. extra_fields: fields of the parent's record.
     """
 
     __slots__ = ("cursor_slice", "extra_fields", "partition", "window")
@@ -24,12 +24,12 @@ class SliceView(JsonObject):
 
     @property
     def _partition(self) -> Mapping[str, JsonValue]:
-        """The partition under another name that expressions use."""
+        """An alias of `partition` that expressions use."""
         return self.partition
 
 
 def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
-    """The slice as expressions see it. fields: the names of its window's start and end."""
+    """Return the slice as expressions see it. fields: the names of its window's start and end."""
     window: JsonObject = {}
     if slice.window is not None:
         window[fields[0]] = slice.window.start
@@ -39,5 +39,5 @@ def view(slice: Slice, fields: tuple[str, str]) -> SliceView:
 
 
 def slice_names(slice: SliceView) -> JsonObject:
-    """The names under which a slice is seen; fields of the parent's record are names of their own."""
+    """Return the names of a slice in expressions; fields of the parent's record are names of their own."""
     return {**slice.extra_fields, "stream_slice": slice, "stream_partition": slice, "stream_interval": slice}

@@ -1,1 +1,1 @@
-"""Streams that manifests make, and how they read their pages."""
+"""The streams that manifests define, and how they read their pages."""

@@ -1,4 +1,4 @@
-"""ManifestStream: a stream that a manifest describes."""
+"""ManifestStream: a stream defined by a manifest."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class ManifestStream(DeclaredStream):
-    """Partitions of a router, windows of a cursor, pages of a retriever. Built by `DeclarativeStream`.
+    """A stream with a router's partitions, a cursor's windows and a retriever's pages. Built by `DeclarativeStream`.
 
-    reader: reads its slices. issue: gives the access tokens of its requests, for so many seconds.
+    reader: reads its slices. issue: returns the access tokens of its requests, for that many seconds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ManifestStream(DeclaredStream):
 
     @property
     def empty_state(self) -> JsonValue:
-        """What states say of a stream that has read nothing: where its cursor starts."""
+        """The state of a stream that has read nothing: the start of its cursor."""
         if self._incremental is None:
             return {}
         if self.partitioned:
@@ -83,7 +83,7 @@ class ManifestStream(DeclaredStream):
         return self
 
     def json_schema(self) -> JsonSchema:
-        """The schema that the manifest gives."""
+        """Return the schema that the manifest declares."""
         return self._schema()
 
     def now(self) -> datetime:
@@ -93,7 +93,7 @@ class ManifestStream(DeclaredStream):
         return [WHOLE] if self.reader.router is None else self._each(self.reader.router.partitions(parents))
 
     def _each(self, items: Iterable[T]) -> Iterator[T]:
-        """The items; errors of expressions, which fail on what they meet, name their lines in the manifest."""
+        """Yield the items; add the line in the manifest to the error of an expression that fails on a value."""
         try:
             yield from items
         except ExpressionError as error:
@@ -121,15 +121,16 @@ class ManifestStream(DeclaredStream):
 
     @property
     def grouped(self) -> bool:
-        """Whether its partitions are groups, which are others where one member comes or goes."""
+        """Whether its partitions are groups of partitions: adding or removing one member changes the groups."""
         router = self.reader.router
         return router is not None and router.shares_cursor
 
     def _looking_back(self, state: StreamState) -> StreamState:
-        """The state from which partitions start that share a cursor.
+        """Return the state with the shared cursor moved back by its lookback window.
 
-        It was reached by the last one that was read: what came to the others meanwhile lies before it, by no more than
-        the read took. Where the state has an edge it is of this kit, and no later than the begin of that read.
+        The partition that was read last reached the cursor's value: records that the others received meanwhile lie
+        before it, by at most the duration of that read. A state with an edge was written by this kit, and its value is
+        no later than the start of that read, so it stays.
         """
         shared, seconds = state.positions.get(WHOLE), state.extra.get("lookback_window")
         if not self.partitioned or self.cursor is None or shared is None or shared.cursor is None:
@@ -142,13 +143,13 @@ class ManifestStream(DeclaredStream):
         return state.with_(WHOLE, Checkpoint({**shared.cursor, self.cursor.field: value}))
 
     def migrate_state(self, blob: JsonValue) -> JsonValue:
-        """An old form of the state in today's form, as the manifest's migrations know it."""
+        """Return an old form of the state in today's form, converted by the manifest's migrations."""
         for migrate in self._migrate:
             blob = migrate(blob)
         return blob
 
     def resuming_pages(self) -> "ManifestStream":
-        """A copy that says where its pages resume; Airbyte's messages have no state for that without a cursor."""
+        """Return a copy that reports where pages resume; Airbyte's messages have no state for that without a cursor."""
         other = self.beside()
         other.supports_checkpointing = True
         return other
@@ -169,20 +170,20 @@ def _resuming_pages(reload: Callable[[], Stream]) -> Stream:
 
 
 def _as_it_is(error: ManifestError) -> ManifestError:
-    """An error of a stream that no manifest has."""
+    """Return the error unchanged, for a stream that belongs to no manifest."""
     return error
 
 
 def _no_tokens(_: float) -> Mapping[str, IssuedToken]:
-    """The tokens of requests without."""
+    """Return no tokens, for requests that need none."""
     return {}
 
 
 class _AirbyteStateReader(PassingReader):
-    """A reader that also keeps what existing connectors find in the state of an incremental substream.
+    """A reader that also maintains the fields that existing connectors expect in the state of an incremental substream.
 
-    `state` is the greatest cursor value of all partitions and `lookback_window` the seconds that the read took; both
-    are written when it is complete, and has met a record with such a value.
+    `state` is the greatest cursor value of all partitions and `lookback_window` the duration of the read in seconds;
+    both are written when the read is complete and has met a record with a cursor value.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class _AirbyteStateReader(PassingReader):
             self._greatest = self._cursor.greatest(known)
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
-        # One that comes back would start from the cursor of the others, and not from its start.
+        # A partition that comes back would start from the shared cursor instead of its own start.
         return 0 if self._incremental.shared else super().forget_missing(now, after)
 
     def get_checkpoint(self) -> StreamState | None:
@@ -225,11 +226,11 @@ class _AirbyteStateReader(PassingReader):
         return self._complete(self._last)
 
     def _unfinished(self, state: StreamState) -> StreamState:
-        """The state while partitions are read."""
+        """Return the state while partitions are being read."""
         return replace(self._unmoved(state), extra=self._extra)
 
     def _unmoved(self, state: StreamState) -> StreamState:
-        """The state with the shared cursor where it began: how far this read looks back from it is no part of it."""
+        """Return the state with the shared cursor as it was at the start, without the lookback of this read."""
         if self._shared is None or WHOLE not in state.positions:
             return state
         return state.with_(WHOLE, self._shared)
@@ -238,7 +239,7 @@ class _AirbyteStateReader(PassingReader):
         state, extra = self._unmoved(state), dict(self._extra)
         shares = self._incremental.shared or state.shares_cursor
         if state.positions.keys() == {WHOLE} and not (state.parents or shares):
-            return state  # an old form, of one cursor for all, stays what it is while there are no partitions
+            return state  # keep an old form, with one cursor for all, while there are no partitions
         if not (state.positions or state.parents):
             extra = {**as_object(self._stream.empty_state), **extra}
         if self._met:
@@ -249,28 +250,29 @@ class _AirbyteStateReader(PassingReader):
         if self._incremental.shared and (positions := self._sharing(StoredPositions.of(state.positions))) is not None:
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
-            # Records from before the start of all reads do not move a cursor there.
+            # Records older than the cursor's start must not move the cursor before it.
             values = [self._greatest, self._cursor.start] if self._met else [self._greatest]
             extra["state"] = {self._cursor.field: self._cursor.greatest(values)}
         return replace(state, extra=extra)
 
     def _sharing(self, positions: StoredPositions) -> StoredPositions | None:
-        """The positions of partitions that share a cursor, with that cursor; None where they have reached no value.
+        """Return the positions of partitions that share a cursor, with that cursor; None if they have reached no value.
 
-        A message has this cursor alone. A table has each partition's beside it, to know what comes again; but the next
-        read has other groups, so what all of them know goes with the cursor.
+        A state message holds only this cursor. A table also keeps each partition's position, to recognise duplicates;
+        but the next read has other groups, so the edges of all groups are merged into the cursor's.
         """
         field, value = self._cursor.field, self._greatest
         if not self._stream.grouped:
             return None if value is None else positions.updated({WHOLE: Checkpoint({field: value})})
         reached = [at for at in positions.values() if isinstance(at, Checkpoint) and field in at.cursor]
-        # What was read before an interruption counts, too.
+        # Values that were reached before an interruption count as well.
         values = [*([] if value is None else [value]), *(at.cursor[field] for at in reached)]
         if not values:
             return None
         value = self._cursor.greatest(values)
         if isinstance(self._cursor, DatetimeCursor) and (moment := self._cursor.moment(value)) is not None:
-            # What came to a group while others were read may be older than a value from after the begin of the read.
+            # Records that reach one group while others are read may be older than a value from after the read's start,
+            # so the cursor must not lie after that start.
             value = value if moment <= self._started else self._cursor.write(self._started)
         edges = (moved(self._cursor, at.edge, value) for at in reached if at.edge is not None)
         return StoredPositions.of({WHOLE: Checkpoint({field: value}, merged(self._cursor, edges))})

@@ -1,4 +1,4 @@
-"""PageCheck: whether a page that the API says is a success is an error, and what to say of one without records."""
+"""PageCheck: detects errors that the API sends with a success status, and explains pages without records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from cdk.rest.records.extractor import Extractor
 
 @dataclass(slots=True)
 class PageCheck:
-    """Looks at the pages of a stream: an overwrite loses what lies behind an error that is taken for the last page."""
+    """Checks the pages of a stream: an overwrite would lose the rows after an error that passes for the last page."""
 
     extractor: Extractor
     decoder: Decoder
     error_handler: ErrorHandler
 
     key_paths: Sequence[Sequence[str]]
-    """The primary key, as the protocol writes it."""
+    """The primary key, in the form of the protocol."""
 
     _keys: Sequence[Extract] = field(init=False)
 
@@ -31,10 +31,10 @@ class PageCheck:
         self._keys = [path(*key) for key in self.key_paths]
 
     def lone_object(self, records: Sequence[Record], response: Response) -> JsonObject | None:
-        """The object where a list of records may lie; None where it has some of the primary key, or lies in a list.
+        """Return the object found where records may be; None if it has part of the primary key, or is in a list.
 
-        records: what the extractor made of it. It is asked for before a filter leaves it out, or a transformation
-        changes it, so it is a copy. One in a list is a record, whatever it says.
+        records: what the extractor returned. The result is a copy made before a filter or a transformation can change
+        it. An object in a list is a record, whatever it says.
         """
         if records and self._has_key(records[0]):
             return None
@@ -45,15 +45,15 @@ class PageCheck:
         return next((dict(value) for value in values if type(value) is dict and not self._has_key(value)), None)
 
     def refuse_error(self, page: FetchedPage, *, resumed: bool, first: bool) -> None:
-        """Raise TransientError: there are no records, or an error in the place of one, and the API says that it failed.
+        """Raise TransientError: when there are no records, or an error instead of one, and the API reports a failure.
 
-        resumed: an earlier read has saved the token of the page. first: no page of the slice had records before.
+        resumed: an earlier read saved the token of the page. first: no earlier page of the slice had records.
         """
         if page.raw > 1 and page.present:
             return
         response, places, lone = page.response, self.extractor.paths, page.lone_object
         if lone is not None:
-            # Without a key the first page may be an object of any kind, and a record of a later one may have failed.
+            # Without a key, the first page may be any object, and a record of a later page may itself report a failure.
             failed = says_failed(lone) if self.key_paths else not first and has_outage(lone)
         else:
             failed = not page.present and bool(places) and not self.decoder.streams
@@ -74,7 +74,7 @@ class PageCheck:
         )
 
     def warning(self, page: FetchedPage) -> str:
-        """What to say of a page that may lack records; empty for nothing."""
+        """Return the warning for a page that may lack records; empty if there is none."""
         if not page.response.ok:
             return ""
         if page.raw:
@@ -86,5 +86,5 @@ class PageCheck:
         )
 
     def _has_key(self, record: Record) -> bool:
-        """Whether a record has something of the primary key."""
+        """Whether a record has a value in any part of the primary key."""
         return any(key(record) is not None for key in self._keys)

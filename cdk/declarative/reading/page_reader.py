@@ -32,31 +32,31 @@ from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page, Token
 from cdk.streams.paged import PageParts, read_pages
 
-TOKEN = "next_page_token"  # noqa: S105 - the name under which expressions and states know it
+TOKEN = "next_page_token"  # noqa: S105 - its name in expressions and states
 
 _NO_BODY = frozenset((204, 304))
 
 
 @dataclass(frozen=True, slots=True)
 class _PageQuery:
-    """What a page is asked with."""
+    """What a page is requested with."""
 
     token: JsonValue
-    """As the API gave it, None for the first page of most."""
+    """The token as the API returned it; None for the first page of most paginators."""
 
     names: Names
-    """Those of expressions."""
+    """The names available to expressions."""
 
     resumed: bool = False
-    """An earlier read has saved the token."""
+    """Whether an earlier read saved the token."""
 
     first: bool = False
-    """It begins the slice."""
+    """Whether the page is the first of the slice."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PageReader:
-    """Reads slices page by page. Shares nothing between slices but the client."""
+    """Reads slices page by page. Slices share nothing but the client."""
 
     ctx: BuildContext
     router: Router | None
@@ -65,35 +65,35 @@ class PageReader:
     decoder: Decoder
 
     select: Select | None
-    """Makes the stream's records of those that were extracted; None where they are the same."""
+    """Turns extracted records into records of the stream; None if they stay as they are."""
 
     changes_records: bool
-    """Records are changed after they are decoded."""
+    """Whether records are modified after they are decoded."""
 
     pages: PageRequests
     incremental: Incremental | None
 
     only_first: bool
-    """The partition and the window are put into the request of the first page only."""
+    """Whether only the request of the first page carries the partition and the window."""
 
     properties: Properties | None = None
-    """What to ask for, in several requests if need be."""
+    """The properties to request, in several requests if necessary."""
 
     reduction: Reduction | None = None
-    """How pages shrink that the API refuses."""
+    """How pages shrink that the API refuses as too large."""
 
     key_paths: Sequence[Sequence[str]] = ()
-    """The primary key, as the protocol writes it."""
+    """The primary key, in the form of the protocol."""
 
     lazy: bool = False
-    """Partitions may hold their first page, see FIRST_PAGE."""
+    """Whether partitions may hold their first page, see FIRST_PAGE."""
 
     check: PageCheck = field(init=False)
 
     _cut: tuple[str, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        # Transformations change what was decoded; an expression that looks for the next page wants it as it came.
+        # Records stay text only if nothing filters or changes them and no expression reads the body for the next page.
         untouched = self.select is None and self.properties is None and not self.pages.reads_body
         self._cut = self.extractor.text_path if untouched else None
         self.check = PageCheck(self.extractor, self.decoder, self.requester.client.error_handler, self.key_paths)
@@ -102,26 +102,26 @@ class PageReader:
         pages = self.pages.of_slice()
         reader = self if pages is self.pages else replace(self, pages=pages)
         items = read_pages(slice, _SliceReading(reader, slice).page)
-        # Nobody else knows what one has counted that counts in itself.
+        # Only this instance knows what it has counted, so no other read can resume from its tokens.
         return map(_without_token, items) if self._shifting or reader is not self else items
 
     @property
     def is_feed(self) -> bool:
-        """Whether the newest records come first, and a slice ends at the first that is too old."""
+        """Whether records arrive newest first, so that a slice ends at the first that is too old."""
         return self.incremental is not None and self.incremental.data_feed
 
     @property
     def counts_all(self) -> bool:
-        """Whether its pages are counted, up to the last one that the source has."""
+        """Whether its pages are counted, and read up to the last one of the source."""
         return self.pages.counts is not None and not self.is_feed and self.properties is None
 
     @property
     def _shifting(self) -> bool:
-        """Whether a saved token asks for another page once a record has come: pages are counted, the newest first."""
+        """Whether a saved token denotes another page once a record is added: pages are counted, newest first."""
         return self.is_feed and self.pages.counts is not None
 
     def records(self, page: FetchedPage, slice: Slice, names: Names) -> Iterator[Sequence[Record]]:
-        """The records of a response but for the last list of them, which is left in `page`, with the counts."""
+        """Yield the lists of records of a response except the last, which is left in `page` along with the counts."""
         if self._cut is not None and (lines := page.response.cut_out(self._cut, slice.record_type)) is not None:
             page.raw = page.selected = page.present = len(lines)
             page.records = page.tail = lines
@@ -141,12 +141,12 @@ class PageReader:
             page.tail = records or page.tail
 
     def selected(self, records: list[JsonObject], names: Names) -> list[JsonObject]:
-        """The stream's records of those that were extracted."""
-        # The token is that of the request; a filter that reads it, as Airbyte's do, finds none on any page.
+        """Return the stream's records for extracted ones."""
+        # The token belongs to the request; a filter that reads it finds none on any page, as in Airbyte.
         return self.select(records, {**names, TOKEN: None}) if records and self.select is not None else records
 
     def extracted(self, response: Response) -> Iterator[list[JsonObject]]:
-        """The records as the extractor gives them; none of a body in another format that the error handler ignores."""
+        """Yield the extracted records; none of a body in another format, if the error handler ignores the response."""
         try:
             yield from self.extractor.pages(response)
         except (OtherFormat, ErrorInstead):
@@ -154,17 +154,17 @@ class PageReader:
                 raise
 
     def result(self, page: FetchedPage, query: _PageQuery) -> PageResult:
-        """`page` as those see it who find the next one."""
+        """Return `page` as paginators see it."""
         body = self._body(page.response) if self.pages.reads_body and page.response.ok else {}
         return PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
 
     def _body(self, response: Response) -> JsonValue:
-        """The body as expressions see it: nothing of one decoded as it comes, and of a list its first element."""
+        """Return the body as expressions see it: empty if it is decoded as it arrives, the first element of a list."""
         if self.decoder.streams:
             return {}
         try:
             if self.changes_records:
-                # Decoded anew: what was decoded for the records, they are changed in.
+                # Decode again: the records of the first decoding were modified in place.
                 response = Response(response.status, response.headers, response.body, response.url, response.request)
             body = self.decoder.decode(response)
         except DecodeError:
@@ -174,7 +174,7 @@ class PageReader:
         return body
 
     def draft(self, slice: Slice, query: _PageQuery, size: int | None) -> RequestBuilder:
-        """The request for a page."""
+        """Return the request for a page."""
         draft = self.requester.draft(query.names)
         self.pages.apply(draft, query.token, size)
         if not (self.only_first and query.token is not None):
@@ -185,7 +185,7 @@ class PageReader:
         return draft
 
     def saved(self, token: JsonValue, size: int | None) -> JsonObject:
-        """A token as states keep it, with what it counts: in another manifest it may ask for another place."""
+        """Return a token as states store it, with what it counts: in another manifest it may mean another place."""
         state = {TOKEN: token}
         if self.pages.counts is not None:
             state["counts"] = self.pages.counts
@@ -195,19 +195,19 @@ class PageReader:
 
 
 def _without_token(item: Item) -> Item:
-    """The item as one from which no read resumes."""
+    """Return the item without its token, so that no read resumes from it."""
     return item._replace(next=None) if isinstance(item, Page) else item
 
 
 class _SliceReading:
-    """The read of one slice: what its pages share."""
+    """The read of one slice, with the data that its pages share."""
 
     def __init__(self, reader: PageReader, slice: Slice) -> None:
         self._reader, self._slice = reader, slice
         self._names = slice_names(view(slice, reader.ctx.window))
         self._sizes = PageSizes(reader.reduction, reader.pages.size)
         self._any_records = False
-        # The token of the next page: as the state keeps it, and as the API gave it.
+        # The token of the next page: as the state stores it, and as the API returned it.
         self._next: tuple[Token | None, JsonValue] = (None, None)
 
     def page(self, _: Slice, saved: Token | None) -> PageParts:
@@ -227,7 +227,7 @@ class _SliceReading:
                 yield self._in_feed(listed)
             self._refuse_error(page, query)
         self._any_records = self._any_records or page.raw > 0
-        # A full page has as many records as it was requested with; the next one may be requested with more.
+        # A full page has as many records as were requested; the next page may be requested with a larger size.
         size = self._sizes.size
         self._sizes.succeeded()
         records = page.records
@@ -236,12 +236,12 @@ class _SliceReading:
             following = reader.pages.next(result, size) if page.response.ok else None
             self._look_behind(result, following)
         except CdkError:
-            # What was read is handed on before it is said that the next page cannot be found.
+            # Hand on the records before reporting that the next page cannot be found.
             yield Page(records, None)
             raise
         if records and reader.is_feed:
-            # Newest first: where the last record of a page is too old, all that follow are; one that is too new says
-            # nothing of them.
+            # Newest first: if the last record of a page is too old, so are all that follow; if it is too new, that says
+            # nothing about them.
             following, records = None if self._is_too_old(records[-1]) else following, self._in_feed(records)
         if (trace := TRACE.get()) is not None:
             request = page.response.request if reader.properties is None else None
@@ -251,7 +251,7 @@ class _SliceReading:
         by_position = reader.pages.counts is not None or (token is not None and counts_positions(token))
         source = page.source(ends_early=not reader.counts_all, by_position=by_position)
         if following is None:
-            # Where there was a page before, it has named this one.
+            # An earlier page would have named this one, so only a first page is doubted.
             doubt = partial(self._doubt, result, size) if saved is None else None
             yield Page(records, None, warning=warning, doubt=doubt, source=source)
             return
@@ -260,12 +260,12 @@ class _SliceReading:
         yield Page(records, self._next[0], warning=warning, source=source)
 
     def _refuse_error(self, page: FetchedPage, query: _PageQuery) -> None:
-        """Raise TransientError: a page says that the API failed."""
+        """Raise TransientError: when a page says that the API failed."""
         first = not (self._any_records or query.resumed)
         self._reader.check.refuse_error(page, resumed=query.resumed, first=first)
 
     def _look_behind(self, last: PageResult, following: JsonValue) -> None:
-        """Raise RowsBehindEnd: a page that names no next one is not the last."""
+        """Raise RowsBehindEnd: when a page that names no next page is not the last."""
         reader = self._reader
         if following is not None or not last.raw or reader.properties is not None:
             return
@@ -282,9 +282,9 @@ class _SliceReading:
         look_behind(reader, last.response, last.raw, fetch)
 
     def _doubt(self, last: PageResult, size: int | None) -> str:
-        """Why the only page of the slice may not be the last; empty for nothing, and where it has no records.
+        """Return why the only page of the slice may not be the last; empty if nothing suggests so or it has no records.
 
-        size: of the page, as it was requested.
+        size: the page size that was requested.
         """
         if not last.raw:
             return ""
@@ -292,7 +292,7 @@ class _SliceReading:
         return why and doubtful(last.response, why)
 
     def _query(self, saved: Token | None) -> _PageQuery:
-        """What a page is asked with. Raises StaleToken: a saved token counts something else than the manifest now."""
+        """Return what a page is requested with. Raises StaleToken: when the settings of a saved token have changed."""
         following, token = self._next
         first = resumed = False
         if saved is None or saved is not following:
@@ -307,14 +307,14 @@ class _SliceReading:
     def _check_counts(self, saved: Token) -> None:
         self._sizes.resume(saved.get("page_size"))
         now = self._reader.saved(saved[TOKEN], self._sizes.size)
-        # A token of an older version says nothing of what it counts.
+        # A token of an older version does not say what it counts.
         if changed := [name for name, value in now.items() if saved.get(name, value) != value]:
             was = ", ".join(f"{name}: {saved[name]}" for name in changed)
             counts = ", ".join(f"{name}: {now[name]}" for name in changed)
             raise StaleToken(f"the page token saved by an earlier read has {was}, and the paginator now has {counts}")
 
     def _in_feed(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records of a feed that are not too old; those of other streams as they are."""
+        """Return the records of a feed that lie in the window; records of other streams as they are."""
         incremental = self._reader.incremental
         if incremental is None or not incremental.data_feed:
             return records
@@ -328,7 +328,7 @@ class _SliceReading:
         return incremental.cursor.precedes(window, record.get(incremental.cursor.field))
 
     def _merged(self, properties: Properties, query: _PageQuery) -> FetchedPage:
-        """A page that is asked for in several requests, each for some of the properties."""
+        """Return a page that is fetched with several requests, each for some of the properties."""
         parts: list[list[JsonObject]] = []
         pages: list[FetchedPage] = []
         for chunk in properties.chunks():
@@ -343,16 +343,16 @@ class _SliceReading:
                     page.lone_object = self._reader.check.lone_object(page.records, page.response)
                 self._refuse_error(page, part)
                 parts.append([dict(record) for record in page.records])
-        # A response that is ignored, as one may be for properties that the API does not have, names no next page.
+        # An ignored response, such as one for properties that the API does not have, names no next page.
         page = max(reversed(pages), key=lambda each: (each.response.ok, each.raw))
         names = with_properties(query.names, list(dict.fromkeys(chain.from_iterable(properties.chunks()))))
-        # A filter may look at what only one of the requests has brought.
+        # A filter may read properties that only one of the requests returned.
         page.records = page.tail = self._reader.selected(properties.merged(parts), names)
         page.selected = len(page.records)
         return page
 
     def _answer(self, query: _PageQuery) -> Response | None:
-        """The answer that brings a page; None when the parent's record has said that there is nothing."""
+        """Return the response that holds a page; None if the parent's record already says that there are no records."""
         if self._reader.lazy and query.first and self._begins():
             known = self._slice.extra[FIRST_PAGE]
             if not known:
@@ -371,12 +371,12 @@ class _SliceReading:
         return self._reader.draft(self._slice, query, self._sizes.size).request()
 
     def _counts_only(self) -> bool:
-        """Whether a page is asked for in one request, which nothing but its token decides."""
+        """Whether a page takes a single request that depends on nothing but its token."""
         reader = self._reader
         return not (reader.is_feed or self._sizes.reducible or reader.properties is not None)
 
     def _later(self, token: JsonValue) -> tuple[JsonValue, Request] | None:
-        """The token and the request of the page behind that of `token`; None: only that page knows."""
+        """Return the token and the request of the page after `token`; None if only that page can name them."""
         following = self._reader.pages.ahead(token, self._sizes.size)
         if following is None:
             return None
@@ -386,9 +386,9 @@ class _SliceReading:
         return {**self._names, TOKEN: None if token is None else {TOKEN: token}}
 
     def _begins(self) -> bool:
-        """Whether a slice is all there is of a partition that was never read, and its first page is known."""
+        """Whether a slice covers all of a partition that was never read and whose first page is known."""
         slice, incremental = self._slice, self._reader.incremental
-        # Where the pointer leads nowhere, only the API knows what there is.
+        # If the pointer leads nowhere in the parent's record, only the API knows the records.
         if slice.extra.get(FIRST_PAGE) in (None, {}) or slice.start != Start():
             return False
         window = slice.window

@@ -1,4 +1,4 @@
-"""PageSizes: how many records a page is asked for, while an API refuses pages that are too large."""
+"""PageSizes: the page size to request while an API refuses pages as too large."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from cdk.rest.errors.outcome import ReducePageSize
 class Reduction:
     """How pages shrink.
 
-    factor: what the size is divided by. minimum: the smallest size. attempts: reductions in a row. wait: seconds
-    before the first of them, twice that before the second, and so on. again: how often a page of the smallest size is
-    asked for once more. restores: whether the next page is large again. advice: for the person who reads the error.
+    factor: the divisor of the size. minimum: the smallest size. attempts: the maximum number of reductions in a row.
+    wait: seconds before the first of them, twice that before the second, and so on. again: how often a page of the
+    smallest size is retried. restores: whether the next page is large again. advice: for the reader of the error.
     """
 
     factor: float
@@ -29,7 +29,7 @@ class Reduction:
 
 
 class PageSizes:
-    """The size of the pages of one slice. size: that of the next page; None where none is known."""
+    """The page sizes of one slice. size: that of the next page; None if unknown."""
 
     __slots__ = ("_again", "_reduced", "_reduction", "_whole", "reducible", "size")
 
@@ -39,7 +39,7 @@ class PageSizes:
         self._reduction, self._reduced, self._again = reduction, 0, 0
 
     def resume(self, size: JsonValue) -> None:
-        """Go on with pages of a size to which an earlier attempt had reduced them, where it would have gone on."""
+        """Continue with the size to which an earlier attempt had reduced its pages, if it would have kept that size."""
         reduction = self._reduction
         if reduction is None or reduction.restores or type(size) is not int or self._whole is None:
             return
@@ -47,15 +47,15 @@ class PageSizes:
             self.size = size
 
     def succeeded(self) -> None:
-        """A page came: reductions are counted anew."""
+        """Reset the counts of reductions and retries after a page arrived."""
         self._reduced = self._again = 0
         if self._reduction is not None and self._reduction.restores:
             self.size = self._whole
 
     def reduce(self, refused: ReducePageSize) -> None:
-        """Wait, then ask for less.
+        """Wait, then request smaller pages.
 
-        Raises TransientError: there is no less to ask for, or it was tried too often.
+        Raises TransientError: when pages cannot become smaller, or the attempts are used up.
         """
         reduction, size = self._reduction, self.size
         if reduction is None or size is None:

@@ -1,4 +1,4 @@
-"""PartitionsInTurn: partitions of several origins, one after the other, with the progress of parents they share."""
+"""PartitionsInTurn: partitions of several origins, one after the other, with the progress of shared parents."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -11,23 +11,23 @@ from cdk.streams.checkpoint.parent_state import ParentState
 
 
 class PartitionOrigin(NamedTuple):
-    """Where partitions come from: a parent, or a router."""
+    """An origin of partitions: a parent, or a router."""
 
     followed: Sequence[DeclaredStream]
     """The parents whose progress is part of the state."""
 
     partitions: Callable[[Mapping[str, StreamState]], Iterable[Partition | ParentState]]
-    """The partitions, in order, when the parents stand as told."""
+    """Returns the partitions, in order, when the parents stand at the given states."""
 
 
 class PartitionsInTurn:
     """The partitions of all origins, in order.
 
-    A state knows parents by name alone. Where several origins follow one of a name, what the first of them had read
-    counts once the partitions of the last are through: before, a read that goes on there would leave out what the
-    later ones make of the same records. Where they are different streams, none of them is followed.
+    A state identifies parents by name only. If several origins follow the same parent, the progress that the first of
+    them made takes effect after the partitions of the last: a read that resumed earlier would miss what the later ones
+    make of the same records. If different streams share a name, none of them is followed.
 
-    stream: the one that is read, for warnings.
+    stream: the stream that is read, for warnings.
     """
 
     def __init__(self, stream: str, origins: Sequence[PartitionOrigin]) -> None:
@@ -44,7 +44,7 @@ class PartitionsInTurn:
                 self._last[parent.name] = number
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
-        """The partitions, and where parents stand, when they stood at `parents`."""
+        """Yield the partitions and the progress of the parents, which started at the states `parents`."""
         self._warn(self._text)
         parents = {name: state for name, state in parents.items() if name not in self._confused}
         held: dict[str, ParentState] = {}
@@ -53,7 +53,7 @@ class PartitionsInTurn:
                 if not isinstance(item, ParentState) or self._is_alone(item.name):
                     yield item
                 elif number == self._first[item.name] and item.name not in self._confused:
-                    # Not what a later one had read, which may have met records that the first had not.
+                    # Not the progress of a later origin, which may have met records that the first had not.
                     held[item.name] = item
             yield from [held.pop(name) for name in [*held] if number == self._last[name]]
 
@@ -62,7 +62,7 @@ class PartitionsInTurn:
 
 
 def _confused(streams: Iterable[DeclaredStream]) -> set[str]:
-    """The names that are those of different streams."""
+    """Return the names that different streams share."""
     known: dict[str, object] = {}
     return {stream.name for stream in streams if known.setdefault(stream.name, stream.made_of) != stream.made_of}
 

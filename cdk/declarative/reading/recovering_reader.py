@@ -1,7 +1,7 @@
-"""Recoveries: a slice whose pages an API refuses is read again from its first page, or in smaller windows.
+"""Recoveries: a slice whose pages the API refuses is read again from its first page, or in smaller windows.
 
-What a window is cut into, and what the pages before have brought, becomes part of the positions in it: a read that is
-interrupted resumes as if it had not been.
+The remaining windows, and a summary of the pages read so far, become part of the positions in the slice, so an
+interrupted read resumes as if it had not been interrupted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,15 +21,15 @@ from cdk.streams.cursor import Side
 from cdk.streams.page import Item, Page
 
 _REMAINING = "windows"
-"""The key of a position that says what is left of a slice: the window that is read now, and those behind it."""
+"""The key in a position for the rest of a slice: the window that is being read, and the windows after it."""
 
 _READ = "read"
-"""The key of a position that says what came since the first page: the number of `records`, and the `greatest` value."""
+"""The key in a position for what was read since the first page: the number of `records`, and the `greatest` value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """When pages begin anew. action: from where. limit: after how many records, besides when the API asks for it."""
+    """When pagination starts again. action: from where. limit: after how many records, unless the API asks earlier."""
 
     action: Literal["RESET", "SPLIT_USING_CURSOR"]
     limit: int | None = None
@@ -37,28 +37,28 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a window is cut. halves: its two halves; None when it is too small. advice: for the reader of the error."""
+    """How a window is split. halves: returns its two halves; None if too small. advice: for the error's reader."""
 
     halves: Callable[[Window], tuple[Window, Window] | None]
     advice: str = ""
 
 
 class RecoveringReader:
-    """Reads slices as `inner` does, and in other pieces when that is refused."""
+    """Reads slices with `inner`, and once more or in smaller windows if the API refuses their pages."""
 
     def __init__(
         self, inner: SliceReader, incremental: Incremental | None, *, reset: Reset, split: Split | None
     ) -> None:
         self.router: Router | None = inner.router
         self.inner, self._reset, self._split = inner, reset, split
-        # To look at the cursor's value of each record costs what records that stay text save.
+        # Reading the cursor value of each record costs as much as keeping records as text saves.
         self._incremental = incremental if reset.action == "SPLIT_USING_CURSOR" else None
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """Read a slice, and again from its first page or in smaller windows where the API refuses its pages.
+        """Read a slice, and again from its first page or in smaller windows if the API refuses its pages.
 
-        Raises FatalError: beginning anew would bring the same. Raises TransientError: a window cannot be cut more.
-        Raises StaleToken: the slice is to begin anew, for the API refuses the page of a saved token.
+        Raises FatalError: when starting again would change nothing. Raises TransientError: when a window cannot be
+        split further. Raises StaleToken: when the slice must start again, since the API refuses a saved token's page.
         """
         remaining, anew = _remaining(slice), False
         while remaining:
@@ -71,7 +71,8 @@ class RecoveringReader:
                 if self._incremental is not None:
                     remaining = _further(refused, attempt)
                 elif attempt.token and attempt.token is attempt.slice.start.cursor:
-                    # Who is told so reads the slice to its end in one go: resumed again, it might begin anew for ever.
+                    # On StaleToken the caller reads the slice to its end in one go:
+                    # if resumed once more, it might start again forever.
                     text = f"the page token saved by an earlier read cannot be resumed: {refused.message}"
                     raise StaleToken(text) from refused
                 elif anew:
@@ -104,9 +105,9 @@ class RecoveringReader:
 
 
 def _further(refused: ResetPagination, attempt: "_Attempt") -> list[Window | None]:
-    """The windows that remain, the first of them from the greatest value on that was read.
+    """Return the remaining windows, the first of them from the greatest value that was read.
 
-    Raises FatalError: that is where it begins already.
+    Raises FatalError: when the window already starts there.
     """
     window, reached = attempt.slice.window, attempt.greatest
     if window is None or reached is None or reached == window.start:
@@ -124,20 +125,20 @@ def _further(refused: ResetPagination, attempt: "_Attempt") -> list[Window | Non
 
 
 class _Attempt:
-    """One try at a window, from its first page or the one that a saved token asks for.
+    """One attempt to read a window, from its first page or from the page of a saved token.
 
-    remaining: that window and those behind it. incremental: None where nobody needs to know the greatest value.
-    limit: of records.
+    remaining: that window and those after it. incremental: None if the greatest value is not needed. limit: the maximum
+    number of records.
     """
 
     token: Mapping[str, JsonValue] = MappingProxyType({})
-    """Of the next page; empty for the first."""
+    """The token of the next page; empty for the first."""
     known = True
-    """Whether it is known what came since the first page. Tokens of earlier versions do not say it."""
+    """Whether the number of records since the first page is known. Tokens of earlier versions do not include it."""
     handed = 0
-    """Records that were handed on."""
+    """The number of records that were handed on."""
     greatest: FieldValue = None
-    """Their greatest cursor value."""
+    """The greatest cursor value of these records."""
 
     def __init__(
         self, slice: Slice, remaining: list[Window | None], incremental: Incremental | None, limit: int | None
@@ -145,7 +146,7 @@ class _Attempt:
         self.remaining, self._uncut = remaining, remaining == [slice.window]
         self._incremental, self._limit = incremental, limit
         self.slice = slice
-        # Most slices are as they were planned.
+        # Most slices are read as they were planned.
         if slice.start.cursor:
             self._resume(slice.start.cursor)
         elif not self._uncut:
@@ -165,7 +166,7 @@ class _Attempt:
         self.greatest = read.get("greatest")
 
     def read(self, inner: SliceReader) -> Iterator[Item]:
-        """The items of the window. Raises ResetPagination: there are as many records as the limit says."""
+        """Yield the items of the window. Raises ResetPagination: when the number of records reaches the limit."""
         self._check_limit()
         for item in inner.read(self.slice):
             match item:
@@ -214,7 +215,7 @@ class _Attempt:
 
 
 def _remaining(slice: Slice) -> list[Window | None]:
-    """The windows of a slice that are not read yet, the first of them from the slice's position on."""
+    """Return the windows of a slice that are still to be read; the slice's position lies in the first of them."""
     saved = (slice.start.cursor or {}).get(_REMAINING)
     if not saved or slice.window is None:
         return [slice.window]

@@ -1,7 +1,8 @@
-"""Schema files: a JSON Schema in a file of its own, with what it refers to in others.
+"""Schema files: a JSON Schema in a file of its own, combined with the files that it refers to.
 
-As connectors lay them out: `schemas/users.json` refers to `shared/address.json` as `address.json`, and to a part of it
-as `address.json#/definitions/street`. What a reference leads to stands in its place, and keys beside `$ref` go.
+The layout is that of existing connectors: `schemas/users.json` refers to `shared/address.json` as `address.json`, and
+to a part of it as `address.json#/definitions/street`. The target replaces the reference; keys next to `$ref` are
+dropped.
 """
 
 from collections.abc import Mapping
@@ -15,33 +16,33 @@ _REF = "$ref"
 
 
 def read_schema(file: Path) -> JsonSchema:
-    """The JSON Schema in a file, without references, but for those of the file to a part around themselves.
+    """Return the JSON Schema in a file with references resolved, except its own references to an enclosing part.
 
-    Raises ManifestError: a file is not there or holds no JSON object, a reference leads nowhere, or between files in a
-    circle.
+    Raises ManifestError: when a file is missing or holds no JSON object, a reference cannot be resolved, or references
+    between files form a circle.
     """
     return _References(file).of(_loaded(file))
 
 
 def is_file(file: Path, *, within: Path) -> bool:
-    """Whether a manifest may read this file: one that came from elsewhere has no business outside of its folders."""
+    """Whether a manifest may read this file: one from elsewhere must not read files outside of its folders."""
     try:
         return file.is_file() and file.resolve().is_relative_to(within.resolve())
-    except OSError:  # a name that no file can have
+    except OSError:  # an invalid file name
         return False
 
 
 class _References:
-    """What references mean in one file. trail: those that are being resolved, of this file and those that led here."""
+    """Resolves the references in one file. trail: those being resolved, in this file and in those that led here."""
 
     def __init__(self, file: Path, home: Path | None = None, trail: tuple[tuple[Path, str], ...] = ()) -> None:
-        # Shared schemas lie below the connector's `schemas`, however deep the one is that refers to them.
+        # Shared schemas are below the connector's `schemas` folder, however deep the referring schema is.
         self._home = home or next((folder for folder in file.parents if folder.name == "schemas"), file.parent)
         self._file, self._trail = file, trail
         self._outermost = home is None
 
     def of(self, schema: JsonSchema) -> JsonSchema:
-        """`schema` with the schemas that it refers to."""
+        """Return `schema` with the schemas that it refers to in place of the references."""
         if isinstance(link := schema.get(_REF), str):
             return self._target(link, schema)
         return {name: self._inside(item) for name, item in schema.items()}
@@ -56,7 +57,7 @@ class _References:
         file = self._shared(name, link) if name else self._file
         step = (file, pointer)
         if step in self._trail:
-            # A tree of comments: readers of the schema follow the reference as far as records go.
+            # A recursive schema, such as a tree of comments: its readers follow the reference as far as records go.
             if self._outermost and not name:
                 return written
             raise ManifestError(f"the reference {link!r} leads back to where it stands", path=str(self._file))
@@ -65,7 +66,7 @@ class _References:
         if not isinstance(target, Mapping):
             raise ManifestError(f"the reference {link!r} leads nowhere", path=str(self._file))
         inside = _References(file, None if file == self._file and self._outermost else self._home, (*self._trail, step))
-        # What a file defines for its own references is not wanted where it is put.
+        # The definitions that a file has for its own references are not needed where its content is inserted.
         return {key: part for key, part in inside.of(target).items() if key != "definitions"}
 
     def _shared(self, name: str, link: str) -> Path:

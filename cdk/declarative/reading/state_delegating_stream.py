@@ -1,4 +1,4 @@
-"""DelegatingStream: read in full until that is finished, incrementally from then on."""
+"""DelegatingStream: reads in full until a full read is complete, and incrementally from then on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,9 +23,9 @@ from cdk.streams.stream import Stream
 class DelegatingStream(DeclaredStream):
     """Two streams under one name. The state decides which of them a read uses.
 
-    retention: how far back the API can look; with an older state, or one whose date cannot be read, the stream is
-    read in full. An interrupted read in full resumes as that: the other way of reading may not know what it left.
-    is_parent: its records make the partitions of another stream, whose state has its own.
+    retention: how far back the API can look; a stream whose state is older, or has a date that cannot be parsed, is
+    read in full. An interrupted full read resumes as such: the incremental stream may not know what is left to read.
+    is_parent: its records make the partitions of another stream, whose state includes the state of this one.
     """
 
     chosen_by_state = True
@@ -40,7 +40,7 @@ class DelegatingStream(DeclaredStream):
         self._choose(full)
 
     def _choose(self, stream: ManifestStream) -> None:
-        # The full one leaves a cursor value for the incremental one where it has a cursor, too.
+        # The full stream leaves a cursor value for the incremental one if it has a cursor, too.
         self._chosen = stream
         self.cursor, self.cursor_field = stream.cursor, stream.cursor_field
         self.supports_checkpointing, self.in_one_task = stream.supports_checkpointing, stream.in_one_task
@@ -72,7 +72,7 @@ class DelegatingStream(DeclaredStream):
             return self.later.checkpoint_reader(state)
         state = replace(state, in_full=False) if state.in_full else StreamState()
         reader = self.full.checkpoint_reader(state)
-        # What has come since is the other stream's: a source that is read in full may give all of it once more.
+        # Newer records are left to the incremental stream: a source that is read in full may return all of them again.
         reader.end_with_plan()
         return _FullReader(reader, state)
 
@@ -86,7 +86,7 @@ class DelegatingStream(DeclaredStream):
         return other
 
     def __reduce__(self) -> tuple[Callable[[], ManifestStream], tuple[()]]:
-        # What travels is the stream that was chosen: the state, which chooses, stays with the driver.
+        # The chosen stream is pickled: the state, which decides, stays with the driver.
         if self.reload is None:
             raise TypeError(f"{self.name}: only a stream of a source can travel to another process")
         later, resumes = self._chosen is self.later, self._chosen.resumes_pages
@@ -98,7 +98,7 @@ class DelegatingStream(DeclaredStream):
         if is_in_full(blob):
             return self.full
         if self._retention is not None and self.later.cursor is not None:
-            # Of partitions it is the greatest value of all that counts.
+            # For a partitioned stream, the greatest value of all partitions counts.
             known = blob.get("state", blob)
             value = known.get(self.later.cursor.field) if isinstance(known, Mapping) else None
             oldest, order = earlier(self.now(), self._retention), self.later.cursor.state_order
@@ -113,13 +113,13 @@ class DelegatingStream(DeclaredStream):
 
 
 class _FullReader(PassingReader):
-    """The reader of a read in full, whose states say so until it is finished."""
+    """The reader of a full read; its states are marked as such until the read is complete."""
 
     def __init__(self, inner: CheckpointReader, state: StreamState) -> None:
         super().__init__(inner)
         self._state = state
         self._marked = bool(state.positions)
-        """The last state that was given says that the read is unfinished."""
+        """Whether the last state that was returned marks the read as unfinished."""
 
     def get_checkpoint(self) -> StreamState | None:
         state = super().get_checkpoint()

@@ -1,8 +1,8 @@
 """Normalizer: casts the values of records to the types of a schema, compiled once per schema.
 
-Airbyte's default schema normalization, quirks included, since manifests rely on its results:
-a value is cast where its schema names exactly one type besides `null`, and not where that schema hides behind a
-`$ref`; a null that the schema forbids becomes the text `None`; only `properties`, `items` and `$ref` are looked into.
+Implements Airbyte's default schema normalization, quirks included, since manifests rely on its results:
+a value is cast if its schema names exactly one type besides `null`, unless that schema is behind a `$ref`;
+a null that the schema forbids becomes the string `None`; only `properties`, `items` and `$ref` are followed.
 A value that cannot be cast stays as it is.
 """
 
@@ -24,10 +24,10 @@ from cdk.base.values import (
 
 Cast: TypeAlias = Callable[[JsonValue], JsonValue]
 _Convert: TypeAlias = Callable[..., JsonValue]
-"""Makes a value of another type. Raises ValueError, TypeError or OverflowError: this value cannot be one."""
+"""Converts a value to another type. Raises ValueError, TypeError or OverflowError: when the value does not convert."""
 
 _Casts: TypeAlias = Callable[[Sequence[JsonValue]], list[JsonValue] | None]
-"""Casts the values of a column that has no null; None where one of them does not fit, so each must be looked at."""
+"""Casts the values of a column without nulls; None if one of them does not fit, so that each is cast by itself."""
 
 _Fields: TypeAlias = tuple[tuple[str, frozenset[type], Cast, _Casts], ...]
 
@@ -39,9 +39,9 @@ _WORDS: Mapping[str, bool] = dict.fromkeys(("y", "yes", "t", "true", "on", "1"),
 
 
 def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject]], None]:
-    """The function that casts the records of a page in place. `where` names the stream, for warnings.
+    """Return the function that casts the records of a page in place. where: the name of the stream, for warnings.
 
-    It warns once of each field with a value that does not fit, and never shows the value.
+    The function warns once for each field with a value that does not fit, and never shows the value.
     """
     compiler = _Compiler(schema, where)
     fields, others = compiler.root()
@@ -58,7 +58,7 @@ def normalizer(schema: JsonSchema, where: str = "") -> Callable[[list[JsonObject
 
 def _cast_fields(fields: _Fields, names: list[str], records: list[JsonObject]) -> None:
     """Cast fields of objects in place."""
-    # Most fields of most pages need nothing, and a look at a column takes less than one at each value.
+    # Most fields of most pages need no cast, and checking a column takes less time than checking each value.
     for (name, ready, cast, cast_all), values in zip(fields, _columns(records, names), strict=False):
         types = set(map(type, values))
         if types <= ready:
@@ -73,8 +73,8 @@ def _cast_fields(fields: _Fields, names: list[str], records: list[JsonObject]) -
 
 
 def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[FieldValue]]:
-    """The values of each field, `_MISSING` where it is absent."""
-    if len(names) > 1:  # with one name, `itemgetter` would not give tuples
+    """Return the values of each field, with `_MISSING` for absent ones."""
+    if len(names) > 1:  # with one name, `itemgetter` returns no tuples
         try:
             return list(zip(*map(itemgetter(*names), records), strict=True))
         except KeyError:
@@ -83,7 +83,7 @@ def _columns(records: list[JsonObject], names: list[str]) -> Iterable[Sequence[F
 
 
 class _Compiler:
-    """Makes the functions for one schema. A `$ref` is followed when a value first gets there, so it may recur."""
+    """Makes the functions for one schema. Follows a `$ref` once a value reaches it, so the schema may be recursive."""
 
     def __init__(self, root: JsonSchema, where: str) -> None:
         self._root, self._where = root, where
@@ -103,7 +103,7 @@ class _Compiler:
         return tuple(fields)
 
     def _value(self, schema: JsonSchema, path: str) -> tuple[frozenset[type], Cast, _Casts] | None:
-        """The types that need nothing, and the casts for the others. None if nothing needs anything."""
+        """Return the types that need no cast, and the casts for all others. None if no value needs a cast."""
         kinds = _kinds(schema)
         inside, inside_all = self._inside(schema, path)
         if kinds is None:
@@ -129,7 +129,7 @@ class _Compiler:
 
         def cast(value: JsonValue) -> JsonValue:
             if convert is not None and not (nullable and value is None):
-                try:  # noqa: SIM105 - `suppress` takes as long as all the rest
+                try:  # noqa: SIM105 - `suppress` takes as long as everything else
                     value = convert(value)
                 except (ValueError, TypeError, OverflowError):
                     pass
@@ -140,7 +140,7 @@ class _Compiler:
         return cast
 
     def _inside(self, schema: JsonSchema, path: str) -> tuple[Cast | None, _Casts]:
-        """The functions that cast what is in a value, or a column, and give it. None: there is nothing to look into."""
+        """Return functions that cast the contents of a value, or of a column, and return it. None: nothing to cast."""
         fields = self._fields(schema, path)
         part = schema.get("items")
         items = self._value(part, f"{path}.*") if isinstance(part, Mapping) else None
@@ -163,7 +163,7 @@ class _Compiler:
         return inside, _one_by_one if ref is not None else _all_objects(fields)
 
     def _ref(self, pointer: str, path: str) -> Cast:
-        """Looks into a value with the schema that a `$ref` names; the value itself is checked, and not cast."""
+        """Return a function that casts what is in a value by a `$ref`'s schema, and only checks the value itself."""
 
         def follow(value: JsonValue) -> JsonValue:
             look = self._known.get((pointer, path))
@@ -245,7 +245,7 @@ def _boolean(value: JsonValue) -> JsonValue:
 
 
 def _array(schema: JsonSchema) -> _Convert | None:
-    """Makes a list of a value that is none; None where the elements are told to be of one type, or hold others."""
+    """Return a function that wraps a value in a list; None if items have one type, or may be objects or arrays."""
     items = schema.get("items")
     kinds = items.get("type") if isinstance(items, Mapping) else None
     if isinstance(kinds, str) or (isinstance(kinds, list | tuple) and ("object" in kinds or "array" in kinds)):

@@ -1,1 +1,1 @@
-"""The manifest as JSON, before any component exists: references, parameters, old spellings, errors with lines."""
+"""The manifest as JSON, before components exist: references, parameters, old syntax, and errors with line numbers."""

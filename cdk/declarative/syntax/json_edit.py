@@ -1,7 +1,8 @@
-"""Edits of JSON values at a path: what transformations of records and of configs have in common.
+"""Edits of JSON values at a path, shared by the transformations of records and of configs.
 
-A path is a list of names. A text of digits is also an index into a list, `-1` the last element of one. In a pointer,
-`*`, `?` and `[ab]` match names as in file names, and `**` any number of them. Airbyte: the same, by way of dpath.
+A path is a list of names. A string of digits is also an index into a list, and `-1` denotes its last element. In a
+pointer, `*`, `?` and `[ab]` match names as in file names, and `**` matches any number of names. Airbyte: the same, by
+way of dpath.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +21,10 @@ _GLOBS = frozenset("*?[")
 
 
 def part_at(value: JsonValue, keys: Keys) -> JsonValue:
-    """What the names and indexes lead to, one after the other. Raises LookupError: there is nothing."""
+    """Return the value reached by following the keys. Raises LookupError: when a key does not exist."""
     for key in keys:
         if isinstance(value, Mapping) and key in value:
-            value = value[key]  # type: ignore[index] # a name: it is in there
+            value = value[key]  # type: ignore[index] # a name that the mapping contains
         elif isinstance(value, list) and isinstance(key, int):
             value = value[key]
         else:
@@ -32,10 +33,10 @@ def part_at(value: JsonValue, keys: Keys) -> JsonValue:
 
 
 def set_at(target: JsonValue, path: Path, value: JsonValue) -> None:
-    """Put `value` at `path`; what is there is replaced.
+    """Put `value` at `path`, replacing any value there.
 
-    Objects on the way are made, lists where the next name is an index; lists are filled up with null.
-    Raises ValueError: something on the way can hold nothing under the next name.
+    Creates missing objects on the way, or lists if the next name is an index; lists are padded with null.
+    Raises ValueError: when a value on the way cannot hold the next name.
     """
     for name, following in pairwise(path):
         target = _below(target, name, make=[] if following.isdecimal() else {})
@@ -43,18 +44,18 @@ def set_at(target: JsonValue, path: Path, value: JsonValue) -> None:
 
 
 def replace_at(target: JsonValue, pointer: Path, value: JsonValue) -> bool:
-    """Put `value` at every place that a pointer leads to; whether there was one.
+    """Put `value` at every place that a pointer matches; return whether there was one.
 
-    Raises ValueError: the pointer has more than one `**`.
+    Raises ValueError: when the pointer has more than one `**`.
     """
     places = [path for path, _ in _matches(target, _checked(pointer))]
-    for path in reversed(places):  # what is inside of a place first
+    for path in reversed(places):  # innermost places first
         set_at(target, path, value)
     return bool(places)
 
 
 def setter(path: Path) -> Callable[[JsonObject, JsonValue], None]:
-    """The function that puts a value at `path` of an object, as `set_at` does."""
+    """Return the function that puts a value at `path` of an object, as `set_at` does."""
     if len(path) == 1:
         only = path[0]
 
@@ -66,22 +67,22 @@ def setter(path: Path) -> Callable[[JsonObject, JsonValue], None]:
 
 
 def matches_at(value: JsonValue, pointer: Path) -> list[JsonValue]:
-    """The values that a pointer leads to, in order; none where there are none."""
+    """Return the values that a pointer matches, in order."""
     return [item for _, item in _matches(value, _checked(pointer))]
 
 
 def remover(pointer: Path) -> Edit:
-    """The function that removes what a pointer leads to.
+    """Return the function that removes what a pointer matches.
 
-    Of a list only the last element goes away; others become null, so that the places of the rest stay.
-    Raises ValueError: the pointer has more than one `**`.
+    Only the last element of a list is removed; others become null, so that the remaining indexes stay valid.
+    Raises ValueError: when the pointer has more than one `**`.
     """
     parts = _checked(pointer)
     if not parts:
         return lambda _: None
     if any(_is_glob(part) for part in parts):
         return lambda target: _remove_all(target, [path for path, _ in _matches(target, parts)])
-    # Most lead through objects, and are asked for each record.
+    # Most pointers lead through objects only, and are applied to each record.
     *way, last = parts
 
     def pop(target: JsonObject) -> None:
@@ -102,12 +103,12 @@ def remover(pointer: Path) -> Edit:
 
 
 def remove_leaves(target: JsonValue, predicate: Callable[[JsonValue], bool]) -> None:
-    """Remove every value that `predicate` accepts, at any depth; objects and lists are only looked into."""
+    """Remove every value that `predicate` accepts, at any depth; objects and lists themselves are never removed."""
     _remove_all(target, [path for path, value in _leaves(target, ()) if predicate(value)])
 
 
 def _below(target: JsonValue, name: str, make: JsonValue) -> JsonValue:
-    """What is under a name; `make`, put there, where nothing is."""
+    """Return the value under a name; if there is none, put `make` there and return it."""
     below = make
     if isinstance(target, dict) and name in target:
         below = target[name]
@@ -155,7 +156,7 @@ def _remove(parent: JsonValue, name: str) -> None:
 
 
 def _index(items: list[JsonValue], name: str) -> int | None:
-    """The place in a list that a name means; None if it means none."""
+    """Return the list index that a name denotes; None if it denotes no existing element."""
     digits = name.removeprefix("-")
     if not digits.isdecimal():
         return None
@@ -175,7 +176,7 @@ def _is_glob(part: str) -> bool:
 
 
 def _matches(value: JsonValue, pointer: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """The places that match, with what lies there: parents before what is in them."""
+    """Yield the matching paths with their values; a parent comes before its children."""
     if not pointer:
         return
     first, *rest = pointer
@@ -187,14 +188,14 @@ def _matches(value: JsonValue, pointer: tuple[str, ...]) -> Iterator[tuple[tuple
             yield from (((name, *path), item) for path, item in _matches(child, pointer))
         return
     for name, child in _named(value, first):
-        # `**` also stands for nothing.
+        # `**` also matches zero names.
         if rest in ([], [_ANY]):
             yield (name,), child
         yield from (((name, *path), item) for path, item in _matches(child, tuple(rest)))
 
 
 def _named(value: JsonValue, part: str) -> Iterator[tuple[str, JsonValue]]:
-    """The children that one part of a pointer means."""
+    """Yield the children that one part of a pointer matches."""
     if _is_glob(part):
         yield from ((name, child) for name, child in _children(value) if fnmatchcase(name, part))
     elif isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Old manifests: what the language called things before, in today's terms.
+"""Old manifests: translates former syntax of the language to today's.
 
-A manifest counts as old when it uses words that are no longer there: `$options`, `*ref(...)`, or an old type. Airbyte
-refuses those. Fields that Airbyte passes over in today's manifests, such as `stream_slicer`, mean what they meant only
-in an old one; elsewhere they are passed over too.
+A manifest counts as old if it uses removed syntax: `$options`, `*ref(...)`, or an old type. Airbyte refuses such
+manifests. Fields that Airbyte ignores in today's manifests, such as `stream_slicer`, keep their former meaning only in
+an old manifest; in all others they are ignored here too.
 """
 
 import re
@@ -39,7 +39,7 @@ _FIELDS = {
     "ListStreamSlicer": {"slice_values": "values"},
     "ParentStreamConfig": {"stream_slice_field": "partition_field"},
 }
-# Of components that may be written without their type.
+# Fields of components that may be written without their type.
 _ANYWHERE = {"field_pointer": "field_path", "stream_slice_field": "partition_field"}
 _REBUILT = frozenset(
     {
@@ -58,7 +58,7 @@ _REMOVED = {
     "InterpolatedRequestOptionsProvider": "write its fields into the HttpRequester",
     "PerPartitionCursor": "write incremental_sync and partition_router, which combine by themselves",
 }
-# Fields that are passed over unless the manifest is old, and what is written today.
+# Fields that are ignored unless the manifest is old, and their replacements today.
 _NEW_FIELDS = {
     "field_pointer": "field_path",
     "limit_option": "page_size_option",
@@ -73,24 +73,24 @@ _NEW_FIELDS = {
 
 
 def removed_fields(name: str) -> str | None:
-    """Why a type is no longer there, and what to write; None for a type that never was."""
+    """Return what to write instead of a removed type; None for a type that was not removed."""
     return _REMOVED.get(name)
 
 
 def former_types() -> Mapping[str, str | None]:
-    """The types of old manifests, and what each is called today; None where it has become something else."""
+    """Return the types of old manifests and their names today; None for a type without a direct successor."""
     return {**dict.fromkeys(_REBUILT), **_RENAMED}
 
 
 def renamed(field: str) -> str | None:
-    """What is written today instead of a field of old manifests; None for one that never was."""
+    """Return today's replacement for a field of old manifests; None for a field that never existed."""
     return _NEW_FIELDS.get(field)
 
 
 def migrate(manifest: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """A manifest with the old ways of writing parameters and references in today's way.
+    """Return a manifest with the old syntax of parameters and references translated to today's.
 
-    The manifest itself when it uses none of them.
+    Returns the manifest itself if it uses no such syntax.
     """
     usage = _LegacyUsage()
     usage.look(manifest)
@@ -100,7 +100,7 @@ def migrate(manifest: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 
 
 def adapt(root: Node, *, old: bool = False) -> Node:
-    """A manifest without references in today's terms; itself when it has no old type and is not `old` already.
+    """Return a manifest without references, translated to today's types; itself if it has no old type and is not `old`.
 
     Parts that are shared stay shared.
     """
@@ -112,7 +112,7 @@ def adapt(root: Node, *, old: bool = False) -> Node:
 
 
 class _LegacyUsage:
-    """Which old words a manifest uses. Each part is looked at once, however often it is used."""
+    """Which old syntax a manifest uses. Visits each part once, however often it is referenced."""
 
     def __init__(self) -> None:
         self.options = self.references = self.old_types = False
@@ -149,7 +149,7 @@ def _is_old(value: Mapping[str, JsonValue]) -> bool:
 
 
 class _Walk:
-    """Changes every object of a manifest, each once."""
+    """Transforms every object of a manifest, each of them once."""
 
     def __init__(self) -> None:
         self._known: dict[int, JsonValue] = {}
@@ -167,7 +167,7 @@ class _Walk:
         return self._known[id(value)]
 
     def node(self, value: Mapping[str, JsonValue]) -> Node:
-        """The whole manifest, which stays an object."""
+        """Transform the whole manifest, which stays an object."""
         changed = self.of(value)
         assert isinstance(changed, dict)
         return changed
@@ -180,7 +180,7 @@ class _Walk:
 
 
 class _Rewritten(_Walk):
-    """`*ref(a.b)` becomes `#/a/b`, and `$options` becomes `$parameters`, in expressions too."""
+    """Rewrites `*ref(a.b)` to `#/a/b`, and `$options` to `$parameters`, also in expressions."""
 
     def __init__(self, *, parameters: bool) -> None:
         super().__init__()
@@ -197,14 +197,14 @@ class _Rewritten(_Walk):
         if "$options" not in value:
             return value
         rest = {name: part for name, part in value.items() if name not in {"$options", "$parameters"}}
-        # `$options: "*ref(definitions.x)"` has become a text already; a reference is resolved with the others.
+        # `$options: "*ref(definitions.x)"` is already a string here; it is resolved later, with all other references.
         own, newer = value["$options"], value.get("$parameters")
         newer = newer if isinstance(newer, dict) else {}
         return {**rest, "$parameters": {**own, **newer} if isinstance(own, dict) else own}
 
 
 class _Adapted(_Walk):
-    """Old types and fields, in today's. Works from the inside out, so parts are adapted already."""
+    """Translates old types and fields to today's. Works from the inside out, so children are already translated."""
 
     def object(self, value: Node) -> JsonValue:
         kind = value.get("type")
@@ -240,7 +240,7 @@ def _lift_request(requester: Node) -> None:
 
 
 def _lift_slicer(stream: Node) -> None:
-    """What slices a stream: its cursor belongs to the stream today, its partitions to the retriever."""
+    """Split up the slicer of a stream: today its cursor belongs to the stream, and its partitions to the retriever."""
     retriever = stream["retriever"]
     assert isinstance(retriever, dict)
     retriever = dict(retriever)

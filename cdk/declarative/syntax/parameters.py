@@ -1,8 +1,8 @@
-"""`$parameters`: values that a component gives to all components below it.
+"""`$parameters`: values that a component passes to all components below it.
 
-A parameter becomes a field of every component below where that field is missing or empty, which is how `name`,
-`path` and `url_base` are written once; and `{{ parameters.x }}` reads it anywhere. Airbyte: the same, quirks included,
-since manifests rely on them.
+A parameter fills the field of its name in every component below, where that field is missing or empty; manifests use
+this to write `name`, `path` and `url_base` once. `{{ parameters.x }}` reads a parameter anywhere. Airbyte: the same,
+quirks included, since manifests rely on them.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ def propagate(
     inherited: Mapping[str, JsonValue] | None = None,
     parent_wins: bool = False,
 ) -> JsonObject:
-    """`component` with the types that are implied and the parameters that apply, in it and in all below it.
+    """Return `component` with implied types filled in and parameters applied, in it and in all components below.
 
-    parent, field: the type of the component around it, and the field of that where it stands. inherited: the parameters
-    from there. parent_wins: they count more than those of the components below, as streams of a template want it.
+    parent, field: the type of the enclosing component, and its field that holds this one. inherited: the parameters of
+    the enclosing component. parent_wins: these override the component's own, as templates of streams require it.
     """
     result = dict(component)
     own = result.get(_PARAMETERS) or {}
     if not isinstance(own, Mapping):
-        return result  # which validation refuses
+        return result  # validation reports it
     inherited = inherited or {}
     if "type" not in result and (implied := implied_type(parent, field, result)) is not None:
         result = {"type": implied, **result}
@@ -49,14 +49,14 @@ def propagate(
 
 
 def implied_type(component: str, field: str, value: Mapping[str, JsonValue]) -> str | None:
-    """The type that an object without one has in a field of a component; None where there is none."""
+    """Return the type implied for an object without one in a field of a component; None if no type is implied."""
     kind = Component.registry.get(component)
     known = None if kind is None else fields_of(kind).get(field)
     return None if known is None else _implied(known.shape, value)
 
 
 def _implied(shape: Shape, value: Mapping[str, JsonValue]) -> str | None:
-    """The first that an option of a shape implies; what families say counts before what stands there plainly."""
+    """Return the first type implied by an option of a shape; families take precedence over plain components."""
     inner = Either(tuple(option.item if isinstance(option, ListOf) else option for option in flat(shape)))
     family_types = [family.kind.implied.of(value) for family in options_of(inner, AnyOf) if family.kind.implied]
     plain = [kind_of(part.model) for part in options_of(inner, Part) if issubclass(part.model, Component)]
@@ -67,7 +67,7 @@ def _descend(result: JsonObject, kind: str, current: Mapping[str, JsonValue], *,
     for name, value in result.items():
         if not isinstance(value, dict | list):
             continue
-        # A parameter called like the field would otherwise be put into itself, without end.
+        # Exclude a parameter with the name of the field: it would be put into itself without end.
         applying = {key: item for key, item in current.items() if key != name} if name in current else current
         if isinstance(value, dict):
             result[name] = propagate(value, parent=kind, field=name, inherited=applying, parent_wins=parent_wins)
@@ -81,7 +81,7 @@ def _descend(result: JsonObject, kind: str, current: Mapping[str, JsonValue], *,
 
 
 def _through(result: JsonObject, inherited: Mapping[str, JsonValue], *, parent_wins: bool) -> JsonObject:
-    """A plain object: only looked through for components, which stand directly in it."""
+    """Return a plain object with parameters applied to the components that it holds directly."""
     if any(isinstance(value, dict) and _is_component(value) for value in result.values()):
         for name, value in result.items():
             if isinstance(value, dict) and _is_component(value):

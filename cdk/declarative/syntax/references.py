@@ -8,15 +8,15 @@ from cdk.base.wording import did_you_mean
 from cdk.declarative.syntax.json_edit import Keys, part_at
 
 _REF = "$ref"
-# What these hold is data for the API or a person, where a text may begin like a reference.
+# Fields with data for the API or for people, in which a text may look like a reference.
 _PLAIN = frozenset({"config_overrides"})
 
 
 class References:
-    """Finds what the references of one manifest mean.
+    """Resolves the references of one manifest.
 
-    An object with `$ref` is the object referred to, with its own keys winning; a text that begins with `#/` is replaced
-    by what it refers to. Airbyte: the same, except that what nothing uses is not looked at.
+    An object with `$ref` becomes the object that it refers to, overridden by its own keys; a string that starts with
+    `#/` is replaced by its target. Airbyte: the same, except that unused parts are not resolved here.
     """
 
     def __init__(self, manifest: Mapping[str, JsonValue]) -> None:
@@ -26,15 +26,15 @@ class References:
         self._open: list[str] = []
 
     def resolve(self, value: JsonValue, keys: Keys = ()) -> JsonValue:
-        """`value` without references. Parts may be shared: do not change them.
+        """Return `value` without references. Parts may be shared: do not modify them.
 
-        Raises ManifestError naming the place: a reference leads nowhere, or in a circle.
+        Raises ManifestError with the place: when a reference cannot be resolved or is circular.
         """
         if isinstance(value, str):
             return self._target(value, keys) if value.startswith("#/") else value
         if not isinstance(value, dict | list):
             return value
-        # A part that stands in several places, as YAML's aliases do, is resolved once and stays one object.
+        # A part that is used in several places, such as by YAML aliases, is resolved once and stays one object.
         if id(value) not in self._seen:
             self._seen[id(value)] = self._parts_of(value, keys)
         return self._seen[id(value)]
@@ -55,7 +55,7 @@ class References:
         return {**target, **{name: self._part(str(name), part, keys) for name, part in parts.items()}}
 
     def where(self, keys: Keys) -> Keys:
-        """The place in the manifest as it is written, of `keys` in the manifest as it is resolved."""
+        """Return the keys in the manifest as written that correspond to `keys` in the resolved manifest."""
         node: JsonValue = self._manifest
         location: Keys = []
         for key in keys:
@@ -71,7 +71,7 @@ class References:
 
     def _through(self, node: JsonValue, location: Keys) -> tuple[JsonValue, list[str | int]]:
         followed = 0
-        while followed < 64:  # noqa: PLR2004 - a circle is found when it is resolved
+        while followed < 64:  # noqa: PLR2004 - resolving reports circles
             link = node if isinstance(node, str) else node.get(_REF) if isinstance(node, Mapping) else None
             if not isinstance(link, str) or not link.startswith("#/") or (isinstance(node, Mapping) and len(node) > 1):
                 break
@@ -110,13 +110,13 @@ class References:
                 )
             node, rest = part_at(node, (key,)), after
             if rest and isinstance(node, str | dict):
-                # A reference inside the path: the rest is looked for where it leads.
+                # A reference inside the path: follow it, and look up the rest in its target.
                 node = node if isinstance(node, dict) and _REF not in node else self.resolve(node)
         return node
 
 
 def _steps(node: JsonValue, rest: str) -> Iterator[tuple[str | int, str]]:
-    """How the path may go on from `node`: a key may itself hold slashes."""
+    """Yield the possible next steps from `node`, each with the rest of the path: a key may itself contain slashes."""
     first, _, after = rest.partition("/")
     if isinstance(node, Mapping):
         if rest in node:
@@ -132,7 +132,7 @@ def _parts(link: str) -> list[str | int]:
 
 
 def bounded(value: JsonValue, most: int) -> bool:
-    """Whether a value written out, with what it shares repeated, has at most so many parts. Counts each part once."""
+    """Whether a value has at most `most` parts when shared parts are repeated. Visits each shared part once."""
     sizes: dict[int, int] = {}
 
     def size(part: JsonValue) -> int:

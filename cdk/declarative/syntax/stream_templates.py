@@ -1,4 +1,4 @@
-"""Streams made of a template: its copy for each thing that a resolver finds, with values set in it."""
+"""Fills in templates of streams: one copy for each item that a resolver finds, with values set in it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,8 +16,9 @@ from cdk.rest.http.json_path import path as json_path
 class Setting:
     """One value to set in each copy of a template.
 
-    path: where, as expressions. value: what. create: whether a place that is not there is made. when: whether to set
-    it at all. plain: the value is a text, and not looked at as YAML.
+    path: where, as expressions. value: the value, as an expression. create: whether to create a place that is missing.
+    when: a condition for setting the value. types: literals of other types stay strings. as_yaml: whether a rendered
+    string is parsed as YAML.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Setting:
         self._as_yaml = as_yaml
 
     def apply(self, copy: JsonValue, names: Names) -> None:
-        """Set the value in a copy of the template; a place that the copy cannot have stays missing."""
+        """Set the value in a copy of the template; do nothing if the copy cannot hold it at that place."""
         if self._when is not None and not self._when.true(names):
             return
         value = self._value.value(names, types=self._types)
@@ -42,7 +43,7 @@ class Setting:
             value = _parsed(value)
         path = [part.text(names) for part in self._path]
         if type(value) in {int, float} and path != ["name"] and isinstance(json_path(*path)(copy), str):
-            # What a text stands for in the template is one in the copy, such as an id in the path of a request.
+            # A number that replaces a string of the template becomes a string, such as an id in the path of a request.
             value = str(value)
         with suppress(ValueError):
             if not replace_at(copy, path, value) and self._create:
@@ -52,7 +53,7 @@ class Setting:
 def filled(
     template: Mapping[str, JsonValue], settings: Sequence[Setting], scopes: Iterable[Names]
 ) -> Iterator[JsonObject]:
-    """A copy of `template` for each scope of names, with the settings made in order."""
+    """Yield a copy of `template` for each scope of names, with the settings applied in order."""
     for names in scopes:
         copy = deepcopy(dict(template))
         for setting in settings:
@@ -61,7 +62,7 @@ def filled(
 
 
 def _parsed(text: str) -> JsonValue:
-    """A rendered text as the YAML value it spells; itself where it spells none."""
+    """Return a rendered text parsed as YAML; the text itself if it is not valid YAML."""
     try:
         check_depth(text, anchors=False)
         value: JsonValue = yaml.safe_load(text)

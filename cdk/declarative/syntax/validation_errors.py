@@ -1,7 +1,7 @@
-"""What is wrong with a manifest that does not validate, in its author's words and with every place at once.
+"""Explains why a manifest is invalid, in its author's terms and for all places at once.
 
-Validation says whether a manifest is right; this says why it is not. It walks the manifest along the shapes that its
-components declare, so where a field takes several forms there is one sentence, about the form that was meant.
+Validation decides whether a manifest is valid; this module explains why it is not. It walks the manifest along the
+shapes that its components declare, so a field that takes several forms gets one message, about the form that was meant.
 """
 
 import re
@@ -40,16 +40,16 @@ from cdk.declarative.syntax.json_edit import part_at
 from cdk.declarative.syntax.legacy_syntax import removed_fields, renamed
 
 _SHOWN = 8
-# What a place holds for each form that was tried there: `list[str]`, `function-plain[_pick()]`.
+# Entries of an error's location that name a form tried there: `list[str]`, `function-plain[_pick()]`.
 _FORM = re.compile(r"[\[(]")
 _OWN_KEYS = frozenset({"type", "$parameters"})
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestProblem:
-    """Something wrong at one place of a manifest.
+    """A problem at one place of a manifest.
 
-    sure: it is why the manifest is refused; others are guesses. inside: it is about all that is inside the place.
+    sure: it is a reason to refuse the manifest; otherwise it is a guess. inside: it covers everything inside the place.
     """
 
     keys: Keys
@@ -58,16 +58,16 @@ class ManifestProblem:
     inside: bool = True
 
     def explains(self, keys: Keys) -> bool:
-        """Whether what validation says of a place needs no more words."""
+        """Whether a validation error at these keys needs no message of its own."""
         around = keys == self.keys[: len(keys)]
         return self.sure and (around or (self.inside and self.keys == keys[: len(self.keys)]))
 
 
 def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) -> list[ManifestProblem]:
-    """The problems of a value that is no `model`, in the order of the manifest, guesses last."""
+    """Return the problems of a value that is not a valid `model`, in the order of the manifest, guesses last."""
     details = [(_location(detail["loc"], value), detail) for detail in error.errors(include_url=False)]
     places = {keys for keys, _ in details}
-    # Validation has the last word: what a field takes besides its shape, through a validator of its own, is no problem.
+    # Validation decides: a value that a field's own validator accepts is no problem, even if it does not fit the shape.
     problems = [
         p for p in _explain(Part(model), value, ()) if not p.sure or any(_same(p.keys, location) for location in places)
     ]
@@ -78,12 +78,12 @@ def explained(value: JsonValue, model: type[BaseModel], error: ValidationError) 
 
 
 def _same(keys: Keys, location: Keys) -> bool:
-    """Whether an error at a place of validation is what a problem tells of: there, inside, or of the object around."""
+    """Whether a validation error at `location` is about the problem at `keys`: there, inside, or the object around."""
     return location[: len(keys)] == keys or location == keys[:-1]
 
 
 def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
-    """Which of the fields that an error names came from `$parameters`."""
+    """Return a note on which of the fields that an error names came from `$parameters`."""
     value = part_at(value, keys)
     if not isinstance(value, Mapping) or not isinstance(parameters := value.get("$parameters"), Mapping):
         return ""
@@ -93,7 +93,7 @@ def _inherited(detail: ErrorDetails, value: JsonValue, keys: Keys) -> str:
 
 
 def problems_of(error: ValidationError) -> list[ManifestProblem]:
-    """What is wrong with a value that is not known any more, as far as the error tells."""
+    """Return the problems that an error reports, for a caller that no longer has the value."""
     by_keys: dict[Keys, ManifestProblem] = {}
     for detail in error.errors(include_url=False):
         keys = tuple(key for key in detail["loc"] if isinstance(key, int) or not _FORM.search(key))
@@ -102,7 +102,7 @@ def problems_of(error: ValidationError) -> list[ManifestProblem]:
 
 
 def misspelt(value: JsonValue, model: type[BaseModel]) -> Iterator[ManifestProblem]:
-    """Fields that nothing knows and that look like one that is known, in a value that is a `model`."""
+    """Yield the unknown fields that resemble a known one, in a value that is a valid `model`."""
     return (problem for problem in _explain(Part(model), value, ()) if not problem.sure)
 
 
@@ -143,7 +143,7 @@ def _is(shape: Shape, value: JsonValue) -> bool:
 
 
 def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[ManifestProblem]:
-    """The problems with the form that was meant; those of no form in particular when that cannot be told."""
+    """Yield the problems with the form that was meant; if that is unclear, one problem that names all forms."""
     tries = [(option, list(_explain(option, value, keys))) for option in flat(shape)]
     best = min(tries, key=lambda one: sum(problem.sure for problem in one[1]))[1]
     if any(problem.sure for problem in best):
@@ -154,7 +154,7 @@ def _either(shape: Either, value: JsonValue, keys: Keys) -> Iterator[ManifestPro
 
 
 def _may_be_meant(option: Shape, value: JsonValue) -> bool:
-    """Whether a list or an object is written the way an option is."""
+    """Whether a list or an object may be meant as this option."""
     match option:
         case ListOf(alone=alone):
             return alone or not isinstance(value, Mapping)
@@ -189,7 +189,7 @@ def _part(model: type[BaseModel], shape: Part, value: JsonValue, keys: Keys) -> 
     if name is not None and kind != name:
         yield ManifestProblem((*keys, "type"), _stranger(kind, name, {name: model}))
         if isinstance(kind, str) and kind in Component.registry:
-            return  # its fields are those of something else
+            return  # its fields belong to another component
     yield from _fields(model, value, keys)
 
 
@@ -217,11 +217,11 @@ def _fields(model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys) 
 def _slips(
     model: type[BaseModel], value: Mapping[str, JsonValue], keys: Keys, strange: Mapping[str, str]
 ) -> Iterator[ManifestProblem]:
-    """What is not wrong, and probably not meant: fields with a slip, and fields of old manifests."""
+    """Yield likely mistakes that are not errors: misspelt fields, and fields of old manifests."""
     kind = kind_of(model)
     for name, near in strange.items():
         yield ManifestProblem((*keys, name), f"unknown field {name!r} of {kind}; did you mean {near!r}?", sure=False)
-    # Parameters become fields of all parts below them, and expressions read them under any name.
+    # Parameters become fields of all components below, and expressions read them under any name.
     expected = {*fields_of(model), *as_object(value.get("$parameters")), *strange}
     for name in () if open_to_more(model) else value:
         if name not in expected and (today := renamed(name)) is not None:
@@ -230,10 +230,10 @@ def _slips(
 
 
 def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bool) -> dict[str, str]:
-    """Fields that a model does not know, and the known one that each is near.
+    """Return the fields unknown to a model, each with the known field that it resembles.
 
-    Parameters become fields, so they are none. What another component knows is often left over from it: below the root
-    it counts only where it is near a required field.
+    Parameters become fields, so they do not count. A field that another component knows is often a leftover: below the
+    root it counts only if it resembles a required field.
     """
     fields, parameters = fields_of(model), as_object(value.get("$parameters"))
     odd = [str(name) for name in value if name not in fields and name not in parameters and name not in _OWN_KEYS]
@@ -253,7 +253,7 @@ def _strange(model: type[BaseModel], value: Mapping[str, JsonValue], *, root: bo
 
 
 def _near(name: str, free: Sequence[str]) -> str | None:
-    """The known field that an unknown one is: what it was renamed to, or what it looks like."""
+    """Return the known field that an unknown one means: its name today if it was renamed, else the nearest spelling."""
     if (today := renamed(name)) is not None:
         return today if today in free else None
     return nearest(name, free)
@@ -266,7 +266,7 @@ def _known_everywhere() -> frozenset[str]:
 
 
 def _stranger(name: JsonValue, kind: str, members: Mapping[str, type[BaseModel]]) -> str:
-    """What to say of a `type` that cannot stand where a `kind` is expected."""
+    """Return the message for a `type` that is not allowed where a `kind` is expected."""
     if not isinstance(name, str):
         return f"found {_named(name)}, expected the type of {with_article(kind)}, a string"
     if (reason := removed_fields(name)) is not None:
@@ -324,7 +324,7 @@ def _adapter(kind: type) -> TypeAdapter[object]:
 
 
 def _location(loc: Sequence[str | int], value: JsonValue) -> Keys:
-    """The keys in `value` that an error's place has; the names of forms that were tried are none."""
+    """Return the keys in `value` of a validation error's location, without the names of forms that were tried."""
     keys: list[str | int] = []
     for key in loc:
         with suppress(LookupError):
@@ -334,7 +334,7 @@ def _location(loc: Sequence[str | int], value: JsonValue) -> Keys:
 
 
 def _failed_check(detail: ErrorDetails) -> str:
-    """An error of validation, as a sentence."""
+    """Return a validation error as a sentence."""
     match detail["type"]:
         case "value_error" | "assertion_error":
             return str(detail.get("ctx", {}).get("error") or detail["msg"])
@@ -347,15 +347,15 @@ def _failed_check(detail: ErrorDetails) -> str:
 
 
 def _named(value: JsonValue) -> str:
-    """A value as errors show it, a component by its type."""
+    """Return a value as errors show it; a component is shown by its type."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     return with_article(kind) if isinstance(kind, str) and kind in Component.registry else shown(value)
 
 
 def problems(error: Exception, value: JsonValue = None) -> str:
-    """What a ValidationError says, in one line each, without places in a file.
+    """Return the messages of a ValidationError, one a line, without places in a file.
 
-    value: the component that was validated, for errors that name the form that was meant.
+    value: the component that was validated, for messages about the form that was meant.
     """
     if not isinstance(error, ValidationError):
         return f"there is no component {error}"

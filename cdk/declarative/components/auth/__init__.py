@@ -1,1 +1,1 @@
-"""Authenticators: who is asking."""
+"""Authenticators: how requests prove who sends them."""

@@ -13,13 +13,13 @@ from cdk.rest.auth.jwt import Algorithm, Jwt
 
 
 class _Part(BaseModel):
-    """A part of a JwtAuthenticator: an object without a type."""
+    """A part of a JwtAuthenticator: an object without a `type`."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class JwtHeaders(_Part):
-    """The usual headers of a signed token."""
+    """The standard headers of a signed token."""
 
     kid: str | None = Field(None, description="Which key signs, where the API knows several.")
     typ: str | None = Field("JWT", description="What the token is.")
@@ -27,7 +27,7 @@ class JwtHeaders(_Part):
 
 
 class JwtPayload(_Part):
-    """The usual claims of a signed token."""
+    """The standard claims of a signed token."""
 
     iss: str | None = Field(None, description="Who made the token.")
     sub: str | None = Field(None, description="Whom the token is about.")
@@ -35,7 +35,7 @@ class JwtPayload(_Part):
 
 
 class JwtAuthenticator(AnyAuthenticator):
-    """A JSON Web Token, signed anew for each request. It is valid from now on for `token_duration`.
+    """Sends a JSON Web Token that is signed for each request. It is valid for `token_duration` from then on.
 
     Example:
         type: JwtAuthenticator
@@ -81,7 +81,7 @@ class JwtAuthenticator(AnyAuthenticator):
         )
 
     def _fields(self, ctx: BuildContext, usual: str, more: str) -> Callable[[], JsonObject]:
-        """Claims or headers of a token, as they are now. Usual ones that are empty are left out."""
+        """Return a function that computes claims or headers of a token. Standard ones that are empty are omitted."""
         part: BaseModel | None = getattr(self, usual)
         written = part.model_dump() if part is not None else {}
         texts = {name: ctx.expression(self, usual, text) for name, text in written.items() if text}

@@ -1,4 +1,4 @@
-"""OAuthAuthenticator: access tokens that are renewed."""
+"""OAuthAuthenticator: sends access tokens and renews them."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -24,7 +24,7 @@ _CLIENT_SECRET = ("credentials", "client_secret")
 
 
 class RefreshTokenUpdater(BaseModel):
-    """Says that a refresh token works once, and where in the config the next one is kept."""
+    """Declares that a refresh token works only once, and where in the config the next one is saved."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -46,7 +46,7 @@ class RefreshTokenUpdater(BaseModel):
 
 
 class OAuthAuthenticator(AnyAuthenticator):
-    """OAuth 2.0: gets access tokens, and new ones when they have expired or are refused.
+    """OAuth 2.0: obtains access tokens, and new ones when they have expired or are refused.
 
     Example:
         type: OAuthAuthenticator
@@ -96,9 +96,9 @@ class OAuthAuthenticator(AnyAuthenticator):
     )
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator, which streams that authenticate in the same way share.
+        """Build the authenticator, which streams that authenticate in the same way share.
 
-        Raises ManifestError: something is missing without which there is no access token.
+        Raises ManifestError: when a setting is missing without which no access token can be obtained.
         """
         self._check(ctx)
         authenticator = shared(ctx.runtime.logins, self._key(ctx), lambda: self._oauth(ctx))
@@ -109,7 +109,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         updater = self.refresh_token_updater
         if updater is None:
             return definition(self, ctx)
-        # A refresh token that works once must have one owner, whatever the streams' parameters are.
+        # A refresh token that works only once must have a single owner, whatever the streams' parameters are.
         paths = [updater.refresh_token_config_path, updater.access_token_config_path]
         paths.append(updater.token_expiry_date_config_path)
         config = deepcopy(dict(ctx.config))
@@ -118,7 +118,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         return canonical([self._text(ctx, "token_refresh_endpoint")(), paths, config])
 
     def _check(self, ctx: BuildContext) -> None:
-        """Raise ManifestError for what is missing."""
+        """Raise ManifestError: when a required setting is missing."""
         field, missing = "token_refresh_endpoint", ""
         if self.token_refresh_endpoint is None:
             if self.access_token_value is None:
@@ -141,7 +141,7 @@ class OAuthAuthenticator(AnyAuthenticator):
         access_token: Setting | None = (
             None if self.access_token_value is None else self._text(ctx, "access_token_value")
         )
-        # A token without a moment and without a place to get others is used as long as it works.
+        # A token without an expiry and without an endpoint for new ones is used as long as it works.
         expires: Setting = self._text(ctx, "token_expiry_date") if self.token_refresh_endpoint else "9999-12-31"
         refresh_token_name, stored, assertion = self.refresh_token_name, None, None
         if (updater := self.refresh_token_updater) is not None:
@@ -209,6 +209,6 @@ class OAuthAuthenticator(AnyAuthenticator):
 
 
 def _saved(ctx: BuildContext, names: tuple[str, ...], otherwise: Setting) -> Setting:
-    """A value that an earlier exchange, or the user's consent, left in the config."""
+    """Return the value that an earlier token exchange, or the user's consent, saved in the config; else `otherwise`."""
     value = path(*names)(ctx.config)
     return str(value) if value else otherwise

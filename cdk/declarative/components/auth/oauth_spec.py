@@ -1,4 +1,4 @@
-"""How a platform obtains OAuth credentials: goes out with `spec`; the kit itself does not use it."""
+"""How a platform obtains OAuth credentials: part of the output of `spec`; the kit itself does not use it."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from cdk.declarative.model.component import Component
 
 
 class OAuthConfigSpecification(Component):
-    """Where a platform finds what it asks the user for, and where it puts what it is given.
+    """Where a platform finds what to ask the user for, and where it saves what it receives.
 
     Example:
         type: OAuthConfigSpecification

@@ -1,4 +1,4 @@
-"""Session tokens: logins whose answers hold the token to send; the older one is that of Metabase."""
+"""Session tokens: logins whose responses hold the token to send; the legacy authenticator is that of Metabase."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from cdk.rest.http.json_path import path
 
 
 class AnySessionTokenRequest(Component, type=None):
-    """How requests carry a session token."""
+    """Attaches a session token to requests."""
 
     @abstractmethod
     def build(self, ctx: BuildContext) -> AttachToken:
-        """The function that puts a token into a request."""
+        """Return the function that puts a token into a request."""
 
 
 class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKey"):
-    """The session token goes into a header, a query parameter or the body.
+    """Sends the session token in a header, a query parameter or the body.
 
     Example:
         type: ApiKey
@@ -50,7 +50,7 @@ class SessionTokenRequestApiKeyAuthenticator(AnySessionTokenRequest, type="ApiKe
 
 
 class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Bearer"):
-    """The session token goes into the header Authorization.
+    """Sends the session token in the header Authorization.
 
     Example:
         type: Bearer
@@ -61,7 +61,7 @@ class SessionTokenRequestBearerAuthenticator(AnySessionTokenRequest, type="Beare
 
 
 class SessionTokenAuthenticator(AnyAuthenticator):
-    """Logs in with a request of its own, and sends the token of the answer with all others.
+    """Logs in with a separate request, and sends the token from its response with all others.
 
     Example:
         type: SessionTokenAuthenticator
@@ -87,14 +87,14 @@ class SessionTokenAuthenticator(AnyAuthenticator):
     decoder: AnyDecoder | None = Field(None, description="The format of the answer; JSON by default.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator, which streams that log in the same way share."""
+        """Build the authenticator, which streams that log in in the same way share."""
         identity = definition(self, ctx)
         authenticator = shared(ctx.runtime.logins, identity, lambda: self._login(ctx, identity))
         report(authenticator)
         return authenticator
 
     def _login(self, ctx: BuildContext, identity: str) -> SessionToken:
-        # Only the request of the login is used, so what sends it is passed on.
+        # Only the request is taken from the login requester, so its authenticator and error handler are passed on.
         login, (login_as, judge) = self.login_requester.build(ctx), self.login_requester.sending()
         decoder = JsonDocument() if self.decoder is None else self.decoder.build(ctx)
         token = path(*self.session_token_path)
@@ -113,7 +113,7 @@ class SessionTokenAuthenticator(AnyAuthenticator):
 
 
 class LegacySessionTokenAuthenticator(AnyAuthenticator):
-    """A session token that the config gives, or that a login with user and password gives; it lives for a day.
+    """Sends a session token from the config, or from a login with user and password; the token is valid for a day.
 
     Older than SessionTokenAuthenticator, which can do more.
 
@@ -152,7 +152,7 @@ class LegacySessionTokenAuthenticator(AnyAuthenticator):
 
     def _url(self, ctx: BuildContext, field: str) -> Callable[[], str]:
         rest = ctx.expression(self, field)
-        # Where the requester begins is known to its requests only if it says so to what it builds.
+        # Only a component that a requester builds knows the requester's base URL.
         base = ctx.url_base
 
         def url() -> str:

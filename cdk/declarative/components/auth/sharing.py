@@ -1,4 +1,4 @@
-"""What the authenticators of a source share: each other, and what is told of the tokens that they learn."""
+"""What the authenticators of a source share: one another, and the callbacks for the tokens that they obtain."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -13,19 +13,19 @@ A = TypeVar("A")
 
 
 def shared(authenticators: dict[str, A], key: str, make: Callable[[], A]) -> A:
-    """The authenticator that was made first under `key`, for all streams of the source."""
+    """Return the authenticator first made under `key`, which all streams of the source share."""
     if key not in authenticators:
         authenticators[key] = make()
     return authenticators[key]
 
 
 def definition(component: Component, ctx: BuildContext) -> str:
-    """A key for components that say the same of the same config."""
+    """Return a key that is equal for components with the same definition and config."""
     return f"{component.model_dump_json()} {canonical(ctx.config)}"
 
 
 def learner(ctx: BuildContext) -> Learn:
-    """Tells the run of a secret. A source may be built again for a shared authenticator, so who is told may change."""
+    """Return a callback that reports a secret to the run; reads the receiver late, as a rebuilt source replaces it."""
 
     def learn(secret: str) -> None:
         ctx.runtime.learn(secret)
@@ -34,7 +34,7 @@ def learner(ctx: BuildContext) -> Learn:
 
 
 def keeper(ctx: BuildContext) -> Keep:
-    """Has values of the config saved; as `learner`."""
+    """Return a callback that saves values of the config; reads the receiver late, as `learner` does."""
 
     def keep(updates: Mapping[tuple[str, ...], JsonValue]) -> None:
         ctx.runtime.keep(updates)

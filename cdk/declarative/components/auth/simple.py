@@ -1,4 +1,4 @@
-"""Authenticators that send what the config holds: nothing, a key, a token, user and password; or that it chooses."""
+"""Authenticators that send what the config holds: nothing, a key, a token, user and password; or select by it."""
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from cdk.rest.http.json_path import path
 
 
 class NoAuth(AnyAuthenticator):
-    """No credentials. This is the default.
+    """Sends no credentials. This is the default.
 
     Example:
         type: NoAuth
@@ -23,7 +23,7 @@ class NoAuth(AnyAuthenticator):
 
 
 class ApiKeyAuthenticator(AnyAuthenticator):
-    """A key in a header, a query parameter or the body. It is sent even when it is empty.
+    """Sends a key in a header, a query parameter or the body, even if the key is empty.
 
     Example:
         type: ApiKeyAuthenticator
@@ -41,7 +41,7 @@ class ApiKeyAuthenticator(AnyAuthenticator):
     inject_into: RequestOption | None = Field(None, description="Where the key goes.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator. Raises ManifestError: it is not said where the key goes, or said twice."""
+        """Build the authenticator. Raises ManifestError: when the place for the key is missing, or given twice."""
         if (self.header is None) == (self.inject_into is None):
             raise ManifestError(f"{ctx.where(self, 'inject_into')}: either inject_into or header is needed; give one")
         key = ctx.expression(self, "api_token").text
@@ -51,7 +51,7 @@ class ApiKeyAuthenticator(AnyAuthenticator):
 
 
 class BearerAuthenticator(AnyAuthenticator):
-    """A token in the header: `Authorization: Bearer <token>`. It is sent even when it is empty.
+    """Sends a token in the header `Authorization: Bearer <token>`, even if the token is empty.
 
     Example:
         type: BearerAuthenticator
@@ -67,7 +67,7 @@ class BearerAuthenticator(AnyAuthenticator):
 
 
 class BasicHttpAuthenticator(AnyAuthenticator):
-    """A user and a password in the header Authorization. Many APIs take a key as the user and no password.
+    """Sends a user and a password in the header Authorization. Many APIs take a key as the user and no password.
 
     Example:
         type: BasicHttpAuthenticator
@@ -85,7 +85,7 @@ class BasicHttpAuthenticator(AnyAuthenticator):
 
 
 class SelectiveAuthenticator(AnyAuthenticator):
-    """One of several authenticators, which a value of the config names.
+    """Selects one of several authenticators by a value of the config.
 
     Example:
         type: SelectiveAuthenticator
@@ -102,7 +102,7 @@ class SelectiveAuthenticator(AnyAuthenticator):
     authenticators: dict[str, AnyAuthenticator] = Field(description="The authenticators, by name.")
 
     def build(self, ctx: BuildContext) -> Authenticator | None:
-        """The one that the config names. Raises ConfigError: it names none."""
+        """Build the authenticator that the config names. Raises ConfigError: when it names none of them."""
         where = " > ".join(self.authenticator_selection_path)
         name = path(*self.authenticator_selection_path)(ctx.config)
         known = ", ".join(sorted(self.authenticators))

@@ -1,4 +1,4 @@
-"""RateLimitedMultipleTokenAuthenticator: several tokens, and their quotas."""
+"""RateLimitedMultipleTokenAuthenticator: several tokens with quotas."""
 
 from datetime import timedelta
 from typing import Literal
@@ -21,7 +21,7 @@ _SHORT_WAIT = 10.0
 
 
 class QuotaStatusSource(Component):
-    """The request that tells how many calls a token has left.
+    """The request that returns how many calls a token has left.
 
     Example:
         type: QuotaStatusSource
@@ -45,7 +45,7 @@ class QuotaStatusSource(Component):
 
 
 class TokenQuota(Component):
-    """A quota that the API has for each token.
+    """A quota that the API applies to each token.
 
     Example:
         type: TokenQuota
@@ -91,9 +91,9 @@ class TokenQuota(Component):
 
 
 class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
-    """One of several tokens as long as it has calls left, then the next.
+    """Sends one of several tokens as long as it has calls left, then the next.
 
-    Calls are spread over time when few are left, and wait for new ones when there are none.
+    Spreads calls over time when few are left, and waits for new ones when none is left.
 
     Example:
         type: RateLimitedMultipleTokenAuthenticator
@@ -123,7 +123,7 @@ class RateLimitedMultipleTokenAuthenticator(AnyAuthenticator):
     budget_min_reserve: int = Field(50, description="The same as a number of calls; the larger of both counts.")
 
     def build(self, ctx: BuildContext) -> Authenticator:
-        """The authenticator, which all streams with these tokens share. Raises ConfigError: there are no tokens."""
+        """Build the authenticator, shared by all streams with these tokens. Raises ConfigError: when there are none."""
         tokens = self._tokens(ctx)
         if not tokens:
             raise ConfigError(

@@ -1,1 +1,1 @@
-"""Components that make records of responses: decoders, extractors, filters, transformations, schemas."""
+"""Components that turn responses into records: decoders, extractors, filters, transformations, schemas."""

@@ -1,4 +1,4 @@
-"""What happens to a config before streams see it: old ones are migrated, then changed for this run, then checked."""
+"""How a config is prepared before streams see it: old ones are migrated, then changed for this run, then validated."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -27,22 +27,22 @@ Check = Callable[[Mapping[str, JsonValue]], None]
 
 @dataclass(frozen=True, slots=True)
 class ConfigRules:
-    """The rules of a connector, built. Each leaves the config it is given as it is."""
+    """The rules of a connector, built. None of them modifies the config that it is passed."""
 
     migrations: Sequence[Change] = ()
     transformations: Sequence[Change] = ()
     validations: Sequence[Check] = ()
 
     def migrate(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """Today's form of a config, to be saved; `config` itself if it has that form."""
+        """Return the config in today's form, to be saved; `config` itself if it has that form already."""
         return _changed(config, self.migrations)
 
     def transform(self, config: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-        """What streams see of a config; `config` itself if nothing changes."""
+        """Return the config as streams see it; `config` itself if nothing changes."""
         return _changed(config, self.transformations)
 
     def validate(self, config: Mapping[str, JsonValue]) -> None:
-        """Raise ConfigError: something in the config is not what the connector takes."""
+        """Raise ConfigError: when the connector does not accept a value of the config."""
         for check in self.validations:
             check(config)
 
@@ -57,7 +57,7 @@ def _changed(config: Mapping[str, JsonValue], changes: Sequence[Change]) -> Mapp
 
 
 class ConfigRemapField(AnyConfigTransformation):
-    """Replaces a value of the config by what a map says; other values stay.
+    """Replaces a value of the config according to a map; values that are not in the map stay.
 
     Example:
         type: ConfigRemapField
@@ -94,7 +94,7 @@ class ConfigRemapField(AnyConfigTransformation):
 
 
 class ConfigAddFields(AnyConfigTransformation):
-    """Adds fields to the config, in order: later ones see what earlier ones added.
+    """Adds fields to the config, in order: later ones can read earlier ones.
 
     Example:
         type: ConfigAddFields
@@ -129,7 +129,7 @@ class ConfigAddFields(AnyConfigTransformation):
 
 
 class ConfigRemoveFields(AnyConfigTransformation):
-    """Removes fields from the config. What is not there is no error.
+    """Removes fields from the config. A missing field is no error.
 
     Example:
         type: ConfigRemoveFields
@@ -157,7 +157,7 @@ class ConfigRemoveFields(AnyConfigTransformation):
 
 
 class ConfigMigration(Component):
-    """Turns an old form of the config into today's; the config is saved if it changed.
+    """Converts an old form of the config to today's; the config is saved if it changed.
 
     Example:
         type: ConfigMigration
@@ -170,12 +170,12 @@ class ConfigMigration(Component):
     description: str | None = Field(None, description="What the migration is for.")
 
     def build(self, ctx: BuildContext) -> list[Change]:
-        """The functions that change a config."""
+        """Return the functions that change a config."""
         return [item.build(ctx) for item in self.transformations]
 
 
 class ValidateAdheresToSchema(AnyValidationStrategy):
-    """Accepts values that fit a JSON Schema. A text that holds JSON may fit as what it holds.
+    """Accepts values that match a JSON Schema. A string may also match as the JSON that it contains.
 
     Example:
         type: ValidateAdheresToSchema
@@ -185,7 +185,7 @@ class ValidateAdheresToSchema(AnyValidationStrategy):
     base_schema: JsonObject | str = Field(description="The schema, as an object, or as an expression or its JSON.")
 
     def build(self, ctx: BuildContext) -> Callable[[JsonValue], None]:
-        """The check. Raises ManifestError: the schema is none."""
+        """Build the check. Raises ManifestError: when the schema is invalid."""
         where = ctx.where(self, "base_schema")
         schema: JsonValue = self.base_schema
         if isinstance(schema, str):
@@ -218,7 +218,7 @@ def _parsed(value: JsonValue) -> JsonValue:
 
 
 def _mismatch(misfit: "ValidationError") -> str:
-    """What does not fit, without the value, which may be a secret."""
+    """Return what does not match, without the value, which may be a secret."""
     path, value, rule = misfit.absolute_path, misfit.instance, misfit.validator
     expected: JsonValue = misfit.validator_value  # type: ignore[assignment] # unset only before it is raised
     location = f"{'.'.join(map(str, path))}: " if path else ""
@@ -230,7 +230,7 @@ def _mismatch(misfit: "ValidationError") -> str:
 
 
 class DpathValidator(AnyValidator):
-    """Checks a value of the config. One that is not there is not checked.
+    """Validates a value of the config. A missing value is not validated.
 
     Example:
         type: DpathValidator
@@ -256,7 +256,7 @@ class DpathValidator(AnyValidator):
 
 
 class PredicateValidator(AnyValidator):
-    """Checks a value made of the config.
+    """Validates a value that is computed from the config.
 
     Example:
         type: PredicateValidator
@@ -290,7 +290,7 @@ def _accepted(accept: Callable[[JsonValue], None], value: JsonValue, location: s
 
 
 class ConfigNormalizationRules(Component):
-    """What happens to a config before streams see it.
+    """Prepares a config before streams see it.
 
     Example:
         type: ConfigNormalizationRules
@@ -307,7 +307,7 @@ class ConfigNormalizationRules(Component):
     validations: list[AnyValidator] = Field([], description="Check the config when streams are built.")
 
     def build(self, ctx: BuildContext) -> ConfigRules:
-        """The rules. They read the config they are given, not that of `ctx`."""
+        """Build the rules. They read the config that is passed to them, not that of `ctx`."""
         return ConfigRules(
             [change for migration in self.config_migrations for change in migration.build(ctx)],
             [item.build(ctx) for item in self.transformations],

@@ -1,4 +1,4 @@
-"""The extractor of CSV files, apart from the others: it brings the decoders of all formats."""
+"""The extractor of CSV files; separate from the others because it imports the decoders of all formats."""
 
 from typing import ClassVar
 
@@ -12,10 +12,10 @@ from cdk.rest.records.extractor import Extractor
 
 
 class ResponseToFileExtractor(AnyExtractor):
-    """The rows of a CSV file, which may be larger than memory, and packed with gzip. All values are texts or null.
+    """Reads the rows of a CSV file, which may be larger than memory, and gzipped. All values are strings or null.
 
-    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema; without it a number of
-    the schema is a text here, which has no place in a table's column of numbers.
+    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema. Without it, a field
+    that the schema declares as a number stays a string, which does not fit a table's number column.
 
     Example:
         type: ResponseToFileExtractor
@@ -28,5 +28,5 @@ class ResponseToFileExtractor(AnyExtractor):
     )
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> Extractor:
-        """The extractor. It reads the body itself, whatever the decoder."""
+        """Build the extractor. It reads the body itself, whatever the decoder."""
         return FileExtractor(self.preserve_na_values)

@@ -1,4 +1,4 @@
-"""Decoders: the formats of bodies."""
+"""Decoders: the formats of response bodies."""
 
 import codecs
 
@@ -20,7 +20,7 @@ def _encoding(name: str | None) -> str | None:
 
 
 class JsonDecoder(AnyDecoder):
-    """Bodies that are one JSON document. A list gives its elements, NaN and Infinity are null. This is the default.
+    """Decodes a JSON document. A list yields its elements; NaN and Infinity become null. This is the default.
 
     Example:
         type: JsonDecoder
@@ -31,9 +31,9 @@ class JsonDecoder(AnyDecoder):
 
 
 class JsonItemsDecoder(AnyDecoder):
-    """The elements of a list in a JSON document that is too large for memory, read while the document arrives.
+    """Yields the elements of a list in a JSON document that is too large for memory, while the document arrives.
 
-    Each element is then what `field_path` begins in, so that is usually empty.
+    `field_path` starts in each of these elements, so it is usually empty.
 
     Example:
         type: JsonItemsDecoder
@@ -54,7 +54,7 @@ class JsonItemsDecoder(AnyDecoder):
 
 
 class JsonlDecoder(AnyDecoder):
-    """Bodies with a JSON value on each line.
+    """Decodes bodies with one JSON value on each line.
 
     Example:
         type: JsonlDecoder
@@ -71,10 +71,10 @@ class JsonlDecoder(AnyDecoder):
 
 
 class CsvDecoder(AnyDecoder):
-    """Tables: rows of texts under the names in the first row.
+    """Decodes tables of text: rows of strings, named by the first row.
 
-    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema; without it a number of
-    the schema is a text here, which has no place in a table's column of numbers.
+    `schema_normalization: Default` of the RecordSelector casts them to the types of the schema. Without it, a field
+    that the schema declares as a number stays a string, which does not fit a table's number column.
 
     Example:
         type: CsvDecoder
@@ -89,7 +89,7 @@ class CsvDecoder(AnyDecoder):
     _known = field_validator("encoding")(_encoding)
 
     def build(self, ctx: BuildContext) -> Decoder:
-        """The decoder. Raises ManifestError: the delimiter is none."""
+        """Build the decoder. Raises ManifestError: when the delimiter is invalid."""
         none = frozenset(self.set_values_to_none or ())
         try:
             return decoders.CsvRows(self.encoding or "utf-8", self.delimiter or ",", none)
@@ -98,7 +98,7 @@ class CsvDecoder(AnyDecoder):
 
 
 class IterableDecoder(AnyDecoder):
-    """Bodies of text lines; each is a record `{"record": line}`.
+    """Decodes lines of text; each becomes a record `{"record": line}`.
 
     Example:
         type: IterableDecoder
@@ -109,7 +109,7 @@ class IterableDecoder(AnyDecoder):
 
 
 class XmlDecoder(AnyDecoder):
-    """XML: elements become objects, attributes are `@name`, a text beside them is `#text`, repeated elements are lists.
+    """Decodes XML: elements become objects, attributes `@name`, text beside them `#text`, and repeated elements lists.
 
     Example:
         type: XmlDecoder
@@ -120,7 +120,7 @@ class XmlDecoder(AnyDecoder):
 
 
 class GzipDecoder(AnyDecoder):
-    """Bodies that are gzip files. One that is not packed is read as it is.
+    """Decompresses gzip bodies. A body that is not compressed is read as it is.
 
     Example:
         type: GzipDecoder
@@ -134,7 +134,7 @@ class GzipDecoder(AnyDecoder):
 
 
 class ZipfileDecoder(AnyDecoder):
-    """Bodies that are zip archives; the records of all files in them, in order.
+    """Decodes zip archives, with the records of all files in them, in order.
 
     Example:
         type: ZipfileDecoder

@@ -1,4 +1,4 @@
-"""Extractors: where the records lie in a response."""
+"""Extractors: find the records in a response."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
@@ -20,7 +20,7 @@ _GLOBS = frozenset("*?[")
 
 
 class ParentFieldPath(Component):
-    """A value of a record that its expanded elements get.
+    """A value of a record that is copied into each element expanded from it.
 
     Example:
         type: ParentFieldPath
@@ -39,7 +39,7 @@ class ParentFieldPath(Component):
 
 
 class RecordExpander(Component):
-    """Makes a record of each element of a list inside a record.
+    """Turns each element of a list inside a record into a record.
 
     Example:
         type: RecordExpander
@@ -69,7 +69,7 @@ class RecordExpander(Component):
     )
 
     def build(self, ctx: BuildContext) -> Callable[[records.Records], Iterator[records.Records]]:
-        """The function from the records of a page to those of their elements, in pages."""
+        """Return the function from the records of a page to the expanded records, in pages."""
         cut = None
         if self.truncation_indicator_path:
             fetch = _fetch(self.truncated_list_retriever, ctx)
@@ -91,7 +91,7 @@ class RecordExpander(Component):
 
 
 class DpathExtractor(AnyExtractor):
-    """The records at a path of the body: the elements of a list, or an object as the only one.
+    """Extracts the records at a path of the body: the elements of a list, or a single object.
 
     Example:
         type: DpathExtractor
@@ -105,13 +105,13 @@ class DpathExtractor(AnyExtractor):
     record_expander: RecordExpander | None = Field(None, description="Makes records of the elements of a list in each.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
-        """The extractor; `values` gives what lies at the path, be it records or not."""
+        """Build the extractor; its `values` returns what is at the path, whether or not these are records."""
         expand = None if self.record_expander is None else self.record_expander.build(ctx)
         return records.FieldExtractor(decoder, ctx.strings(self, "field_path"), expand)
 
 
 class CombinedExtractor(AnyExtractor):
-    """The records that several extractors find in the same response.
+    """Extracts the records that several extractors find in the same response.
 
     Example:
         type: CombinedExtractor
@@ -130,7 +130,7 @@ class CombinedExtractor(AnyExtractor):
     )
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> records.Extractor:
-        """The extractor. Raises ManifestError: the decoder reads bodies while they arrive, so only once."""
+        """Build the extractor. Raises ManifestError: when the decoder streams bodies, which can be read only once."""
         if decoder.streams:
             raise ManifestError(
                 f"{ctx.where(self, 'extractors')}: a {type(decoder).__name__} gives a body once, and each "
@@ -144,7 +144,7 @@ class CombinedExtractor(AnyExtractor):
 
 
 def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, ...]:
-    """A path that leads to one place."""
+    """Return a path that leads to a single place. Raises ManifestError: when it has wildcards."""
     where = ctx.strings(component, field)
     if any(_GLOBS & set(name) for name in where):
         written = " > ".join(where)
@@ -153,7 +153,7 @@ def _single(component: Component, ctx: BuildContext, field: str) -> tuple[str, .
 
 
 def _fetch(retriever: AnyRetriever | None, ctx: BuildContext) -> Callable[[Record], Iterable[Record]] | None:
-    """The function that reads the whole of a record's list."""
+    """Return the function that reads the complete list of a record; None without a retriever."""
     if retriever is None:
         return None
     reader = retriever.build(ctx, StreamParts(name=ctx.stream))

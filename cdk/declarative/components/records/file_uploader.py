@@ -1,4 +1,4 @@
-"""FileUploader: a file for each record, fetched into a folder where the destination finds it."""
+"""FileUploader: downloads a file for each record into a folder where the destination finds it."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -30,10 +30,10 @@ _SHARED = "/staging/files"
 
 
 class FileUploader(Component):
-    """Fetches a file for each record, and adds to the record where it lies.
+    """Downloads a file for each record, and adds its location to the record.
 
-    The record gets `file_reference`: `staging_file_url` (the path of the file), `source_file_relative_path` (the same
-    below the staging folder) and `file_size_bytes`. A record without a download target has no file.
+    The record gets `file_reference`: `staging_file_url` (the path of the file), `source_file_relative_path` (the path
+    relative to the staging folder) and `file_size_bytes`. A record without a download target has no file.
 
     Example:
         type: FileUploader
@@ -56,13 +56,13 @@ class FileUploader(Component):
     )
 
     def around(self, ctx: BuildContext, reader: SliceReader) -> SliceReader:
-        """A reader of the same slices that also fetches the files."""
+        """Return a reader of the same slices that also downloads the files."""
         return _Reader(self.build(ctx), ctx, reader)
 
     def build(self, ctx: BuildContext) -> Callable[[_Record, Names], None]:
-        """The function that fetches the file of one record and adds where it lies. The names are those of the slice.
+        """Return the function that downloads a record's file and adds its location. The names are those of the slice.
 
-        It raises FatalError: the file cannot be written.
+        That function raises FatalError: when the file cannot be written.
         """
         content = None if self.file_extractor is None else self.file_extractor.build(ctx, JsonDocument())
         return _Upload(
@@ -76,7 +76,7 @@ class FileUploader(Component):
 
 
 def staging_folder() -> Path:
-    """Where files are put: the folder shared with the destination, if there is one, else one among temporary files."""
+    """Return the folder for files: the one shared with the destination if it exists, else one for temporary files."""
     shared = Path(os.environ.get("AIRBYTE_STAGING_DIRECTORY", _SHARED))
     from tempfile import gettempdir  # noqa: PLC0415 - few manifests upload files
 
@@ -84,23 +84,23 @@ def staging_folder() -> Path:
 
 
 class _Reader:
-    """A SliceReader whose records get files."""
+    """A SliceReader that adds files to its records."""
 
     def __init__(self, upload: Callable[[_Record, Names], None], ctx: BuildContext, inner: SliceReader) -> None:
         self._upload, self._window, self._inner = upload, ctx.window, inner
         self.router: Router | None = inner.router
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """A page is given when all its files are there."""
+        """Yield each page once all of its files are there."""
         names = slice_names(view(slice, self._window))
         for item in self._inner.read(slice):
             for record in records_in([item]):
-                self._upload(record, names)  # type: ignore[arg-type] # what a retriever gives are its own dicts
+                self._upload(record, names)  # type: ignore[arg-type] # a retriever yields dicts of its own
             yield item
 
 
 class _Upload:
-    """Fetches the file of a record."""
+    """Downloads the file of a record."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class _Upload:
         response = self._requester.client.send(replace(request, stream=self._content is None))
         if not response.ok:
             return
-        # A name that follows from the record: a read that is repeated puts the file in the same place.
+        # The name is derived from the record, so a repeated read puts the file in the same place.
         unique = str(uuid5(NAMESPACE_URL, written.decode()))
         parts = [] if self._name is None else safe_parts(self._name.text(names))
         path = Path(*self._stream, *(parts or [unique]))
-        # The file of another record, which refers to it with its size, is not replaced.
+        # Never replace the file of another record, which refers to it and states its size.
         if self._owners.setdefault(path, unique) != unique:
             path = path.with_name(f"{path.stem}-{unique}{path.suffix}")
         size = self._write(path, response, unique)
@@ -143,14 +143,14 @@ class _Upload:
         }
 
     def _write(self, path: Path, response: Response, unique: str) -> int:
-        """Write a file, and give its size. One of the same name is replaced once the new one is there."""
+        """Write a file and return its size. A file of the same name is replaced once the new one is complete."""
         folder = self._folder.resolve()
         target = folder / path
         if not target.resolve().is_relative_to(folder):
             raise FatalError(f"the file {str(path)!r} would lie outside of {folder}; check `filename_extractor`")
         part = target.with_name(f".{unique}.part")
         try:
-            # The folder shared with the destination exists, and both may read it. One of our own is this process's.
+            # The folder shared with the destination exists already. One created here is private to this user.
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -172,13 +172,13 @@ class _Upload:
 
 
 def safe_parts(name: str) -> list[str]:
-    """The parts of a file's path, of which none leads out of its folder or is too long."""
+    """Return the parts of a file's path; no part leads out of its folder or is too long."""
     parts = name.replace("\\", "/").replace("\0", "").split("/")
     return [_cut(part) for part in parts if part.strip() not in {"", ".", ".."}]
 
 
 def _cut(part: str) -> str:
-    """A name that file systems take, with its extension."""
+    """Return a name that file systems accept, with its extension."""
     if len(part.encode()) <= _LONGEST_NAME:
         return part
     stem, dot, extension = part.rpartition(".")

@@ -1,4 +1,4 @@
-"""RecordFilter: which records to keep."""
+"""RecordFilter: decides which records to keep."""
 
 from pydantic import Field
 

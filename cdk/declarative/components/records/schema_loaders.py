@@ -26,7 +26,7 @@ from cdk.streams.page import records_in
 
 
 class InlineSchemaLoader(AnySchemaLoader):
-    """The schema is written in the manifest.
+    """Takes the schema from the manifest.
 
     Example:
         type: InlineSchemaLoader
@@ -43,7 +43,7 @@ class InlineSchemaLoader(AnySchemaLoader):
 
 
 class JsonFileSchemaLoader(AnySchemaLoader):
-    """The schema is a JSON file beside the manifest. `$ref: address.json` in it is the file `shared/address.json`.
+    """Reads the schema from a JSON file beside the manifest. `$ref: address.json` in it means `shared/address.json`.
 
     Example:
         type: JsonFileSchemaLoader
@@ -53,11 +53,11 @@ class JsonFileSchemaLoader(AnySchemaLoader):
     file_path: str | None = Field(None, description="The file; `./schemas/<name of the stream>.json` by default.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
-        """The schema. Raises ManifestError when asked for it: the file is not there, or holds no JSON object."""
+        """Return a function that loads the schema. It raises ManifestError: when the file is missing or invalid."""
         return self._loader(ctx, missing=None)
 
     def optional(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
-        """The schema; an empty one where there is no file."""
+        """Return a function that loads the schema; without a file, the schema is empty."""
         return self._loader(ctx, missing={})
 
     def _loader(self, ctx: BuildContext, *, missing: JsonSchema | None) -> Callable[[], JsonSchema]:
@@ -78,17 +78,17 @@ class JsonFileSchemaLoader(AnySchemaLoader):
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    """A file as manifests name it: from the manifest's folder, or from the one that holds the connector's package."""
+    """Return a file named by a manifest, below its folder or the one with the connector's package; None if missing."""
     for start in (folder, folder.parent, Path()):
         if is_file(file := start / name, within=start):
             return file
-    # `./source_name/schemas/users.json`, from inside of `source_name`.
+    # `./source_name/schemas/users.json`, as seen from inside `source_name`.
     inner = Path(*Path(name).parts[1:])
     return file if is_file(file := folder / inner, within=folder) else None
 
 
 def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSchema]:
-    """A schema with the properties of several, and nothing else of them; of two with one name the earlier counts."""
+    """Return a function that merges the properties of several schemas, and nothing else; the earlier schema wins."""
 
     def load() -> JsonSchema:
         properties: JsonObject = {}
@@ -105,7 +105,7 @@ def merged(loaders: Sequence[Callable[[], JsonSchema]]) -> Callable[[], JsonSche
 
 
 class TypesMap(Component):
-    """What a type of the API is in JSON Schema.
+    """Maps a type of the API to a type in JSON Schema.
 
     Example:
         type: TypesMap
@@ -119,7 +119,7 @@ class TypesMap(Component):
 
 
 class ComplexFieldType(Component):
-    """An array, and what is in it.
+    """An array type, with the type of its elements.
 
     Example:
         type: ComplexFieldType
@@ -136,7 +136,7 @@ class ComplexFieldType(Component):
 
 
 class SchemaTypeIdentifier(Component):
-    """Where a response says which fields there are, and of which types.
+    """Where a response describes the fields of records and their types.
 
     Example:
         type: SchemaTypeIdentifier
@@ -156,7 +156,7 @@ class SchemaTypeIdentifier(Component):
 
 
 class DynamicSchemaLoader(AnySchemaLoader):
-    """The API says what its records look like.
+    """Builds the schema from a description that the API returns.
 
     Example:
         type: DynamicSchemaLoader
@@ -179,7 +179,7 @@ class DynamicSchemaLoader(AnySchemaLoader):
     schema_transformations: list[AnyTransformation] = Field([], description="Changes of the properties.")
 
     def build(self, ctx: BuildContext) -> Callable[[], JsonSchema]:
-        """The schema, fetched when it is first asked for."""
+        """Return a function that fetches the schema on first use."""
         reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} schema"))
         transforms = [item.build(ctx) for item in self.schema_transformations]
         select = None if self.schema_filter is None else self.schema_filter.build(ctx)
@@ -236,7 +236,7 @@ def _target_schema(target: str | list[str] | ComplexFieldType) -> JsonObject:
 
 
 def _type_schema(kind: JsonValue) -> JsonObject:
-    """The JSON Schema of a type's name, null included. Raises ManifestError: there is no such type."""
+    """Return the nullable JSON Schema of a type's name. Raises ManifestError: when the type is unknown."""
     if isinstance(kind, list):
         if len(kind) == 2 and all(item in _SCHEMAS for item in kind):  # noqa: PLR2004 - two alternatives
             return {"oneOf": [_type_schema(item) for item in kind]}
@@ -263,4 +263,4 @@ _SCHEMAS: dict[str, JsonObject] = {
     "object": {"type": ["null", "object"]},
     "string": {"type": ["null", "string"]},
 }
-"""What the types of the language are in JSON Schema (Airbyte's data types)."""
+"""The types of the language in JSON Schema (Airbyte's data types)."""

@@ -27,11 +27,11 @@ def _as_text(value: JsonValue) -> JsonValue:
 
 
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
-"""A text; YAML may also give it as a number or a boolean."""
+"""A string; YAML may also hold it as a number or a boolean."""
 
 
 class AddedFieldDefinition(Component):
-    """A field that is added, and its value.
+    """A field to add, and its value.
 
     Example:
         type: AddedFieldDefinition
@@ -49,7 +49,7 @@ class AddedFieldDefinition(Component):
     )
 
     def build(self, ctx: BuildContext) -> "Addition":
-        """What is added, and where."""
+        """Return what to add, and where."""
         path = list(ctx.strings(self, "path"))
         types = _TYPES.get(self.value_type or "", ())
         value = ctx.expression(self, "value")
@@ -57,7 +57,7 @@ class AddedFieldDefinition(Component):
         if template is None:
             return _same(path, value.constant)
         if "parameters" in template.names:
-            # A field may have more parameters than the component around it, whose names these are.
+            # A field may have more parameters than the component around it, whose parameters the scope holds.
             return Addition(path, lambda scope: template.value({**scope, "parameters": parameters}, types))
         if not template.fixed:
             return Addition(
@@ -69,9 +69,9 @@ class AddedFieldDefinition(Component):
 
 
 class Addition:
-    """A field to add. path: where it goes. value_in: its value, for all names that it may read.
+    """A field to add. path: where it goes. value_in: returns its value for one scope of names.
 
-    values_in: its values, for a page of records. put: puts a value there; raises ValueError where there is no place.
+    values_in: returns its values for a page of records. put: puts a value at the path; raises ValueError if it cannot.
     """
 
     __slots__ = ("path", "put", "value_in", "values_in")
@@ -87,17 +87,17 @@ class Addition:
 
 
 def _same(path: list[str], value: JsonValue) -> Addition:
-    """The same value in all records."""
+    """Return an addition of the same value to all records."""
     if isinstance(value, dict | list):
-        # Each record needs one of its own, as it may be changed later.
+        # Each record needs a copy of its own, since later steps may change it.
         return Addition(path, lambda _: deepcopy(value))
     return Addition(path, lambda _: value, lambda _, records: [value] * len(records))
 
 
 class _Spelled:
-    """Gives a field the expression's own text where the record's types do not fit it, as existing connectors do.
+    """Falls back to the expression's own text if it does not fit a record's types, as existing connectors do.
 
-    One odd record does not end the stream; that it is odd is said once for each expression. located: gives an error
+    A single odd record does not end the stream; a warning is logged once for each expression. located: returns an error
     with its line in the manifest.
     """
 
@@ -106,7 +106,7 @@ class _Spelled:
         self._told: set[str] = set()
 
     def instead(self, error: EvaluationError) -> str:
-        """What stands in the field. Raises `error` for anything else that went wrong."""
+        """Return the value for the field. Raises `error`: when it has another cause."""
         if not error.incomparable:
             raise error
         if error.expression not in self._told:
@@ -117,7 +117,7 @@ class _Spelled:
 
 
 class AddFields(AnyTransformation):
-    """Adds fields to records, in order: later ones see what earlier ones added.
+    """Adds fields to records, in order: later ones can read earlier ones.
 
     Example:
         type: AddFields
@@ -150,7 +150,7 @@ class AddFields(AnyTransformation):
 
 
 def _adding(added: list[Addition], base: Scope, spelled: _Spelled) -> Transform:
-    # Field after field rather than record after record: a later field reads earlier ones of its own record only.
+    # Field by field rather than record by record: a later field reads earlier ones of its own record only.
     steps = [_adding_one(field, spelled) for field in added]
 
     def transform(records: list[JsonObject], names: Names) -> None:
@@ -204,7 +204,7 @@ def _adding_some(added: list[Addition], base: Scope, condition: Expression, spel
 
 
 class RemoveFields(AnyTransformation):
-    """Removes fields from records. What is not there is no error; an element of a list becomes null.
+    """Removes fields from records. A missing field is no error; list elements become null, except the last one.
 
     Example:
         type: RemoveFields
@@ -243,7 +243,7 @@ class RemoveFields(AnyTransformation):
                 return condition.true() if template is None else template.true(scope)
 
             for record in records:
-                # Airbyte: one pass for each pointer, which shows in lists, as each pass may take the last element.
+                # Airbyte: one pass for each pointer. This shows in lists, since each pass may remove the last element.
                 for _ in removers:
                     edits.remove_leaves(record, is_removed)
 
@@ -251,7 +251,7 @@ class RemoveFields(AnyTransformation):
 
 
 def removers_of(component: Component, ctx: BuildContext, pointers: list[list[str]]) -> list[edits.Edit]:
-    """The functions that remove what pointers lead to. Raises ManifestError: a pointer has more than one `**`."""
+    """Return functions that remove what pointers match. Raises ManifestError: when a pointer has more than one `**`."""
     try:
         return [edits.remover(pointer) for pointer in pointers]
     except ValueError as error:

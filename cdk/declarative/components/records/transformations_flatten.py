@@ -1,4 +1,4 @@
-"""Transformations that bring fields of objects inside to the top of records."""
+"""Transformations that move fields of nested objects to the top level of records."""
 
 from pydantic import Field
 
@@ -12,9 +12,9 @@ from cdk.declarative.syntax import json_edit as edits
 
 
 class FlattenFields(AnyTransformation):
-    """Brings the values inside of objects to the top of records, under their own names.
+    """Moves the values of nested objects to the top level of records, under their own names.
 
-    Where a name is taken, and inside of lists, the name of what is around is put in front: `parent.child`.
+    If a name is taken, and inside of lists, the name of the enclosing field is put in front: `parent.child`.
 
     Example:
         type: FlattenFields
@@ -36,10 +36,10 @@ class FlattenFields(AnyTransformation):
 
 
 def flattened(record: JsonObject, *, lists: bool) -> JsonObject:
-    """The values inside of a record that hold no others, the last first, as Airbyte orders them."""
+    """Return the innermost values of a record, the last first, as Airbyte orders them."""
     flat: JsonObject = {}
     stack = [(value, name) for name, value in record.items()]
-    # Airbyte: from the first list on, whatever comes gets the longer name.
+    # Airbyte: from the first list on, all values get the longer name.
     listed = False
     while stack:
         value, name = stack.pop()
@@ -56,7 +56,7 @@ def flattened(record: JsonObject, *, lists: bool) -> JsonObject:
 
 
 class KeyTransformation(Component):
-    """What is put around the names of fields.
+    """A prefix and a suffix for the names of fields.
 
     Example:
         type: KeyTransformation
@@ -67,7 +67,7 @@ class KeyTransformation(Component):
     suffix: Text | None = Field(None, description="Goes after each name.")
 
     def build(self, ctx: BuildContext) -> tuple[str, str]:
-        """What goes before, and after."""
+        """Return the prefix and the suffix."""
         return (
             "" if self.prefix is None else str(ctx.expression(self, "prefix").value()),
             "" if self.suffix is None else str(ctx.expression(self, "suffix").value()),
@@ -75,9 +75,9 @@ class KeyTransformation(Component):
 
 
 class DpathFlattenFields(AnyTransformation):
-    """Brings the fields of one object inside to the top of records.
+    """Moves the fields of a nested object to the top level of records.
 
-    A record stays as it is where there is no such object, or where one of the names is taken.
+    A record stays as it is if it has no such object or, without `replace_record`, if one of the names is taken.
 
     Example:
         type: DpathFlattenFields
@@ -91,7 +91,7 @@ class DpathFlattenFields(AnyTransformation):
     key_transformation: KeyTransformation | None = Field(None, description="What is put around the names.")
 
     def build(self, ctx: BuildContext) -> Transform:
-        """The function that changes a page of records. Raises ManifestError: the path has a `**`."""
+        """Return the function that changes a page of records. Raises ManifestError: when the path has a `**`."""
         path = [str(ctx.expression(self, "field_path", part).value()) for part in self.field_path]
         if "**" in path:
             raise ManifestError(f"{ctx.where(self, 'field_path')}: found {path!r}, expected no `**`")

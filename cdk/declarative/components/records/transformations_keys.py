@@ -16,11 +16,11 @@ _WORD = re.compile(r"[A-Z]+[a-z]*|[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 _LETTERS = str.maketrans(
     "øØđĐð\N{LATIN CAPITAL LETTER ETH}łŁ\N{LATIN SMALL LETTER DOTLESS I}", "oOdDdDlLi"
 ) | str.maketrans({"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th"})
-"""Latin letters that Unicode does not take apart."""
+"""Latin letters that Unicode does not decompose."""
 
 
 class KeysToLower(AnyTransformation):
-    """Makes the names of a record's fields lower case; those of objects inside stay.
+    """Converts the names of a record's fields to lower case; those in nested objects stay.
 
     Example:
         type: KeysToLower
@@ -38,9 +38,9 @@ class KeysToLower(AnyTransformation):
 
 
 class KeysToSnakeCase(AnyTransformation):
-    """Writes the names of fields in snake case, those of objects inside, too: `firstName` becomes `first_name`.
+    """Converts the names of fields to snake case, also in nested objects: `firstName` becomes `first_name`.
 
-    Accents go away, digits are words of their own, and a name that begins with one gets `_` in front.
+    Accents are removed, digits form words of their own, and a name that starts with a digit gets `_` in front.
 
     Example:
         type: KeysToSnakeCase
@@ -55,7 +55,7 @@ class KeysToSnakeCase(AnyTransformation):
 
 
 class KeysReplace(AnyTransformation):
-    """Replaces a text in the names of fields, and in those of objects inside.
+    """Replaces a string in the names of fields, also in nested objects.
 
     Example:
         type: KeysReplace
@@ -83,7 +83,7 @@ def _replacing(before: str, after: str) -> Callable[[str], str]:
 
 @lru_cache(maxsize=4096)
 def snake_case(name: str) -> str:
-    """A name in snake case, as `KeysToSnakeCase` writes it. Letters that have no Latin form stay what they are."""
+    """Return a name in snake case, as `KeysToSnakeCase` writes it. Letters without a Latin form stay as they are."""
     plain = "".join(char for char in normalize("NFKD", name.translate(_LETTERS)) if not "\u0300" <= char <= "\u036f")
     words = _WORD.findall(plain)
     if not words:

@@ -1,1 +1,1 @@
-"""Components that make, pace, repeat and page requests."""
+"""Components that build, pace, retry and paginate requests."""

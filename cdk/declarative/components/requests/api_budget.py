@@ -1,4 +1,4 @@
-"""The budget of an API: how often it may be called, for one kind of request after the other."""
+"""The budget of an API: how often it may be called, with a policy for each kind of request."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,7 +20,7 @@ from cdk.rest.limits.task_share import Rates
 
 
 class HttpRequestRegexMatcher(Component):
-    """Which requests a policy is about: those with all of these parts.
+    """Selects the requests that a policy applies to: those that match all of these parts.
 
     Example:
         type: HttpRequestRegexMatcher
@@ -44,7 +44,7 @@ class HttpRequestRegexMatcher(Component):
         return checked_pattern(value)
 
     def build(self, ctx: BuildContext) -> RequestMatcher:
-        """The matcher. Raises ManifestError: `weight` is no number from 1."""
+        """Build the matcher. Raises ManifestError: when `weight` is not an integer of at least 1."""
         return RequestMatcher(
             self.method or "",
             self.url_base or "",
@@ -56,7 +56,7 @@ class HttpRequestRegexMatcher(Component):
 
 
 class Rate(Component):
-    """So many calls in so long.
+    """A maximum number of calls within an interval.
 
     Example:
         type: Rate
@@ -68,12 +68,12 @@ class Rate(Component):
     interval: str = Field(description="A duration: `PT1S`, `PT1M`, `P1D`.")
 
     def build(self, ctx: BuildContext) -> tuple[int, float]:
-        """How many calls, in how many seconds."""
+        """Return the number of calls, and the interval in seconds."""
         return ctx.integer(self, "limit", 1, least=1), _period(ctx, self, "interval")
 
 
 class UnlimitedCallRatePolicy(AnyCallRatePolicy):
-    """Requests that are never held back.
+    """Sends requests without any limit.
 
     Example:
         type: UnlimitedCallRatePolicy
@@ -89,7 +89,7 @@ class UnlimitedCallRatePolicy(AnyCallRatePolicy):
 
 
 class FixedWindowCallRatePolicy(AnyCallRatePolicy):
-    """So many calls in a window; windows follow one another, and the API may say when one ends.
+    """Limits the calls in a window; windows follow one another, and the API may say when one ends.
 
     Example:
         type: FixedWindowCallRatePolicy
@@ -105,13 +105,16 @@ class FixedWindowCallRatePolicy(AnyCallRatePolicy):
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
-        """The policy. Raises ManifestError: the limit or the period allows nothing, or less than one request."""
+        """Build the policy.
+
+        Raises ManifestError: when limit or period is not positive, or the weight of a request exceeds the limit.
+        """
         rate = ctx.integer(self, "call_limit", 1, least=1), _period(ctx, self, "period")
         return _policy(ctx, self, "call_limit", (rate,), self.matchers, renews=True)
 
 
 class MovingWindowCallRatePolicy(AnyCallRatePolicy):
-    """So many calls in any stretch of so long, for each of its rates.
+    """Limits the calls in any period of a given length, for each of its rates.
 
     Example:
         type: MovingWindowCallRatePolicy
@@ -125,12 +128,12 @@ class MovingWindowCallRatePolicy(AnyCallRatePolicy):
     matchers: list[HttpRequestRegexMatcher] = Field(description="Which requests; all when empty.")
 
     def build(self, ctx: BuildContext) -> CallRatePolicy:
-        """The policy. Raises ManifestError: a rate allows nothing, or less than one request."""
+        """Build the policy. Raises ManifestError: when a rate is not positive, or a request's weight exceeds it."""
         return _policy(ctx, self, "rates", tuple(rate.build(ctx) for rate in self.rates), self.matchers)
 
 
 class HTTPAPIBudget(Component):
-    """How often an API may be called. The first policy that is about a request counts for it.
+    """Limits how often an API may be called. The first policy that matches a request applies to it.
 
     Example:
         type: HTTPAPIBudget
@@ -153,7 +156,7 @@ class HTTPAPIBudget(Component):
     )
 
     def build(self, ctx: BuildContext) -> Budget:
-        """The budget, which the streams of a source share."""
+        """Build the budget, which the streams of a source share."""
         return Budget(
             policies=[policy.build(ctx) for policy in self.policies],
             remaining_header=self.ratelimit_remaining_header,

@@ -1,4 +1,4 @@
-"""Backoff strategies: how long a request waits before it is tried again."""
+"""Backoff strategies: how long a request waits before it is retried."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from cdk.rest.errors.wait_strategies import (
 
 
 def checked_pattern(value: str | None) -> str | None:
-    """A regular expression. Raises ValueError: it is none. One with an expression inside is not looked at."""
+    """Return a valid regular expression. Raises ValueError: when it is invalid. A text with `{{` is not checked."""
     if value is not None and "{{" not in value:
         try:
             re.compile(value)
@@ -49,7 +49,7 @@ LongestWait: TypeAlias = Annotated[
 
 
 class ConstantBackoffStrategy(AnyBackoffStrategy):
-    """Always the same wait.
+    """Waits the same time before each retry.
 
     Example:
         type: ConstantBackoffStrategy
@@ -68,7 +68,7 @@ class ConstantBackoffStrategy(AnyBackoffStrategy):
 
 
 class ExponentialBackoffStrategy(AnyBackoffStrategy):
-    """Waits that double: `factor` times 2, 4, 8 and so on.
+    """Waits twice as long each time: `factor` times 2, 4, 8 and so on.
 
     Example:
         type: ExponentialBackoffStrategy
@@ -85,7 +85,7 @@ class ExponentialBackoffStrategy(AnyBackoffStrategy):
 
 
 class WaitTimeFromHeader(AnyBackoffStrategy):
-    """The seconds that a header of the answer says.
+    """Waits for the number of seconds in a header of the response.
 
     Example:
         type: WaitTimeFromHeader
@@ -108,7 +108,7 @@ class WaitTimeFromHeader(AnyBackoffStrategy):
 
 
 class WaitUntilTimeFromHeader(AnyBackoffStrategy):
-    """Until the time that a header of the answer says, in seconds since 1970.
+    """Waits until the time in a header of the response, in seconds since 1970.
 
     Example:
         type: WaitUntilTimeFromHeader
@@ -136,7 +136,7 @@ class WaitUntilTimeFromHeader(AnyBackoffStrategy):
 
 
 class WaitTimeFromResponse(AnyBackoffStrategy):
-    """The seconds that an expression finds in the answer; anything but a number above 0 says nothing.
+    """Waits for the seconds that an expression finds in the response; anything but a number above 0 is ignored.
 
     Example:
         type: WaitTimeFromResponse
@@ -159,7 +159,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
             try:
                 seconds = as_seconds(expression.value(names))
             except ManifestError:
-                # What the expression looks for is in some answers only.
+                # Only some responses have what the expression looks for.
                 return None
             if seconds is None or seconds <= 0:
                 return None
@@ -169,7 +169,7 @@ class WaitTimeFromResponse(AnyBackoffStrategy):
 
 
 def _when_used(make: Callable[[], WaitStrategy]) -> WaitStrategy:
-    """The strategy, made when first needed: a config that lacks what only a retry needs serves everything else."""
+    """Return the strategy, made on first use: a config may lack what only retries need, and everything else works."""
     strategy = cache(make)
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:

@@ -1,4 +1,4 @@
-"""Error handlers: what answers mean, and how often a request is tried again."""
+"""Error handlers: what responses mean, and how often a request is retried."""
 
 from typing import Literal, TypeAlias
 
@@ -27,11 +27,11 @@ ActionName: TypeAlias = Literal[
 ]
 
 RETRIED = {410: Action.RETRY, 422: Action.RETRY}
-"""Statuses that the language tries again, where the kit's own table fails."""
+"""Statuses that the language retries, while the kit's own table treats them as failures."""
 
 
 class HttpResponseFilter(Component):
-    """What some answers mean: those that have one of the statuses, or hold a text, or fulfil a condition.
+    """Defines what some responses mean: those that have one of the statuses, contain a string, or meet a condition.
 
     Example:
         type: HttpResponseFilter
@@ -52,7 +52,7 @@ class HttpResponseFilter(Component):
     )
 
     def build(self, ctx: BuildContext) -> Rule | None:
-        """The rule; None when it can never apply."""
+        """Build the rule; None if it can never apply."""
         codes, contains = frozenset(self.http_codes or ()), self.error_message_contains
         predicate = ctx.expression(self, "predicate") if self.predicate else None
         if self.action is None or not (codes or contains or predicate):
@@ -74,10 +74,10 @@ class HttpResponseFilter(Component):
 
 
 class DefaultErrorHandler(AnyErrorHandler):
-    """Asks its filters in order; an answer that none is about means what its status says.
+    """Applies its filters in order; for a response that no filter matches, the status decides.
 
-    Answers below 300, and 304 to a request with a condition, are successes; other 304s, redirects that name no URL,
-    400, 401, 403, 404 and 405 fail at once, a rate limit waits, and everything else is tried again.
+    Responses below 300, and a 304 to a conditional request, are successes. Other 304s, redirects without a URL, 400,
+    401, 403, 404 and 405 fail at once, a rate limit waits, and everything else is retried.
 
     Example:
         type: DefaultErrorHandler
@@ -100,7 +100,7 @@ class DefaultErrorHandler(AnyErrorHandler):
     )
 
     def build(self, ctx: BuildContext) -> OutcomeHandler:
-        """The handler. Raises ManifestError: `max_retries` is no number."""
+        """Build the handler. Raises ManifestError: when `max_retries` is not an integer."""
         rules = [rule for item in self.response_filters or () if (rule := item.build(ctx)) is not None]
         waits = tuple(strategy.build(ctx) for strategy in self.backoff_strategies or ())
         retries = max(0, ctx.integer(self, "max_retries", RetryPolicy().retries))
@@ -109,9 +109,10 @@ class DefaultErrorHandler(AnyErrorHandler):
 
 
 class CompositeErrorHandler(AnyErrorHandler):
-    """Asks several handlers in order, until one says success, ignore, try again, or other pages; else the last counts.
+    """Asks several handlers in order; the first conclusive decision counts, otherwise the last one.
 
-    Requests are tried again as often as the first says. Waits come from all.
+    A success, an ignored response, a retry and the actions that change pages are conclusive; failures and rate limits
+    are not. The first handler sets the number of retries; waits come from all of them.
 
     Example:
         type: CompositeErrorHandler
@@ -142,5 +143,5 @@ def _rendered(message: Expression, response: Response) -> str:
     try:
         return message.text(_names(response))
     except ExpressionError:
-        # An answer without what the message wants to tell still has its usual words.
+        # A response without the values that the message needs keeps its usual message.
         return ""

@@ -26,7 +26,7 @@ _COMPARED = re.compile(
 
 
 class NoPagination(AnyPaginator):
-    """Everything comes in one response.
+    """Reads everything from one response.
 
     Example:
         type: NoPagination
@@ -47,7 +47,7 @@ class _OnePage(PageRequests):
 
 
 class DefaultPaginator(AnyPaginator):
-    """Pages that a strategy finds, and the places in a request that ask for them.
+    """Finds pages with a strategy, and puts the page token and the page size into requests.
 
     Example:
         type: DefaultPaginator
@@ -61,7 +61,7 @@ class DefaultPaginator(AnyPaginator):
     page_size_option: RequestOption | None = Field(None, description="Where the size of a page goes.")
 
     def build(self, ctx: BuildContext, decoder: Decoder) -> PageRequests:
-        """The pages. Raises ManifestError: there is a place for a page size, and no page size."""
+        """Build the pages. Raises ManifestError: when the page size has a place in requests, but no value."""
         strategy = self.pagination_strategy.build(ctx, decoder)
         if self.page_size_option is not None and strategy.size is None:
             where = ctx.where(self, "page_size_option")
@@ -91,7 +91,7 @@ class _StrategyPages(PageRequests):
         if strategy is self._strategy:
             return self
         pages = copy(self)
-        pages._strategy = strategy  # noqa: SLF001 - of its own copy
+        pages._strategy = strategy  # noqa: SLF001 - its own copy
         return pages
 
     def first(self) -> JsonValue:
@@ -113,12 +113,12 @@ class _StrategyPages(PageRequests):
         return self._strategy.doubt(page, size)
 
     def next(self, page: PageResult, size: int | None) -> JsonValue:
-        # A token of 0 or "" is what APIs send when there is no next page.
+        # APIs send a token of 0 or "" when there is no next page.
         return self._strategy.next(page, size) or None
 
 
 class PageIncrement(AnyPaginationStrategy):
-    """Pages with numbers. The last is the one with fewer records than `page_size`, or with none.
+    """Requests pages by number. The last page is the one with fewer records than `page_size`, or with no records.
 
     Example:
         type: PageIncrement
@@ -145,7 +145,7 @@ class PageIncrement(AnyPaginationStrategy):
 
 
 class OffsetIncrement(AnyPaginationStrategy):
-    """Pages that begin at a record's number. The last is the one with fewer records than `page_size`, or with none.
+    """Requests pages by the offset of their first record. The last page has fewer records than `page_size`, or none.
 
     Example:
         type: OffsetIncrement
@@ -165,7 +165,7 @@ class OffsetIncrement(AnyPaginationStrategy):
 
 
 class _Counting(PageStrategy):
-    """Page numbers and offsets: both count what the response held, whatever a filter left of it."""
+    """Page numbers and offsets. Both count the records in the response, whatever a filter leaves of them."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _Counting(PageStrategy):
             if not isinstance(rendered, int | float | str):
                 raise ManifestError(f"the page size is {rendered!r}, expected a number")
             size = int(rendered)
-        # Of a list of lists an API may count either: a page is full by the larger number.
+        # In a list of lists, an API may count either level: a page is full by the larger number.
         count = max(page.raw, page.selected)
         return next_number(self._number(page), page.raw if self._by_records else 1, count, size)
 
@@ -219,7 +219,7 @@ class _Counting(PageStrategy):
 
 
 class CursorPagination(AnyPaginationStrategy):
-    """The response says what the next page is called.
+    """Takes the token of the next page from the response.
 
     The last page is the one for which `cursor_value` is empty, or `stop_condition` holds.
 
@@ -271,9 +271,10 @@ class _CursorStrategy(PageStrategy):
         return value
 
     def doubt(self, page: PageResult, size: int | None) -> str:
-        """None of the fields that decided is there: those of a stop_condition that holds, else of the cursor_value.
+        """Return why `page` may not be the last: all fields that decided are missing, or a filter had an influence.
 
-        Or it decided by what a filter has left of the page, as in Airbyte, and the page may have been full.
+        The fields that decide are those of a stop_condition that holds, else those of the cursor_value. As in Airbyte,
+        the decision may depend on what a filter left of the page, which may have been full.
         """
         filtered = page.selected < page.raw and page.raw >= (self.size or 0)
         if filtered and (self._reads_size or (self._reads_last and not page.selected)):
@@ -305,14 +306,14 @@ class _CursorStrategy(PageStrategy):
 
 
 def header_map(headers: Headers) -> dict[str, object]:
-    """Headers as expressions see them: by any usual spelling of their names, and `link` taken apart by relation."""
+    """Return headers as expressions see them: by any usual spelling of their names, with `link` split by relation."""
     shown = _AnyCase(headers)
     shown["link"] = links(headers.get("link", ""))
     return shown
 
 
 class _AnyCase(dict[str, object]):
-    """Header fields, found whatever their case."""
+    """Header fields, found whatever the case of their names."""
 
     def __missing__(self, name: str) -> object:
         if (lower := name.lower()) == name:

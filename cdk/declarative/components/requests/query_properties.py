@@ -1,4 +1,4 @@
-"""QueryProperties: which properties of its records a stream asks for, and in how many requests."""
+"""QueryProperties: which properties of its records a stream requests, and in how many requests."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
@@ -16,7 +16,7 @@ from cdk.streams.page import records_in
 
 
 class GroupByKeyMergeStrategy(Component):
-    """Records of several requests are one when this key says the same.
+    """Merges the records of several requests that have the same key.
 
     Example:
         type: GroupByKeyMergeStrategy
@@ -26,7 +26,7 @@ class GroupByKeyMergeStrategy(Component):
     key: str | list[str] = Field(description="The field of the key, or the fields that make it up together.")
 
     def build(self, ctx: BuildContext) -> Callable[[JsonObject], JsonValue]:
-        """The key of a record; None when a part of it is missing."""
+        """Return the function that computes the key of a record; None if a part of the key is missing."""
         names = [self.key] if isinstance(self.key, str) else self.key
         fields = [ctx.expression(self, "key", name).text() for name in names]
 
@@ -38,7 +38,7 @@ class GroupByKeyMergeStrategy(Component):
 
 
 class PropertyChunking(Component):
-    """How many properties one request may ask for.
+    """Limits how many properties one request may ask for.
 
     Example:
         type: PropertyChunking
@@ -54,14 +54,14 @@ class PropertyChunking(Component):
     )
 
     def build(self) -> Callable[[Sequence[str]], Iterable[list[str]]]:
-        """The function that groups properties."""
+        """Return the function that groups properties."""
         if self.property_limit is None:
             return joined_record
         return (by_length if self.property_limit_type == "characters" else by_count)(self.property_limit)
 
 
 class JsonSchemaPropertySelector(Component):
-    """Only properties that the catalog selects are asked for.
+    """Requests only those properties that the catalog selects.
 
     Example:
         type: JsonSchemaPropertySelector
@@ -74,7 +74,7 @@ class JsonSchemaPropertySelector(Component):
     )
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[str]], Sequence[str]]:
-        """The function that leaves the properties that are selected; all of them where no catalog says so."""
+        """Return the function that keeps the selected properties; all of them if no catalog lists the stream."""
         transforms = [item.build(ctx) for item in self.transformations]
 
         def select(properties: Sequence[str]) -> Sequence[str]:
@@ -90,7 +90,7 @@ class JsonSchemaPropertySelector(Component):
 
 
 class PropertiesFromEndpoint(Component):
-    """Properties that a request finds; it is sent once.
+    """Reads the names of the properties with a request, which is sent once.
 
     Example:
         type: PropertiesFromEndpoint
@@ -107,7 +107,7 @@ class PropertiesFromEndpoint(Component):
     retriever: AnyRetriever = Field(description="Reads the properties, as records.")
 
     def build(self, ctx: BuildContext) -> Callable[[], Sequence[str]]:
-        """The function that finds the properties."""
+        """Return the function that loads the properties."""
         reader = self.retriever.build(ctx, StreamParts(f"{ctx.stream} properties"))
         find = path(*ctx.strings(self, "property_field_path"))
 
@@ -119,7 +119,7 @@ class PropertiesFromEndpoint(Component):
 
 
 class QueryProperties(Component):
-    """Properties that a request names. Expressions see those of a request as `query_properties`, a list of texts.
+    """The properties that a request asks for. Expressions read them as `query_properties`, a list of strings.
 
     Example:
         type: QueryProperties
@@ -139,13 +139,13 @@ class QueryProperties(Component):
     property_selector: JsonSchemaPropertySelector | None = Field(None, description="Which of them are asked for.")
 
     def build(self, ctx: BuildContext) -> Properties:
-        """The properties, in the groups that one request may name."""
+        """Return the properties, in groups for one request each."""
         load: Callable[[], Sequence[str]]
         match self.property_list:
             case PropertiesFromEndpoint() as endpoint:
                 load = endpoint.build(ctx)
             case listed:
-                load = lambda: listed  # noqa: E731 - as the other
+                load = lambda: listed  # noqa: E731 - like the case above
         select = None if self.property_selector is None else self.property_selector.build(ctx)
         chunking = self.property_chunking
         strategy = None if chunking is None else chunking.record_merge_strategy

@@ -1,4 +1,4 @@
-"""Bodies of requests."""
+"""Bodies of requests: plain text, forms, JSON and GraphQL."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from cdk.declarative.model.request_builder import RequestBuilder
 
 
 class RequestBodyPlainText(AnyRequestBody):
-    """A body that is sent as it is.
+    """A body that is sent verbatim.
 
     Example:
         type: RequestBodyPlainText
@@ -30,7 +30,7 @@ class RequestBodyPlainText(AnyRequestBody):
 
 
 class RequestBodyUrlEncodedForm(AnyRequestBody):
-    """The fields of a form.
+    """A body with the fields of a form.
 
     Example:
         type: RequestBodyUrlEncodedForm
@@ -51,7 +51,7 @@ class RequestBodyUrlEncodedForm(AnyRequestBody):
 
 
 class RequestBodyJsonObject(AnyRequestBody):
-    """A JSON object.
+    """A body that is a JSON object.
 
     Example:
         type: RequestBodyJsonObject
@@ -67,7 +67,7 @@ class RequestBodyJsonObject(AnyRequestBody):
 
 
 class GraphQlQuery(BaseModel):
-    """A query, and what else goes beside it."""
+    """A GraphQL query, and the keys that are sent beside it."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -75,7 +75,7 @@ class GraphQlQuery(BaseModel):
 
 
 class RequestBodyGraphQL(AnyRequestBody):
-    """A GraphQL query.
+    """A body with a GraphQL query.
 
     Example:
         type: RequestBodyGraphQL
@@ -92,7 +92,7 @@ class RequestBodyGraphQL(AnyRequestBody):
 
 
 def fill_json(draft: RequestBuilder, body: JsonValue) -> None:
-    """Add a JSON body to a draft: keys are added to those that are there; a text is JSON as it will be sent."""
+    """Add a JSON body to a draft: an object's keys join those already set; a string is sent as JSON verbatim."""
     if isinstance(body, str):
         draft.text, draft.headers["Content-Type"] = body, "application/json"
     elif isinstance(body, dict):

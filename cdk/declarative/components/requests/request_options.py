@@ -1,4 +1,4 @@
-"""Where a value is put into a request: `RequestOption` and `RequestPath`."""
+"""The places for a value in a request: `RequestOption` and `RequestPath`."""
 
 from collections.abc import Callable
 from typing import ClassVar, Self, TypeAlias
@@ -12,22 +12,22 @@ from cdk.declarative.model.request_builder import RequestBuilder
 from cdk.rest.http.messages import RequestPart
 
 Put: TypeAlias = Callable[[RequestBuilder, JsonValue], None]
-"""Puts one value where an option says."""
+"""Puts one value into a request, at the place of an option."""
 
 
 def is_empty(value: JsonValue) -> bool:
-    """Whether a value says nothing, so that it is left out of requests. 0 and false say which partition is meant."""
+    """Whether a value is empty, so that requests omit it. 0 and false are not empty: they may identify a partition."""
     return value in (None, "", [], {})
 
 
 class AnyPageTokenOption(Component, type=None):
-    """Where the token of a page goes."""
+    """Puts the page token into a request."""
 
     says_size: ClassVar[bool] = False
-    """A token also says how large its page is."""
+    """Whether the token also determines the page size."""
 
     def build(self, ctx: BuildContext) -> Put:
-        """The function that puts a token into a request."""
+        """Return the function that puts a token into a request."""
         raise NotImplementedError
 
 
@@ -57,14 +57,14 @@ class RequestOption(AnyPageTokenOption):
         return lambda draft, value: draft.put(part, path, value)
 
     def path(self, ctx: BuildContext) -> tuple[str, ...]:
-        """The name, or those that lead deeper into a JSON body."""
+        """Return the name of the field, or its path in a JSON body."""
         if self.field_path is None:
             return (ctx.expression(self, "field_name").text(),)
         return ctx.strings(self, "field_path")
 
 
 class RequestPath(AnyPageTokenOption):
-    """The token of a page is the URL, or the path, to ask for it.
+    """Requests a page by its token, which is a URL or a path.
 
     Example:
         type: RequestPath

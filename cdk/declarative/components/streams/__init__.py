@@ -1,1 +1,1 @@
-"""Components that make streams and their slices."""
+"""Components that define streams and their slices."""

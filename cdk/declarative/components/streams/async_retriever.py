@@ -1,4 +1,4 @@
-"""AsyncRetriever: a report that the API prepares: asked for, waited for, downloaded."""
+"""AsyncRetriever: reads reports that the API prepares: creates a job, waits for it, downloads its result."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ from cdk.streams.page import Item
 
 
 class AsyncJobStatusMap(Component):
-    """What the API's words for the state of a job mean.
+    """Maps the API's job statuses to their meanings.
 
     Example:
         type: AsyncJobStatusMap
@@ -57,7 +57,7 @@ class AsyncJobStatusMap(Component):
     skipped: list[str] = Field([], description="There is nothing to download, which is no failure.")
 
     def build(self, ctx: BuildContext) -> Mapping[str, Status]:
-        """The meaning of each word. Raises ManifestError: one has two."""
+        """Return the meaning of each status. Raises ManifestError: when a status is in two lists."""
         meanings: dict[str, Status] = {}
         kinds: tuple[Status, ...] = ("running", "completed", "failed", "timeout", "skipped")
         for kind in kinds:
@@ -75,12 +75,12 @@ _UNSENT = (
 
 
 class AsyncRetriever(AnyRetriever):
-    """Reads a slice from a report that the API prepares: asks for a job, looks until it is done, downloads it.
+    """Reads a slice from a report that the API prepares: creates a job, polls it until done, downloads the report.
 
-    What follows the creation sees the answers so far as `creation_response` and `polling_response` (fields of the
-    body, `headers` and `request`); a download sees its `download_target`. A read that is cut goes on with the same job
-    where the stream has an `incremental_sync`; without one no state is kept within a slice, so the next read asks for a
-    new job, and a sync that is to end waits for the job that runs.
+    All requests after the creation can read the responses so far, as `creation_response` and `polling_response` (fields
+    of the body, `headers` and `request`); a download can read its `download_target`. An interrupted read resumes with
+    the same job if the stream has an `incremental_sync`. Without one, no state is kept within a slice: the next read
+    creates a new job, and a sync that is to end waits for the running job.
 
     Example:
         type: AsyncRetriever
@@ -95,7 +95,7 @@ class AsyncRetriever(AnyRetriever):
           extractor: {type: DpathExtractor, field_path: []}
     """
 
-    # How many jobs run at once is known in one process: see JobBudget.
+    # The number of running jobs is known in one process only: see JobBudget.
     in_one_task = True
 
     record_selector: RecordSelector = Field(
@@ -138,7 +138,7 @@ class AsyncRetriever(AnyRetriever):
         return self.partition_router or ()
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-        """The reader. Raises ManifestError: a word means two things, or a time is no number."""
+        """Build the reader. Raises ManifestError: when a status has two meanings, or a time is not a number."""
         router = router_of(self.partition_router, ctx)
         ctx.runtime.jobs = jobs = ctx.runtime.jobs or JobBudget()
         reader = JobReader(
@@ -152,11 +152,11 @@ class AsyncRetriever(AnyRetriever):
         return _Reader(router, reader)
 
     def downloader(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-        """Reads the pages of one target."""
+        """Build the reader of one target's pages."""
         decoder = _decoder(self.download_decoder, ctx)
         extractor = self.download_extractor or DpathExtractor(field_path=[])
-        # What a job has made often lies on a host that only the API knows. The credentials of this requester are named
-        # for that host, those of the others are not sent there.
+        # The result of a job often lies on a host that only the API knows. The credentials of this requester are
+        # declared for that host; those of the other requesters are not sent there.
         requester = self.download_requester.build(replace(ctx, scope=None), decoder=decoder)
         if decoder.streams or extractor.streams:
             requester = _Streaming(requester)
@@ -270,7 +270,7 @@ class _Api:
 
 
 class _Streaming:
-    """A requester whose answers are read while they arrive."""
+    """A requester whose responses are read while they arrive."""
 
     def __init__(self, requester: Requester) -> None:
         self._requester, self.client, self.properties = requester, requester.client, requester.properties
@@ -290,11 +290,11 @@ def _decoder(component: AnyDecoder | None, ctx: BuildContext) -> Decoder:
 
 
 def _answers(job: Job) -> JsonObject:
-    """What the API has said of a job, under the names of expressions."""
+    """Return the API's responses about a job, by their names in expressions."""
     polled = {} if job.polled is None else {"polling_response": response_values(job.polled)}
     return {"creation_response": job.created, **polled}
 
 
 def _with_answers(slice: Slice, answers: Mapping[str, JsonValue]) -> Slice:
-    """The slice with answers about its job: like fields of a parent's record, they are names of their own."""
+    """Return the slice with responses about its job, which are names of their own like fields of a parent's record."""
     return replace(slice, partition=Partition(slice.partition, extra={**slice.extra, **answers}))

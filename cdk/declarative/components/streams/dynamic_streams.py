@@ -1,4 +1,4 @@
-"""Streams of a template: `DynamicDeclarativeStream` and the resolvers that say what there are streams for."""
+"""Streams made from a template: `DynamicDeclarativeStream`, and the resolvers that decide which streams to make."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from cdk.streams.page import records_in
 
 
 class ComponentMappingDefinition(Component):
-    """A value that is set in each copy of a template.
+    """A value to set in each copy of a template.
 
     Example:
         type: ComponentMappingDefinition
@@ -40,7 +40,7 @@ class ComponentMappingDefinition(Component):
     condition: str | None = Field(None, description="Whether to set it.")
 
     def build(self, ctx: BuildContext, *, as_yaml: bool) -> Setting:
-        """The setting. as_yaml: a rendered text is the YAML value it spells."""
+        """Return the setting. as_yaml: whether a rendered string is parsed as YAML."""
         return Setting(
             [ctx.expression(self, "field_path", part) for part in self.field_path],
             ctx.expression(self, "value"),
@@ -54,10 +54,10 @@ class ComponentMappingDefinition(Component):
 class _Resolver(AnyComponentsResolver, type=None):
     components_mapping: list[ComponentMappingDefinition] = Field(description="What is set in each copy.")
     _as_yaml: ClassVar[bool] = True
-    """A rendered text is the YAML value it spells."""
+    """Whether a rendered string is parsed as YAML."""
 
     def build(self, ctx: BuildContext) -> Callable[[Mapping[str, JsonValue]], Iterator[Mapping[str, JsonValue]]]:
-        """The function from a template to its copies. What takes requests is done when it is called."""
+        """Return the function that makes copies of a template. It sends requests, if any, only when it is called."""
         scopes = self._scopes(ctx)
         settings = [item.build(ctx, as_yaml=self._as_yaml) for item in self.components_mapping]
         return lambda template: filled(
@@ -66,11 +66,11 @@ class _Resolver(AnyComponentsResolver, type=None):
 
     @abstractmethod
     def _scopes(self, ctx: BuildContext) -> Callable[[], Iterator[Names]]:
-        """The function that gives the names for each copy."""
+        """Return the function that yields the names for each copy."""
 
 
 class HttpComponentsResolver(_Resolver):
-    """One stream for each record that a retriever reads.
+    """Makes one stream for each record that a retriever reads.
 
     Example:
         type: HttpComponentsResolver
@@ -100,7 +100,7 @@ class HttpComponentsResolver(_Resolver):
 
 
 class StreamConfig(Component):
-    """A list in the config, for whose items there are streams.
+    """A list in the config; each of its items makes a stream.
 
     Example:
         type: StreamConfig
@@ -118,7 +118,7 @@ class StreamConfig(Component):
 
 
 class ConfigComponentsResolver(_Resolver):
-    """One stream for each item of a list in the config; of several lists, for each combination.
+    """Makes one stream for each item of a list in the config; with several lists, for each combination of items.
 
     Example:
         type: ConfigComponentsResolver
@@ -138,7 +138,7 @@ class ConfigComponentsResolver(_Resolver):
 
 
 def _combined(items: Sequence[JsonValue], *, many: bool) -> JsonValue:
-    """What the items of one combination are together: their keys; a value without keys by its place."""
+    """Return the merged keys of one combination's items; an item that is not an object is keyed by its position."""
     if not many and not isinstance(items[0], Mapping):
         return {"source_config_0": (0, items[0])}
     combined: JsonObject = {}
@@ -148,7 +148,7 @@ def _combined(items: Sequence[JsonValue], *, many: bool) -> JsonValue:
 
 
 class StreamParametersDefinition(Component):
-    """The parameters of each stream, written out.
+    """The parameters of each stream, listed in the manifest.
 
     Example:
         type: StreamParametersDefinition
@@ -159,7 +159,7 @@ class StreamParametersDefinition(Component):
 
 
 class ParametrizedComponentsResolver(_Resolver):
-    """One stream for each object of a list in the manifest.
+    """Makes one stream for each object of a list in the manifest.
 
     Example:
         type: ParametrizedComponentsResolver
@@ -179,7 +179,7 @@ class ParametrizedComponentsResolver(_Resolver):
 
 
 class DynamicDeclarativeStream(Component):
-    """Streams that are made of a template.
+    """Makes streams from a template.
 
     Example:
         type: DynamicDeclarativeStream
@@ -206,7 +206,7 @@ class DynamicDeclarativeStream(Component):
     use_parent_parameters: bool = Field(True, description="Whether parameters from above win over the template's own.")
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
-        """The streams there are for the config. Raises ManifestError: a copy of the template is no stream."""
+        """Yield the streams for the config. Raises ManifestError: when a copy of the template is not a valid stream."""
         copies = self.components_resolver.build(ctx)
         for blob in copies(self.stream_template):
             document = propagate(
@@ -218,7 +218,7 @@ class DynamicDeclarativeStream(Component):
 
 
 def streams_of_copy(document: Mapping[str, JsonValue], ctx: BuildContext, template: str) -> Iterator[DeclaredStream]:
-    """The streams of a filled copy of a template. Raises ManifestError: the copy is no stream."""
+    """Yield the streams of a filled copy of a template. Raises ManifestError: when the copy is not a valid stream."""
     try:
         stream = Component.registry[str(document["type"])].model_validate(document)
     except (KeyError, ValidationError) as error:

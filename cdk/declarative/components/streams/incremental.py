@@ -24,7 +24,7 @@ _DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%f%z"
 
 
 class MinMaxDatetime(Component):
-    """A moment that is kept between two others.
+    """A timestamp, limited to a minimum and a maximum.
 
     Example:
         type: MinMaxDatetime
@@ -39,10 +39,10 @@ class MinMaxDatetime(Component):
     max_datetime: str | None = Field(None, description="The moment is never later than this.")
 
     def moment(self, ctx: BuildContext, formats: list[str]) -> moment_type:
-        """The moment. formats: how it may be written where this says nothing. Raises ManifestError: it is none."""
+        """Return the timestamp. formats: the default formats. Raises ManifestError: when it cannot be parsed."""
         known = [self.datetime_format] if self.datetime_format else [*formats, _DEFAULT_FORMAT]
         moment = _moment(self, "datetime", self.datetime, ctx, known)
-        # A config may leave a limit out: an expression that gives nothing is none.
+        # A config may omit a limit: an expression that renders to an empty string sets none.
         if self.min_datetime and ctx.expression(self, "min_datetime").text():
             moment = max(moment, _moment(self, "min_datetime", self.min_datetime, ctx, known))
         if self.max_datetime and ctx.expression(self, "max_datetime").text():
@@ -51,7 +51,7 @@ class MinMaxDatetime(Component):
 
 
 class DatetimeBasedCursor(AnyIncrementalSync):
-    """Advances by a date of the records, in windows of `step`.
+    """Advances by a date in the records, in windows of length `step`.
 
     Example:
         type: DatetimeBasedCursor
@@ -154,7 +154,7 @@ class DatetimeBasedCursor(AnyIncrementalSync):
 
 
 class IncrementingCountCursor(AnyIncrementalSync):
-    """Advances by a number that grows.
+    """Advances by an increasing number in the records.
 
     Example:
         type: IncrementingCountCursor
@@ -169,7 +169,7 @@ class IncrementingCountCursor(AnyIncrementalSync):
     allow_catalog_defined_cursor_field: bool = Field(False, description="The catalog may choose the field.")
 
     def build(self, ctx: BuildContext) -> Incremental:
-        """The cursor. Raises ManifestError: `start_value` is no integer."""
+        """Build the cursor. Raises ManifestError: when `start_value` is not an integer."""
         start = ctx.integer(self, "start_value", 0)
         cursor = CountCursor(ctx.expression(self, "cursor_field").text(), start=start, by_request=True, as_numbers=True)
         return Incremental(
@@ -183,7 +183,7 @@ class IncrementingCountCursor(AnyIncrementalSync):
 def _window_options(
     start: RequestOption | None, end: RequestOption | None, ctx: BuildContext
 ) -> Callable[[RequestBuilder, Slice], None]:
-    """Puts the ends of a window into a request."""
+    """Return the function that puts the ends of a window into a request."""
     put_start, put_end = (None if option is None else option.build(ctx) for option in (start, end))
 
     def apply(draft: RequestBuilder, slice: Slice) -> None:

@@ -1,4 +1,4 @@
-"""Partition routers: what a stream is read once for."""
+"""Partition routers: split a stream into partitions, each of which is read separately."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,11 +24,11 @@ from cdk.streams.checkpoint.parent_state import ParentState, without_states
 from cdk.streams.partitions import child_partitions, list_partitions, product
 
 PARENT_SLICE = "parent_slice"
-"""The key under which a partition keeps that of its parent."""
+"""The key in a partition for the fields of its parent's partition."""
 
 
 class ListPartitionRouter(AnyPartitionRouter):
-    """One partition for each value of a list.
+    """Makes one partition for each value of a list.
 
     Example:
         type: ListPartitionRouter
@@ -42,12 +42,12 @@ class ListPartitionRouter(AnyPartitionRouter):
     request_option: RequestOption | None = Field(None, description="Where the value goes.")
 
     def build(self, ctx: BuildContext) -> Router:
-        """The router. Its partitions raise ManifestError: the values are no list."""
+        """Build the router. Its partitions raise ManifestError: when the values are not a list."""
         name = ctx.expression(self, "cursor_field").text()
         return _Listed(name, partial(self._values, ctx), _put(self.request_option, ctx))
 
     def _values(self, ctx: BuildContext) -> Sequence[JsonValue]:
-        """The values: strings where they are written in the manifest, whatever an expression gives otherwise."""
+        """Return the values: strings if the manifest lists them, values of any type if an expression returns them."""
         if not isinstance(self.values, str):
             return [ctx.expression(self, "values", value).text() for value in self.values]
         values = ctx.expression(self, "values").value()
@@ -59,7 +59,7 @@ class ListPartitionRouter(AnyPartitionRouter):
 
 
 class _Listed(Router):
-    """The partitions of a list."""
+    """The partitions made from a list."""
 
     def __init__(self, name: str, values: Callable[[], Sequence[JsonValue]], put: Put | None) -> None:
         self._name, self._values, self._put = name, values, put
@@ -73,7 +73,7 @@ class _Listed(Router):
 
 
 class ParentStreamConfig(Component):
-    """A stream whose records make partitions.
+    """A parent stream: each of its records makes a partition.
 
     Example:
         type: ParentStreamConfig
@@ -98,7 +98,7 @@ class ParentStreamConfig(Component):
 
 
 class SubstreamPartitionRouter(AnyPartitionRouter):
-    """One partition for each record of a parent stream.
+    """Makes one partition for each record of a parent stream.
 
     Example:
         type: SubstreamPartitionRouter
@@ -139,9 +139,9 @@ class _Parent:
             self._extra.append((FIRST_PAGE, path(*names)))
 
     def partitions(self, parents: Mapping[str, StreamState]) -> Iterator[Partition | ParentState]:
-        """The partitions of the parent's records; where it stands, too, if that is followed.
+        """Yield the partitions made from the parent's records, and the parent's progress if it is followed.
 
-        Warns, in the end, of records that have no such field, or all of them null: nothing is read for these.
+        At the end, warn about records that lack the field, or if it is null in all records: nothing is read for these.
         """
         records, lacking, why = 0, 0, ""
 
@@ -175,7 +175,7 @@ class _Substream(Router):
             stream, [PartitionOrigin(parent.followed, parent.partitions) for parent in parents]
         )
         self.parents, self.followed = [parent.stream for parent in parents], self._all.followed
-        # Parents may share both: the value is put once.
+        # Parents may share a field and its option: put the value once.
         puts = {(parent.field, str(parent.option)): parent.put for parent in parents}
         self._puts = [(field, put) for (field, _), put in puts.items() if put is not None]
 
@@ -189,7 +189,7 @@ class _Substream(Router):
 
 
 class GroupingPartitionRouter(AnyPartitionRouter):
-    """Partitions of another router, several in one request.
+    """Groups the partitions of another router, so that one request covers several of them.
 
     Example:
         type: GroupingPartitionRouter
@@ -228,9 +228,9 @@ def sends(router: AnyPartitionRouter) -> bool:
 
 
 class _Grouped(Router):
-    """Groups of partitions: each field becomes a list, that of their parents' slices, too."""
+    """Groups of partitions: each field becomes a list, including that of the parents' slices."""
 
-    # One partition more shifts the others into other groups.
+    # A new partition shifts the others into different groups.
     shares_cursor = True
 
     def __init__(
@@ -241,7 +241,7 @@ class _Grouped(Router):
         self.parents, self.followed = inner.parents, inner.followed
 
     def resuming(self, started: Iterable[Partition]) -> Router:
-        """The same with the groups that a read has started: what came to others meanwhile is in further ones."""
+        """Return the router that keeps the groups a read has started; newer partitions form further groups."""
         return _Grouped(
             self._inner, self._size, deduplicate=self._deduplicate, unsent=self._unsent, started=list(started)
         )
@@ -256,7 +256,7 @@ class _Grouped(Router):
         for item in self._inner.partitions(parents):
             match item:
                 case ParentState(name=name):
-                    # Not before the groups of all partitions that it covers.
+                    # Hold it back until the groups of all partitions that it covers are out.
                     states[name] = item
                 case Partition():
                     key = _key(item)
@@ -279,29 +279,29 @@ class _Grouped(Router):
 
 
 class _StartedGroup:
-    """A group that a read has started. keys: of its members, in order."""
+    """A group that a read has started. keys: those of its members, in order."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self.keys, self._there = keys, dict[str, Partition]()
 
     def add(self, key: str, member: Partition) -> Sequence[Partition]:
-        """Take note that a member is still there; all of them once the last is, and none before."""
+        """Record that a member still exists. Return all members once the last one is recorded, and nothing before."""
         self._there[key] = member
         return [] if self.incomplete else [self._there[key] for key in self.keys]
 
     @property
     def incomplete(self) -> Sequence[Partition]:
-        """The members that are there, as long as others are missing."""
+        """The members recorded so far, while others are missing; empty for a complete group."""
         return [] if len(self._there) == len(self.keys) else list(self._there.values())
 
 
 def _key(partition: Mapping[str, JsonValue]) -> str:
-    """What tells the members of groups apart."""
+    """Return the key that distinguishes the members of groups."""
     return canonical({name: value for name, value in partition.items() if name != PARENT_SLICE})
 
 
 def _members(group: Partition) -> list[str]:
-    """The keys of a group's members."""
+    """Return the keys of a group's members."""
     names = [name for name in group if name != PARENT_SLICE and isinstance(group[name], list)]
     values = zip(*(group[name] for name in names), strict=False)
     return [_key(dict(zip(names, member, strict=True))) for member in values]
@@ -314,7 +314,7 @@ def _joined(group: Sequence[Partition]) -> Partition:
 
 
 class UnionPartitionRouter(AnyPartitionRouter):
-    """Partitions of several routers under one field; a value that comes again is left out.
+    """Merges the partitions of several routers under one field, without duplicate values.
 
     Example:
         type: UnionPartitionRouter
@@ -333,7 +333,7 @@ class UnionPartitionRouter(AnyPartitionRouter):
 
 
 class _United(Router):
-    """The partitions of several routers, each value once."""
+    """The partitions of several routers, with each value once."""
 
     def __init__(self, name: str, stream: str, routers: Sequence[Router]) -> None:
         self._name = name
@@ -383,7 +383,7 @@ PartitionRouters: TypeAlias = Annotated[list[AnyPartitionRouter] | None, ONE_OR_
 
 
 def router_of(components: Sequence[AnyPartitionRouter] | None, ctx: BuildContext) -> Router | None:
-    """One router for those that a retriever names."""
+    """Return one router for all those of a retriever; None if it has no routers."""
     routers = [component.build(ctx) for component in components or ()]
     return routers[0] if len(routers) == 1 else Product(routers) if routers else None
 

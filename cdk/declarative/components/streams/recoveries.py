@@ -1,4 +1,4 @@
-"""What a retriever does when an API refuses its pages: begin anew, ask for smaller pages, or for smaller windows."""
+"""What a retriever does when an API refuses its pages: start again, or request smaller pages or smaller windows."""
 
 from functools import partial
 from typing import Literal
@@ -14,7 +14,7 @@ from cdk.declarative.reading.recovering_reader import Reset, Split
 
 
 class PaginationResetLimits(Component):
-    """When pages begin anew without the API's asking for it.
+    """When pagination starts again although the API does not ask for it.
 
     Example:
         type: PaginationResetLimits
@@ -25,10 +25,10 @@ class PaginationResetLimits(Component):
 
 
 class PaginationReset(Component):
-    """Pages begin anew after an answer with the action `RESET_PAGINATION`, or after a number of records.
+    """Starts pagination again after a response with the action `RESET_PAGINATION`, or after a number of records.
 
-    `SPLIT_USING_CURSOR` goes on from the greatest cursor value that was read, so the records must come in its order;
-    those with that value come twice. `RESET` reads the slice once more, so all of them do.
+    `SPLIT_USING_CURSOR` continues from the greatest cursor value that was read, so records must arrive in its order;
+    those with that value are emitted twice. `RESET` reads the slice once more, so all of them are.
 
     Example:
         type: PaginationReset
@@ -40,7 +40,7 @@ class PaginationReset(Component):
     limits: PaginationResetLimits | None = Field(None, description="After how many records.")
 
     def reset(self, ctx: BuildContext, incremental: Incremental | None) -> Reset:
-        """When pages begin anew. Raises ManifestError: there is no cursor to go on from."""
+        """Return when pagination starts again. Raises ManifestError: when there is no cursor to continue from."""
         if self.action == "SPLIT_USING_CURSOR" and incremental is None:
             where = ctx.where(self, "action")
             raise ManifestError(
@@ -50,7 +50,7 @@ class PaginationReset(Component):
 
 
 class PageSizeReduction(Component):
-    """A page is asked for with fewer records after an answer with the action `REDUCE_PAGE_SIZE`.
+    """Requests a page again with fewer records after a response with the action `REDUCE_PAGE_SIZE`.
 
     Example:
         type: PageSizeReduction
@@ -73,7 +73,7 @@ class PageSizeReduction(Component):
     )
 
     def reduction(self, ctx: BuildContext, pages: PageRequests) -> Reduction:
-        """How pages shrink. Raises ManifestError: there is no page size, or none that could be smaller."""
+        """Return how pages shrink. Raises ManifestError: when there is no page size, or it cannot become smaller."""
         size = pages.size
         if size is None:
             where = ctx.where(self, "type")
@@ -94,7 +94,7 @@ class PageSizeReduction(Component):
 
 
 class RequestWindowSplitting(Component):
-    """The cursor's window is read in halves after an answer with the action `SPLIT_REQUEST_WINDOW`.
+    """Reads the cursor's window in halves after a response with the action `SPLIT_REQUEST_WINDOW`.
 
     Example:
         type: RequestWindowSplitting
@@ -107,7 +107,7 @@ class RequestWindowSplitting(Component):
     )
 
     def split(self, ctx: BuildContext, incremental: Incremental | None) -> Split:
-        """How windows are cut. Raises ManifestError: there is no cursor that knows the least difference of moments."""
+        """Return how windows are split. Raises ManifestError: when there is no cursor with a granularity."""
         cursor = None if incremental is None else incremental.cursor
         if cursor is None or cursor.granularity is None:
             where = ctx.where(self, "type")

@@ -1,4 +1,4 @@
-"""SimpleRetriever: page after page, one request each; and RecordSelector, which makes records of a response."""
+"""SimpleRetriever: reads page after page, one request each; and RecordSelector, which turns responses into records."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -45,20 +45,20 @@ _NOT_IN_REQUEST = (
     "connect_timeout_in_seconds",
     "read_timeout_in_seconds",
 )
-"""Fields of a requester that change how a request is sent, and nothing in it."""
+"""Fields of a requester that change how a request is sent, but not its content."""
 _NOT_REQUESTED: Mapping[str, IncEx | bool] = {
     "requester": set(_NOT_IN_REQUEST),
-    # Tokens that count pages say which size.
+    # Saved tokens that count pages include the page size.
     "paginator": {"pagination_strategy": {"page_size": True}},
 }
-"""Fields of a retriever that do not decide which pages there are."""
+"""Fields of a retriever that do not affect which pages there are."""
 
 _BATCH = 100
-"""Records that go through all steps together: those of a whole page have left the processor's cache in between."""
+"""Records that go through all steps together: a whole page would leave the processor's cache between two steps."""
 
 
 class RecordSelector(Component):
-    """Makes records of a response: extracts, filters, transforms and casts them.
+    """Turns a response into records: extracts, filters, transforms and casts them.
 
     Example:
         type: RecordSelector
@@ -78,9 +78,9 @@ class RecordSelector(Component):
     )
 
     def select(self, ctx: BuildContext, parts: StreamParts, *, feed: bool = False) -> Select | None:
-        """The function from extracted records to those of the stream; None where they are the same.
+        """Return the function from extracted records to those of the stream; None if they are the same.
 
-        feed: records outside of the window are left for the pages' reader, which ends at the first.
+        feed: records outside of the window are left to the page reader, which stops at the first of them.
         """
         steps: list[Select] = []
         if self.record_filter is not None:
@@ -120,7 +120,7 @@ def _chain(steps: list[Select]) -> Select:
 
 
 def _changing(*changes: Transform) -> Select:
-    """All records of a page, changed in place."""
+    """Return a function that changes all records of a page in place."""
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         for change in changes:
@@ -139,7 +139,7 @@ def _in_window(incremental: Incremental) -> Select:
 
 
 class SimpleRetriever(AnyRetriever):
-    """Reads a slice page after page.
+    """Reads a slice page by page.
 
     Example:
         type: SimpleRetriever
@@ -174,7 +174,7 @@ class SimpleRetriever(AnyRetriever):
         return self.partition_router or ()
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-        """The reader. Raises ManifestError: parts of it do not go together."""
+        """Build the reader. Raises ManifestError: when its parts are incompatible."""
         decoder = JsonDocument(lenient=True) if self.decoder is None else self.decoder.build(ctx)
         routers = self.partition_router or []
         router = router_of(routers, ctx)
@@ -210,7 +210,7 @@ class SimpleRetriever(AnyRetriever):
         parts = {"requester", "paginator"}
         request = self.model_dump(mode="json", include=parts, exclude=_NOT_REQUESTED, exclude_none=True)
         text = canonical(request)
-        # Of the config what expressions name: another value of the rest asks for nothing else.
+        # Only the config values that expressions name: the others do not affect the requests.
         return [request, {name: value for name, value in config.items() if name in text}]
 
     def _reduction(self, ctx: BuildContext, pages: PageRequests, properties: Properties | None) -> Reduction | None:

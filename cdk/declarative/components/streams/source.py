@@ -1,4 +1,4 @@
-"""DeclarativeSource: the root of a manifest; with its spec, its check, and how much it reads at once."""
+"""DeclarativeSource: the root of a manifest; with its spec, its check and its concurrency."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
@@ -24,7 +24,7 @@ _CHOSEN = "__airbyte_check_stream_names"
 
 
 class Spec(Component):
-    """The config that a connector takes.
+    """The config that a connector accepts.
 
     Example:
         type: Spec
@@ -44,7 +44,7 @@ class Spec(Component):
 
 
 class ConcurrencyLevel(Component):
-    """How many slices are read at once.
+    """The number of slices that are read at once.
 
     Example:
         type: ConcurrencyLevel
@@ -56,13 +56,13 @@ class ConcurrencyLevel(Component):
     max_concurrency: int | None = Field(None, description="The most, whatever the expression gives.")
 
     def build(self, ctx: BuildContext) -> int:
-        """The number. Raises ManifestError: it is none."""
+        """Return the number. Raises ManifestError: when it is not an integer."""
         value = ctx.integer(self, "default_concurrency", 1)
         return max(1, value if self.max_concurrency is None else min(value, self.max_concurrency))
 
 
 class DynamicStreamCheckConfig(Component):
-    """How many of the streams that a template gives are checked.
+    """How many of the streams made from a template are checked.
 
     Example:
         type: DynamicStreamCheckConfig
@@ -75,7 +75,7 @@ class DynamicStreamCheckConfig(Component):
 
 
 class CheckStream(AnyCheck):
-    """A connection works when a first record of each of these streams can be asked for.
+    """Checks a connection by requesting a first record of each of these streams.
 
     Example:
         type: CheckStream
@@ -88,11 +88,11 @@ class CheckStream(AnyCheck):
     )
 
     def names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
-        """Raises ConfigError: the config's list of names is none."""
+        """Return the streams that the check needs. Raises ConfigError: when the config's list of names is invalid."""
         return () if self.dynamic_streams_check_configs else self._names(config)
 
     def _names(self, config: Mapping[str, JsonValue]) -> Sequence[str]:
-        """The streams that are named: by the config, for a platform may choose them, or else here."""
+        """Return the names of the streams: those that a platform chose in the config, or else those listed here."""
         chosen = config.get(_CHOSEN)
         if chosen is None or chosen == []:
             return self.stream_names
@@ -101,7 +101,7 @@ class CheckStream(AnyCheck):
         return chosen
 
     def build(self, ctx: BuildContext) -> Callable[[Sequence[DeclaredStream]], None]:
-        """The check. It raises ManifestError for a stream there is not, and what reading raises."""
+        """Build the check. It raises ManifestError for a stream that does not exist, and the errors of reading."""
         names = self._names(ctx.config)
 
         def check(streams: Sequence[DeclaredStream]) -> None:
@@ -126,7 +126,7 @@ class CheckStream(AnyCheck):
 
 
 class CheckDynamicStream(AnyCheck):
-    """A connection works when the first streams that the templates give can be read.
+    """Checks a connection by reading the first streams of the source, including those made from templates.
 
     Example:
         type: CheckDynamicStream
@@ -148,7 +148,7 @@ class CheckDynamicStream(AnyCheck):
 
 
 def available(stream: Stream) -> None:
-    """Ask for the first page of a stream's first slice. Raises CdkError naming the stream: that does not work."""
+    """Request the first page of a stream's first slice. Raises CdkError that names the stream: when that fails."""
     try:
         slice = stream.checkpoint_reader(StreamState()).next()
         if slice is None:
@@ -161,7 +161,7 @@ def available(stream: Stream) -> None:
 
 
 class BlockSimultaneousSyncsAction(Component):
-    """Streams of a group are never read at the same time.
+    """Declares that the streams of a group must not be read at the same time. The kit does not enforce this.
 
     Example:
         type: BlockSimultaneousSyncsAction
@@ -169,7 +169,7 @@ class BlockSimultaneousSyncsAction(Component):
 
 
 class StreamGroup(Component):
-    """Streams that belong together.
+    """A group of streams, and the action that applies to them.
 
     Example:
         type: StreamGroup
@@ -182,7 +182,7 @@ class StreamGroup(Component):
 
 
 class DeclarativeSource(Component):
-    """A connector: its streams, its spec, and how a connection is checked.
+    """A connector: its streams, its spec, and how it checks a connection.
 
     Example:
         type: DeclarativeSource
@@ -222,13 +222,13 @@ class DeclarativeSource(Component):
     def built(
         self, ctx: BuildContext, names: Sequence[str] = (), of_config: Callable[[ManifestError], bool] = lambda _: False
     ) -> Iterator[DeclaredStream]:
-        """The streams for the config, those of templates last; of `names` only, where none of these is of a template.
+        """Yield the streams for the config, those of templates last; only those in `names`, if no template makes them.
 
-        of_config: whether the config is to blame for an error. Then its stream alone cannot be read.
+        of_config: returns whether the config caused an error, in which case only the stream with the error fails.
 
-        To know the streams of a template may take requests, and another stream may be one that cannot be built.
+        Only the needed streams are built: finding those of a template may take requests, and others may fail to build.
         """
-        # Streams on a condition have no name before the condition is known.
+        # The name of a conditional stream is unknown before its condition is evaluated.
         alone = names and set(names) <= {getattr(item, "name", "") for item in self.streams}
         yield from self.written(ctx, of_config, names if alone else ())
         if alone:
@@ -239,14 +239,14 @@ class DeclarativeSource(Component):
                 yield stream
 
     def limit_jobs(self, ctx: BuildContext) -> None:
-        """Have all streams that are built with `ctx` share the jobs that may run at once."""
+        """Limit how many jobs all streams that are built with `ctx` run at once."""
         if (count := ctx.integer(self, "max_concurrent_async_job_count", None, least=1)) is not None:
             ctx.runtime.jobs = ctx.runtime.jobs or JobBudget(count)
 
     def written(
         self, ctx: BuildContext, of_config: Callable[[ManifestError], bool], names: Sequence[str] = ()
     ) -> Iterator[DeclaredStream]:
-        """The streams that are written out, those on a condition among them; of `names` only, where there are any."""
+        """Yield the streams written in the manifest, with conditional ones; if `names` is not empty, only those."""
         for item in self.streams:
             if not names or getattr(item, "name", "") in names:
                 yield from _streams(item, ctx, of_config)

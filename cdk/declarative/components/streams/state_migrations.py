@@ -1,4 +1,4 @@
-"""State migrations: old forms of a stream's state."""
+"""State migrations: convert old forms of a stream's state."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,14 +16,14 @@ from cdk.declarative.model.plug_points import AnyStateMigration, AnyStream
 
 
 class LegacyToPerPartitionStateMigration(AnyStateMigration):
-    """States that map a partition's value to its cursor, `{"13": {"updated_at": "..."}}`, become a list of partitions.
+    """Converts states that map a partition's value to its cursor, `{"13": {"updated_at": "..."}}`, to partition lists.
 
     Example:
         type: LegacyToPerPartitionStateMigration
     """
 
     def build(self, ctx: BuildContext, stream: AnyStream) -> Callable[[JsonValue], JsonValue]:
-        """The migration. Raises ManifestError: the stream has not exactly one partition field."""
+        """Build the migration. Raises ManifestError: when the stream does not have exactly one partition field."""
         fields = self._fields(ctx, stream)
         cursor = _cursor_field(ctx, stream)
 
@@ -38,7 +38,7 @@ class LegacyToPerPartitionStateMigration(AnyStateMigration):
         return migrate
 
     def _fields(self, ctx: BuildContext, stream: AnyStream) -> tuple[str, JsonObject] | None:
-        """The name of the partitions' field, and their other fields; None where such states never were."""
+        """Return the name of the partition field, and the other fields; None if such states never existed."""
         match stream.routers:
             case [SubstreamPartitionRouter(parent_stream_configs=[parent])]:
                 return ctx.expression(parent, "partition_field").text(), {PARENT_SLICE: {}}

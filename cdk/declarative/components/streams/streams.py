@@ -1,4 +1,4 @@
-"""The streams of a manifest, and those that depend: on the config, or on whether there is a state."""
+"""The streams of a manifest, including those that depend on the config, or on whether there is a state."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from cdk.rest.auth.token_owner import collecting, issue_all
 
 
 class DeclarativeStream(AnyStream):
-    """A stream: what is read, how it advances, and what its records look like.
+    """A stream: how its records are read, how it advances, and what its records look like.
 
     Example:
         type: DeclarativeStream
@@ -73,7 +73,7 @@ class DeclarativeStream(AnyStream):
         return stream
 
     def misconfigured(self, ctx: BuildContext, error: ManifestError) -> MisconfiguredStream:
-        """What stands for the stream where the config does not let it be built."""
+        """Return a stand-in for a stream that cannot be built with this config."""
         try:
             schema = self._schema(ctx.within(self.name))
         except ManifestError:
@@ -122,14 +122,14 @@ class DeclarativeStream(AnyStream):
         return loaders[0] if len(loaders) == 1 else merged(loaders)
 
     def _key(self) -> Sequence[str | Sequence[str]]:
-        # An empty text that is written is a key, of one empty name: catalogs of existing connectors say so.
+        # An explicit empty string is a key with one empty name, as in the catalogs of existing connectors.
         if not self.primary_key and not (self.primary_key == "" and "primary_key" in self.model_fields_set):
             return ()
         return [self.primary_key] if isinstance(self.primary_key, str) else list(self.primary_key)
 
 
 class ConditionalStreams(AnyStreams):
-    """Streams that are there when a condition on the config holds.
+    """Streams that exist only if a condition on the config holds.
 
     Example:
         type: ConditionalStreams
@@ -149,16 +149,16 @@ class ConditionalStreams(AnyStreams):
     condition: str = Field(description="Whether they are there.")
 
     def streams(self, ctx: BuildContext) -> Iterator[DeclaredStream]:
-        """The streams, if the condition holds."""
+        """Yield the streams if the condition holds."""
         if ctx.expression(self, "condition").true():
             for stream in self.streams_:
                 yield stream.build(ctx)
 
 
 class StateDelegatingStream(AnyStream):
-    """One stream read in two ways: in full while it has no state, incrementally once it has one.
+    """A stream that is read in two ways: in full while it has no state, and incrementally once it has one.
 
-    The read in full leaves a state by its cursor: without one it is read in full each time, as with Airbyte.
+    The full read leaves a state by its cursor. Without a cursor the stream is read in full each time, as in Airbyte.
 
     Example:
         type: StateDelegatingStream
@@ -209,7 +209,7 @@ class StateDelegatingStream(AnyStream):
         return self
 
     def build(self, ctx: BuildContext, *, as_parent: bool = False) -> DelegatingStream:
-        """The stream, which chooses when a read begins."""
+        """Build the stream, which chooses between the two ways when a read starts."""
         stream = DelegatingStream(
             self.full_refresh_stream.build(ctx, as_parent=as_parent),
             self.incremental_stream.build(ctx, as_parent=as_parent),
