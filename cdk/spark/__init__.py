@@ -1,6 +1,6 @@
-"""The door for programs that have Spark: notebooks, schedulers.
+"""The public API for programs that use Spark: notebooks, schedulers.
 
-Names are imported when they are used: the command line takes parts of this package that need no pyspark.
+Names are imported on first use, because the command line uses parts of this package that do not need pyspark.
 """
 
 from typing import TYPE_CHECKING

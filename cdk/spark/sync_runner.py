@@ -6,8 +6,8 @@ from cdk.sync.settings.pipeline_file import Pipeline
 
 
 class SyncRunner(runner.SyncRunner):
-    """One sync of a pipeline: on the active session, or on one that is started as the pipeline says."""
+    """One sync of a pipeline, on the active session or on one started with the pipeline's settings."""
 
     def workers_of(self, pipeline: Pipeline) -> SparkWorkers:
-        """The executors of the session that the pipeline describes."""
+        """Return the executors of the session that the pipeline describes."""
         return SparkWorkers(pipeline.spark)

@@ -1,4 +1,4 @@
-"""A table's log, commit by commit, as far back as the table keeps it."""
+"""A table's log, commit by commit, as far back as the log reaches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,28 +16,28 @@ class Commit:
     """A commit of a table."""
 
     version: int
-    """The table's version that it made."""
+    """The version of the table that it created."""
     at: datetime | None
-    """By the clock of the writer."""
+    """When it was made, by the clock of the writer."""
     operation: str
     state: int | None = None
-    """The version of the state that it moved to, if it moved the state."""
+    """The version of the state that it moved the marker to; None: it did not move the state."""
     rows: int | None = 0
-    """Rows that it added, by its receipt or its files; None: unknown, as where files took the place of others."""
+    """Rows that it added, by its receipt or its files; None: unknown, for example if it replaced files."""
     replaced: bool = False
     """Whether it removed files."""
     note: str = ""
-    """What a person did to the state, or a sync that was told to forget it."""
+    """What a person did to the state, or that a sync ignored the old state as configured."""
     sync: str = ""
-    """The sync that made it, if one did."""
+    """The id of the sync that made it; empty: no sync did."""
     complete: bool | None = None
-    """Whether its state is that of a stream read to its end; None: it does not say."""
+    """Whether its state says that the stream was read to its end; None: not recorded."""
     receipt: str = ""
-    """Its receipt, as text; empty for a commit that is not the kit's."""
+    """Its receipt as JSON text; empty for a commit of another program."""
 
 
 def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
-    """The commits up to `version`, newest first, as far back as the log reaches. app: the application of the state."""
+    """Yield the commits up to `version`, newest first, as far back as the log goes. app: the marker's application."""
     for at in range(version, -1, -1):
         try:
             commit = commit_at(root, at)
@@ -60,7 +60,7 @@ def commits(root: Folder, app: str, version: int) -> Iterator[Commit]:
 
 
 def _added(commit: LoggedCommit) -> int | None:
-    """The rows that a commit added; None: unknown."""
+    """Return the rows that a commit added; None: unknown."""
     if RECEIPT in commit.info:
         try:
             return Receipt.from_text(str(commit.info[RECEIPT]), "").added
@@ -68,7 +68,7 @@ def _added(commit: LoggedCommit) -> int | None:
             return None
     if not commit.changes_rows:
         return 0
-    # Another program's UPDATE writes rows again that were there; a write that replaces all has new ones alone.
+    # Another program's UPDATE rewrites existing rows, so its files do not tell; an overwrite adds only new rows.
     if commit.add and commit.remove and commit.operation != "WRITE":
         return None
     return total_rows([row_count_of(add) for add in commit.add.values()])

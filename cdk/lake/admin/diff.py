@@ -1,4 +1,4 @@
-"""What moved between two states of a stream, for people: cursor by cursor, without what only the kit reads."""
+"""Differences between two states of a stream for display: cursor by cursor, without the kit's internal entries."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Move:
-    """A value that differs. where: its name, after the partition and the parent. None: the value is missing."""
+    """A value that differs between two states.
+
+    where: its name, prefixed with parent and partition. before, after: None: the value is missing.
+    """
 
     where: str
     before: JsonValue
@@ -23,9 +26,9 @@ class Move:
 
 
 def moves(before: Stored, after: Stored) -> Iterator[Move]:
-    """What differs between two wire states, in the order in which they say it; of many partitions as it is asked for.
+    """Yield the differences between two wire states, in their order; lazily if there are many partitions.
 
-    Where only one of them has many, its order counts.
+    If only one of them has many partitions, its order is used.
     """
     match before, after:
         case {"states": PartitionEntries() as olds, **old_rest}, {"states": PartitionEntries() as news, **new_rest}:
@@ -51,7 +54,7 @@ def _moved(pairs: Iterable[tuple[str, JsonValue, JsonValue]]) -> Iterator[Move]:
 
 
 def values(blob: JsonValue, prefix: str = "") -> Iterator[tuple[str, JsonValue]]:
-    """The cursor values and page tokens of a wire state, each with its name: `{"shop":"a"} updated_at`."""
+    """Yield the cursor values and page tokens of a wire state, each with its name: `{"shop":"a"} updated_at`."""
     if isinstance(blob, list):
         yield from _of_partitions(blob, prefix)
     elif isinstance(blob, Mapping):
@@ -87,7 +90,7 @@ def _of_partitions(items: Iterable[JsonValue], prefix: str) -> Iterator[tuple[st
 
 
 def _kit_entries(blob: Mapping[str, JsonValue], prefix: str) -> Iterator[tuple[str, JsonValue]]:
-    """The windows that an interrupted attempt left open. Digests of records mean nothing to people."""
+    """Yield how far an interrupted attempt has read, and its open windows. Digests of records are not for display."""
     slices = blob.get("slices")
     if slices and isinstance(slices, list):
         yield f"{prefix}read through", blob.get("through")
@@ -95,7 +98,7 @@ def _kit_entries(blob: Mapping[str, JsonValue], prefix: str) -> Iterator[tuple[s
 
 
 def shown(value: JsonValue) -> str:
-    """A value in one line, shortened where it is long."""
+    """Return a value in one line, shortened if it is long."""
     if value is None:
         return "nothing"
     return cut(value if isinstance(value, str) else canonical(value), _LONGEST)

@@ -1,6 +1,6 @@
-"""What a person can make of a stream's state: each is a new `TableState`, and what it means for the table. Pure.
+"""The edits of a stream's state: each returns a new `TableState` and explains what it means for the table. Pure.
 
-Nothing here ever moves a position forward, but `import_state`, where a person says every word of it.
+Only `import_state` can move a position forward, because there the user supplies the whole state.
 """
 
 from collections import Counter
@@ -32,19 +32,22 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Change:
-    """A new state for a stream."""
+    """An edit of a stream's state: the new state, and its consequences."""
 
     what: str
-    """What the history of the table says about it."""
+    """The description that the table's log gets."""
     saved: TableState
     moves: tuple[Move, ...]
-    """What becomes of the cursors."""
+    """The values of the state that change."""
     means: tuple[str, ...]
     """What the next sync does with the table's rows, in sentences."""
 
 
 def reset(saved: TableState, partition: Partition | None = None) -> Change:
-    """Read the stream, or one partition, from its start. Raises StateError: the state has no such partition."""
+    """Make the next sync read the stream, or one partition, from its start.
+
+    Raises StateError: when the state has no such partition.
+    """
     if partition is not None:
         if saved.complete and saved.sync_mode != "incremental":
             raise StateError("the last full refresh is complete: the next sync reads every partition from its start")
@@ -52,7 +55,7 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
         existing = _partition_in(state, partition)
         if traits_of(saved.write_mode).hidden_until_complete:
             return _from_start(f"reset {partition.key}", saved, _waiting_rows(saved))
-        # What is kept for all partitions would count for this one as well.
+        # Without a position of its own, the partition would fall back to that of all partitions.
         anew = Start() if WHOLE in state.positions and existing != WHOLE else None
         positions = StoredPositions.of(state.positions).updated({existing: anew})
         return _with_state(f"reset {partition.key}", saved, replace(state, positions=positions, parents={}))
@@ -60,7 +63,7 @@ def reset(saved: TableState, partition: Partition | None = None) -> Change:
 
 
 def narrowed(saved: TableState, partition: Partition) -> TableState:
-    """A state with one partition alone, to look at. Raises StateError: the state has no such partition."""
+    """Return a state with a single partition, for display. Raises StateError: when the state has no such partition."""
     state = _decoded_state(saved)
     existing = _partition_in(state, partition)
     alone = StreamState({existing: state.positions[existing]})
@@ -68,11 +71,12 @@ def narrowed(saved: TableState, partition: Partition) -> TableState:
 
 
 def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | None = None) -> Change:
-    """Move cursors that are beyond `to` back to it. to: a timestamp, or a number for a cursor that counts.
+    """Move cursors that are beyond `to` back to it. to: a timestamp, or a number for an integer cursor.
 
-    The next sync reads again what an interrupted attempt had read beyond `to`, and all parents of a substream, since a
-    parent that has not changed would not bring its partition up again.
-    Raises StateError: the stream has no cursor, or its state has no such partition. BadState: `to` is no value of it.
+    The next sync reads again what an interrupted attempt had read beyond `to`, and all parents of a substream, because
+    otherwise the partition of an unchanged parent would not be read again.
+    Raises StateError: when the stream has no cursor, or its state has no such partition. BadState: when `to` is not a
+    value of the cursor.
     """
     cursor = stream.cursor
     if cursor is None or saved.sync_mode != "incremental":
@@ -89,9 +93,9 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
     rewound = {name: position for name, position in rewound.items() if position != positions[name]}
     if not rewound:
         return Change(f"rewind to {to}", saved, (), ("Every cursor stands there already, or before: nothing changes.",))
-    # A user who moves cursors back, also to an earlier start than before, knows what is read.
+    # A user who moves cursors back, possibly to before the start value, decides what is read.
     saved = replace(saved, start=None)
-    # What the last read reached, and how long it took, is said of the cursors as they were.
+    # The value that the last read reached, and its duration, apply to the old cursors only.
     extra = {name: value for name, value in state.extra.items() if name not in ("state", "lookback_window")}
     new = replace(state, positions=positions.updated(rewound), parents={}, extra=extra)
     return _with_state(f"rewind to {to}", saved, new, stream)
@@ -100,7 +104,7 @@ def rewound(saved: TableState, stream: Stream, to: str, partition: Partition | N
 def import_state(
     saved: TableState, stream: Stream, blob: JsonValue, what: str = "set", *, of_another: bool = False
 ) -> Change:
-    """Take `blob`, in any form that the stream reads. Raises BadState: it is none.
+    """Replace the state by `blob`, in any form that the stream reads. Raises BadState: when it is not a state.
 
     of_another: it may be the state of another read than the one whose rows the table has.
     """
@@ -114,10 +118,10 @@ def import_state(
 
 
 def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, what: str, *, of_another: bool) -> Change:
-    """Have a full refresh go on from a state, which only one in the middle of a read lets it do.
+    """Make a full refresh resume from `state`, which is only possible with a state from the middle of a read.
 
-    That of a complete read says nothing about the next one, and what a write mode hides until it is complete has to
-    have all rows of its read.
+    The state of a complete read says nothing about the next read, and a generation that is hidden until it is complete
+    must have all rows of its read.
     """
     if state.after is None and not any(_is_open(position, stream) for position in state.positions.values()):
         return _from_start(what, saved, "The state is that of a complete read, and each full refresh reads all again.")
@@ -130,14 +134,14 @@ def _full_refresh_from(saved: TableState, state: StreamState, stream: Stream, wh
     new = saved
     if saved.complete:
         new = replace(saved, complete=False, generation=saved.generation + 1, records=0, pending=())
-    # What the state skips is unread, not gone.
+    # Rows that the state skips were not read, which does not make them stale.
     change = _with_state(what, replace(new, known=None), state, stream)
     means = "The next sync goes on from there; what lies before is not part of the new generation."
     return replace(change, moves=tuple(moves(saved.state, change.saved.state)), means=(means,))
 
 
 def rolled_back(saved: TableState | None, older: TableState, number: int, version: int | None = None) -> Change:
-    """Go back to an earlier state of the same table. version: that whose rows come back with it; None: rows stay."""
+    """Return to an earlier state of the same table. version: the version whose rows are restored; None: rows stay."""
     what, again = f"rollback to state {number}", "What was read since is read again."
     if older.sync_mode != "incremental" and older.state and not older.complete:
         again = "The next sync goes on with the read that was interrupted then, the one after it reads all again."
@@ -154,9 +158,9 @@ def rolled_back(saved: TableState | None, older: TableState, number: int, versio
 
 
 def _beside_later_rows(saved: TableState | None, older: TableState) -> TableState:
-    """An earlier state in a table that has rows of later generations, whose numbers no read may have again.
+    """Return an earlier state for a table with rows of later generations, whose numbers must not be used again.
 
-    The rest of an interrupted read cannot tell what is gone: of its rows, later reads have taken the number.
+    The rest of an interrupted read cannot tell which rows are stale: later reads have set their number in its rows.
     """
     traits = traits_of(older.write_mode)
     if saved is None or saved.generation <= older.generation or traits.hidden_until_complete:
@@ -168,7 +172,7 @@ def _beside_later_rows(saved: TableState | None, older: TableState) -> TableStat
 
 
 def _from_start(what: str, saved: TableState, *why: str) -> Change:
-    """Read the stream from its start, in a new generation. why: sentences that come before what it means."""
+    """Make the next sync read the stream from its start, in a new generation. why: sentences to put before `means`."""
     means = [*why, _consequence(saved, "The next sync reads the stream from its start.")]
     if why and (saved.complete or saved.state is None):
         return Change(what, saved, (), tuple(means))
@@ -183,7 +187,7 @@ def _from_start(what: str, saved: TableState, *why: str) -> Change:
 
 
 def _waiting_rows(saved: TableState) -> str:
-    """Why a generation that is not visible yet goes on from no other position than that of its rows."""
+    """Return why a generation that is not visible yet can only be resumed at the position of its rows."""
     return (
         "The rows that wait to become visible are those of the read up to where it was interrupted: from elsewhere "
         f"some would be there twice, or missing, and an {saved.write_mode} has all rows of one read, once."
@@ -191,14 +195,14 @@ def _waiting_rows(saved: TableState) -> str:
 
 
 def _is_interrupted(state: StreamState) -> bool:
-    """Whether a state of a stream with a cursor has windows that were begun, or partitions that wait for their turn."""
+    """Whether an incremental state has windows that were started, or partitions that have not been read yet."""
     return state.after is not None or any(
         isinstance(at, Checkpoint) and at.resume is not None for at in state.positions.values()
     )
 
 
 def _is_open(position: Position, stream: Stream) -> bool:
-    """Whether a position of a full refresh is one in the middle of a partition."""
+    """Whether a position of a full refresh is in the middle of a partition."""
     match position:
         case Done():
             return False
@@ -225,12 +229,12 @@ def _with_state(what: str, saved: TableState, state: StreamState, stream: Stream
         exact=True,
     )
     means = _consequence(saved, "The next sync reads again what lies behind the new position.")
-    # What a person says was read is not known to be of a window.
+    # It is unknown which window an edited state was read for.
     return Change(what, replace(saved, state=blob, window=None), tuple(moves(saved.state, blob)), (means,))
 
 
 def _means_of_import(saved: TableState, stream: Stream, state: StreamState) -> Iterator[str]:
-    """What is read again, and what is never read, where a state takes the place of the one that is there."""
+    """Yield what is read again, and what is never read, when a state replaces the existing one."""
     if not state.positions:
         yield _consequence(saved, "The next sync reads the stream from its start.")
     elif saved.state is None:
@@ -263,7 +267,7 @@ _Direction: TypeAlias = Literal["same", "back", "forward", "unknown"]
 
 
 def _direction(cursor: Cursor | None, old: Position, new: Position) -> _Direction:
-    """Whether a position moves back or forward; unknown where it is no single value of the cursor."""
+    """Return the direction in which a position moves; unknown if it is not a single cursor value."""
     if old == new:
         return "same"
     if Start() in (old, new):
@@ -275,7 +279,7 @@ def _direction(cursor: Cursor | None, old: Position, new: Position) -> _Directio
             Checkpoint(cursor={cursor.field: before}, resume=None),
             Checkpoint(cursor={cursor.field: after}, resume=None),
         ) if cursor.greatest([before]) is not None and cursor.greatest([after]) is not None:
-            # What is remembered of the records at the cursor is lost: they are read again.
+            # The digests of records at the cursor value are lost: these records are read again.
             return "forward" if _beyond(cursor, after, before) else "back"
         case _:
             return "unknown"
@@ -286,7 +290,7 @@ def _consequence(saved: TableState, first: str) -> str:
 
 
 def _partition_in(state: StreamState, partition: Partition) -> Partition:
-    """The partition as the state has it. Raises StateError."""
+    """Return the partition as the state has it. Raises StateError: when the state lacks it."""
     if partition in state.positions:
         return partition
     named = ", ".join(name.key for name in islice(state.positions, _NAMED))
@@ -295,7 +299,7 @@ def _partition_in(state: StreamState, partition: Partition) -> Partition:
 
 
 def _cursor_value(cursor: Cursor, to: str) -> object:
-    """`to` as the cursor writes its values: where a window that begins there starts."""
+    """Return `to` as the cursor writes its values: the start of a window from there."""
     window = next(iter(cursor.windows(to, _FAR, again=False)), None)
     if window is None:
         raise StateError(f"found {to!r}, expected a value before the cursor's own end")
@@ -303,7 +307,7 @@ def _cursor_value(cursor: Cursor, to: str) -> object:
 
 
 def _rewound_position(cursor: Cursor, position: Position, target: object) -> Position:
-    """A position no further than `target`, with the digests of records before it and of those without a value."""
+    """Return a position at most at `target`, with the digests of records before it and of those without a value."""
     match position:
         case Checkpoint(cursor={cursor.field: value, **kept}, edge=edge, resume=resume):
             if cursor.greatest([value]) is None:
@@ -319,7 +323,7 @@ def _rewound_position(cursor: Cursor, position: Position, target: object) -> Pos
 
 
 def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: object) -> Edge | None:
-    """What edges remember of records that are not read again from `target` on, for a cursor that stands at `at`."""
+    """Merge what edges remember of records that are not read again from `target` on, for a cursor at value `at`."""
 
     def stays(value: object) -> bool:
         return cursor.order.rank(value) is None or cursor.precedes(Window(target), value)
@@ -332,5 +336,5 @@ def _before(cursor: Cursor, edges: Iterable[Edge | None], at: object, target: ob
 
 
 def _beyond(cursor: Cursor, value: object, target: object) -> bool:
-    """Whether a value lies after another. Of equals the later one in the list counts as the greatest."""
+    """Whether `value` is greater than `target`. Of equal values, `greatest` returns the last one."""
     return bool(value != target and cursor.greatest([value, target]) == value)

@@ -1,4 +1,4 @@
-"""States from and to the forms of other programs: Airbyte's state messages, Singer's bookmarks, dlt's state."""
+"""Converts states to and from other formats: Airbyte's state messages, Singer's bookmarks, dlt's state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
@@ -13,7 +13,7 @@ from cdk.streams.stream import Stream
 
 
 def message(location: StreamLocation, saved: TableState, *, exact: bool) -> JsonValue:
-    """A stream's state as a STREAM message. exact: with what only tables keep, so that nothing is lost."""
+    """Return a stream's state as a STREAM message. exact: with the entries that otherwise only tables store."""
     blob = saved.state
     ranges = isinstance(blob, Mapping) and "state_type" in blob
     if not (exact or ranges):
@@ -32,11 +32,11 @@ def is_singer(document: JsonValue) -> TypeGuard[Mapping[str, JsonValue]]:
 
 
 def from_singer(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -> Iterator[tuple[str, JsonValue]]:
-    """The state of each stream that has a bookmark, in our form.
+    """Yield the name and the state, in the kit's format, of each stream that has a bookmark.
 
-    Understood are `replication_key` with `replication_key_value`, `partitions` of these with their `context`, and the
-    older map from the name of the cursor to its value. Raises BadState and StateError: anything else, or a stream or
-    cursor that the source lacks.
+    Accepts `replication_key` with `replication_key_value`, `partitions` of these with their `context`, and the older
+    map from the name of the cursor to its value. Raises BadState and StateError: when a bookmark has another format, or
+    the source lacks the stream or the cursor.
     """
     bookmarks = (document if "bookmarks" in document else as_object(document.get("value")))["bookmarks"]
     if not isinstance(bookmarks, Mapping):
@@ -62,11 +62,11 @@ def is_dlt(document: JsonValue) -> TypeGuard[Mapping[str, JsonValue]]:
 
 
 def from_dlt(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -> Iterator[tuple[str, JsonValue]]:
-    """The state of each stream that is called like a resource with an `incremental`, in our form.
+    """Yield the name and the state, in the kit's format, of each stream named like a resource with an `incremental`.
 
-    Its `last_value` counts. What it knows of the rows that have that value (`unique_hashes`) says nothing here, so
-    these are read once more. Raises BadState and StateError: another form, a stream or cursor that the source lacks,
-    or a resource that several sources have.
+    Uses its `last_value`. Its hashes of rows with that value (`unique_hashes`) mean nothing here, so these rows are
+    read once more. Raises BadState and StateError: when the format is unknown, the source lacks the stream or the
+    cursor, or several sources have the resource.
     """
     paths: dict[str, str] = {}
     for path, name, cursors in _resources(document["sources"]):
@@ -85,7 +85,7 @@ def from_dlt(document: Mapping[str, JsonValue], streams: Mapping[str, Stream]) -
 
 
 def _resources(sources: JsonValue) -> Iterator[tuple[str, str, JsonValue]]:
-    """The path, the name and the cursors of each resource with an `incremental`."""
+    """Yield the path, the name and the cursors of each resource with an `incremental`."""
     for source, source_state in sources.items() if isinstance(sources, Mapping) else ():
         resources = source_state.get("resources") if isinstance(source_state, Mapping) else None
         for name, resource in resources.items() if isinstance(resources, Mapping) else ():
@@ -94,7 +94,7 @@ def _resources(sources: JsonValue) -> Iterator[tuple[str, str, JsonValue]]:
 
 
 def _untyped(value: JsonValue) -> JsonValue:
-    """A value of dlt's without the character that tells its type: a decimal, a moment, a date, ..."""
+    """Return a value of dlt without its type prefix, a character for decimals, timestamps, dates, ..."""
     return value[1:] if isinstance(value, str) and "\uf026" <= value[:1] <= "\uf02f" else value
 
 
@@ -112,7 +112,7 @@ def _partitions(items: JsonValue, field: str, path: str) -> Iterator[JsonValue]:
 
 
 def _cursor(bookmark: Mapping[str, JsonValue], field: str, path: str) -> Mapping[str, JsonValue]:
-    """A bookmark as a cursor value. Progress markers say what was read out of order and not in full: not taken."""
+    """Return a bookmark as a cursor value. Refuses progress markers, which record an incomplete read out of order."""
     if "progress_markers" in bookmark:
         raise BadState(path, "progress_markers", "a finished bookmark: finish the read there, or remove the markers")
     key, value = bookmark.get("replication_key", field), bookmark.get("replication_key_value", bookmark.get(field))

@@ -1,4 +1,4 @@
-"""Finding the tables of a pipeline and the states beside them, and opening them without creating a table."""
+"""Finds the tables of a pipeline and the states beside them, and opens them without creating a table."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from cdk.lake.storage.table_folders import table_folders
 
 @dataclass(frozen=True)
 class StreamLocation:
-    """A stream's table. history: where the table of all its rows lies, if there is one."""
+    """The location of a stream's table. history: the folder of its history, if it is to have one."""
 
     stream: str
     root: Folder
@@ -30,20 +30,20 @@ class StreamLocation:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Whether the table exists."""
         return is_table(self.root, self.stream)
 
     @property
     def name(self) -> str:
-        """The stream's name as people tell it from those of other namespaces."""
+        """The stream's name, with its namespace if it has one."""
         return f"{self.namespace}.{self.stream}" if self.namespace else self.stream
 
     def app(self, pipeline: str) -> str:
-        """The application whose transaction version marks the state in the table's log."""
+        """Return the application id whose transaction version is the marker in the table's log."""
         return f"spark-cdk/{pipeline}/{self.stream}"
 
     def states(self, pipeline: str) -> Folder:
-        """The folder of the pipeline's states."""
+        """Return the folder of the pipeline's states."""
         return self.root.join("_cdk_state", pipeline)
 
     def open(self, pipeline: str, *, clock: Clock = system_clock, lost: bool = False) -> StreamTable:
@@ -51,7 +51,7 @@ class StreamLocation:
         return StreamTable(self.root, pipeline, self.stream, pa.schema([]), clock=clock, lost=lost)
 
     def opened(self, pipeline: str) -> tuple[StreamTable, str]:
-        """The table, also where its state cannot be read; and why that cannot be, else an empty string."""
+        """Open the table even if its state cannot be read; also return why it cannot, else an empty string."""
         try:
             return self.open(pipeline), ""
         except StateError as error:
@@ -59,15 +59,14 @@ class StreamLocation:
 
     @property
     def of_history(self) -> "StreamLocation | None":
-        """Where the history is, whether it exists or not; None: there is to be none."""
+        """The location of the history, whether it exists or not; None: the stream has no history."""
         return None if self.history is None else StreamLocation(f"{self.stream}/history", self.history)
 
 
 class OpenTables:
-    """The tables of one run of a pipeline: each is opened once, and again only where another writer has committed.
+    """The tables of one run of a pipeline: each is opened once, and again only if another writer has committed.
 
-    So a run has one pinned handle of a table from its first look at the state to its last commit. Belongs to one
-    thread.
+    So a run uses one pinned handle of a table from its first read of the state to its last commit. Used by one thread.
     """
 
     def __init__(self, pipeline: str) -> None:
@@ -75,7 +74,7 @@ class OpenTables:
         self._tables: dict[Folder, StreamTable] = {}
 
     def existing(self, location: StreamLocation) -> StreamTable | None:
-        """The stream's table, also one whose state is lost (`StreamTable.lost_state`); None where there is none.
+        """Return the stream's table, even if its state is lost (`StreamTable.lost_state`); None if it does not exist.
 
         Raises ConfigError and TransientError: see StreamTable.
         """
@@ -90,7 +89,7 @@ class OpenTables:
     def create(
         self, location: StreamLocation, schema: pa.Schema, partition_by: Sequence[str], *, lost: bool = False
     ) -> StreamTable:
-        """The stream's table, which did not exist, with these columns. lost: see StreamTable.
+        """Create the stream's table, which must not exist, with these columns. lost: see StreamTable.
 
         Raises ConfigError, StateError and TransientError: see StreamTable.
         """
@@ -99,25 +98,25 @@ class OpenTables:
         return table
 
     def history(self, location: StreamLocation, main: StreamTable, bounded: Sequence[str] = ()) -> RowHistory | None:
-        """The history of a table, created with its columns if it does not exist; None: there is to be none.
+        """Return the history of a table, created with its columns if missing; None: the stream has no history.
 
         bounded: columns whose bounds go into the log. Raises ConfigError, StateError and TransientError: see
         StreamTable.
         """
         if (beside := location.of_history) is None:
             return None
-        # Its state only saves work: without it, the rows say what it has.
+        # The state of a history only saves work: without it, the history's rows tell what it has.
         table = self.existing(beside) or self.create(beside, main.schema, main.partition_by, lost=True)
         return RowHistory(table, main, bounded)
 
     def complete_history(self, location: StreamLocation, main: StreamTable) -> None:
-        """Add missing rows to the history, before the table's state moves. Raises what `RowHistory.follow` raises."""
+        """Add missing rows to the history before the table's state moves. Raises what `RowHistory.follow` raises."""
         if main.saved is not None and (history := self.history(location, main)) is not None:
             history.catch_up()
 
 
 def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
-    """The tables of the pipeline below a folder, by path. Raises ConfigError: it is no local folder, or missing."""
+    """Return the pipeline's tables below a folder, by path. Raises ConfigError: when it is not local, or missing."""
     if (path := target.on_disk) is None:
         raise ConfigError("the tables of an object store cannot be listed; name the streams", path=str(target))
     if not path.is_dir():
@@ -129,10 +128,10 @@ def locations_in(target: Folder, pipeline: str) -> list[StreamLocation]:
 
 
 def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[StreamLocation]:
-    """The tables below a folder whose states say that the pipeline filled them, of streams that are not among these.
+    """Return the tables below a folder that have states of the pipeline, but whose streams are not in `streams`.
 
-    streams: with their namespaces. A history belongs to its stream, also before the first commit of that one's table.
-    None where the tables cannot be listed, as those of a store cannot.
+    streams: with their namespaces. A history belongs to its stream, even before the first commit to that one's table.
+    Empty if the tables cannot be listed, as in a store.
     """
     if (path := target.on_disk) is None or not path.is_dir():
         return []
@@ -144,7 +143,7 @@ def unfilled(target: Folder, pipeline: str, streams: Collection[str]) -> list[St
 
 
 def _is_marked(pipeline: str, root: Path) -> bool:
-    """Whether a pipeline has committed to the table in a folder; one that cannot be opened is none of its own."""
+    """Whether a pipeline has committed to the table in a folder; false if the table cannot be opened."""
     location = StreamLocation(root.name, LocalFolder(root))
     with suppress(ConfigError, StateError, DeltaError):
         return open_newest(location.root, location.stream).transaction_version(location.app(pipeline)) is not None
@@ -152,7 +151,7 @@ def _is_marked(pipeline: str, root: Path) -> bool:
 
 
 def choose_locations(locations: Sequence[StreamLocation], names: Sequence[str]) -> list[StreamLocation]:
-    """The locations of the named streams; all of them without names. Raises ConfigError: no such stream."""
+    """Return the locations of the named streams; all if `names` is empty. Raises ConfigError: when one is missing."""
     stream_names = [name for location in locations for name in (location.stream, location.name)]
     for name in names:
         if name not in stream_names:

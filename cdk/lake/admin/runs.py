@@ -1,4 +1,4 @@
-"""The runs of a pipeline, as the commits of its tables tell of them."""
+"""The runs of a pipeline, reconstructed from the commits of its tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from cdk.lake.admin.locate import StreamLocation
 from cdk.lake.delta.receipt import Receipt
 
 _COMMITS = 2000
-"""Commits that are looked at for a page of runs, however many one run has."""
+"""How many commits are read for a page of runs, however many commits a run has."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass
 class CommitSums:
-    """The commits of a run together. rows: of their files. wrong: why receipts cannot be read.
+    """The sums over the commits of a run. rows: rows that they added. wrong: why receipts cannot be read.
 
-    complete: whether the last of them left the stream read to its end; None: unknown.
+    complete: whether the stream was read to its end after the last commit; None: unknown.
     """
 
     commits: int = 0
@@ -33,7 +33,7 @@ class CommitSums:
     complete: bool | None = None
 
     def add(self, commit: Commit, stream: str) -> None:
-        """Add a commit that is older than those before."""
+        """Add a commit; it must be older than those added before."""
         if not self.commits:
             self.complete = commit.complete
         self.commits, self.rows = self.commits + 1, self.rows + (commit.rows or 0)
@@ -55,7 +55,7 @@ class Run(CommitSums):
     streams: dict[str, CommitSums] = field(default_factory=dict)
 
     def add(self, commit: Commit, stream: str) -> None:
-        """Add a commit that is older than those before."""
+        """Add a commit; it must be older than those added before."""
         self.streams.setdefault(stream, CommitSums()).add(commit, stream)
         super().add(commit, stream)
         known = {each.complete for each in self.streams.values()}
@@ -64,7 +64,7 @@ class Run(CommitSums):
 
 @dataclass(frozen=True)
 class OlderRuns:
-    """Where the runs before a page of them are. versions: of each table, to begin with. before: when they began."""
+    """Where the next page of runs starts. versions: each table's version to start with. before: its runs are older."""
 
     versions: Sequence[int]
     before: datetime
@@ -73,10 +73,10 @@ class OlderRuns:
 def runs_of(
     tables: Sequence[StreamLocation], newest: Sequence[int], pipeline: str, most: int, since: datetime | None = None
 ) -> tuple[list[Run], OlderRuns | None]:
-    """A page of runs, newest first, and where the next page begins; None where there is no other.
+    """Return a page of runs, newest first, and where the next page starts; None if it is the last page.
 
-    newest: the version of each table to begin with. since: runs that began before that are of the next page, too; one
-    of very many commits goes on there.
+    newest: the version of each table to start with. since: earlier commits belong to the next page; a run with very
+    many commits continues there.
     """
     logs = [
         zip(repeat(number), commits(table.root, table.app(pipeline), version))
@@ -84,7 +84,7 @@ def runs_of(
     ]
     runs: dict[str, Run] = {}
     rest = [*newest]
-    # One run of a pipeline at a time: what lies between two commits of a run is of that run.
+    # A pipeline has one run at a time, so all its commits between two commits of a run belong to that run.
     for count, (number, commit) in enumerate(merge(*logs, key=lambda each: each[1].at or _LONG_AGO, reverse=True)):
         at = commit.at or _LONG_AGO
         if (

@@ -1,8 +1,8 @@
-"""Changing the state of streams between two syncs: what `spark-cdk state` does.
+"""Changing the state of streams between two syncs: the implementation of `spark-cdk state`.
 
-Every change is one commit of one table, through the handle whose marker was compared when it was opened, with a note
-of what was done. The pipeline's lock is held, which keeps out syncs of this machine; a sync of another machine is
-refused by the table at its next commit, since the marker has moved.
+Each change is one commit to one table, with a note of what was done, through the handle whose marker was compared when
+it was opened. The pipeline's lock is held meanwhile, which keeps out syncs of this machine; the table refuses the next
+commit of a sync on another machine, because the marker has moved.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,36 +33,36 @@ _SHOWN = 4096
 
 @dataclass(frozen=True)
 class EditResult:
-    """What an edit did to a stream, or would do."""
+    """What an edit did to a stream, or would do in a dry run."""
 
     stream: str
     change: Change
     version: int | None = None
-    """The table's version after it; None for a dry run."""
+    """The table's version after the edit; None if nothing was committed, as in a dry run."""
 
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """The state of a stream's table, as `spark-cdk state show` shows it."""
+    """The state of a stream's table, as shown by `spark-cdk state show`."""
 
     stream: str
     path: str
     saved: TableState | None = None
-    """None where nothing was committed, or where the state cannot be read."""
+    """None if nothing was committed, or the state cannot be read."""
     number: int | None = None
-    """Which state of the table it is."""
+    """The sequence number of the state."""
     retained: tuple[int, ...] = ()
-    """The numbers of the states that a rollback can go back to, newest first."""
+    """The numbers of the states that a rollback can return to, newest first."""
     lost: str = ""
-    """Why the state cannot be read; empty where it can."""
+    """Why the state cannot be read; empty if it can."""
     restored: bool = False
-    """Whether the rows are those of an older state than the newest one."""
+    """Whether the rows belong to an older state than the newest one."""
 
 
 class Admin:
-    """The states of one pipeline. dry: say what would be done, and write nothing.
+    """Views and changes the states of one pipeline. dry: only report what would be done, and write nothing.
 
-    check: raises for a state of a stream that may not be kept (`cdk.sync.loop.state_log_mirror.state_check`).
+    check: raises for a stream's state that must not be stored (`cdk.sync.loop.state_log_mirror.state_check`).
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Admin:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep syncs of the pipeline out. Raises StateConflict: one is running. A dry run keeps none out."""
+        """Keep syncs of the pipeline out; a dry run does not. Raises StateConflict: when a sync is running."""
         if self.dry:
             yield
             return
@@ -86,7 +86,7 @@ class Admin:
             yield
 
     def standing(self, location: StreamLocation) -> StreamStatus:
-        """The status of a stream. Raises ConfigError and TransientError of a store."""
+        """Return the status of a stream. Raises ConfigError and TransientError from a store."""
         path = str(location.root)
         if not location.exists:
             return StreamStatus(location.name, path)
@@ -103,9 +103,9 @@ class Admin:
         )
 
     def log(self, location: StreamLocation, before: int | None = None) -> Iterator[tuple[Commit, TableState | None]]:
-        """The commits of a stream's table, newest first, each with the state it moved to, if that is retained.
+        """Yield the commits of a stream's table, newest first, each with the state it moved to, if that is retained.
 
-        before: only those of older versions.
+        before: only commits of versions before this one.
         """
         if not location.exists:
             return
@@ -115,14 +115,15 @@ class Admin:
             yield commit, None if commit.state is None else _loaded(table, commit.state)
 
     def at(self, location: StreamLocation, state_number: int) -> TableState:
-        """State number `state_number` of a stream. Raises StateError: it is not kept."""
+        """Return state number `state_number` of a stream. Raises StateError: when it is not retained."""
         table = location.open(self.pipeline, lost=True)
         return table.load(self._version(location, table, state_number))
 
     def change(self, location: StreamLocation, make: Callable[[TableState], Change]) -> EditResult:
-        """Make a change of the stream's state.
+        """Change the stream's state. make: returns the change of the current state.
 
-        Raises StateError: there is no state, or `make` refuses. StateConflict: a sync on another machine was faster.
+        Raises StateError: when there is no state, or `make` refuses. StateConflict: when a sync on another machine
+        committed first.
         """
         table = location.open(self.pipeline, clock=self.clock)
         if table.saved is None:
@@ -130,21 +131,22 @@ class Admin:
         return self.commit(location, table, make(table.saved))
 
     def reset(self, location: StreamLocation, partition: Partition | None = None) -> EditResult:
-        """Make the next sync read the stream, or a partition, from its start; also where the state is lost."""
+        """Make the next sync read the stream, or a partition, from its start, even if the state is lost."""
         table = location.open(self.pipeline, clock=self.clock, lost=True)
         if table.state_version is None and not table.retained and not table.has_synced_rows:
             raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
         saved = table.saved
         if saved is None:
-            # How it was read is all that is needed of an older state; if none can be read, the next sync knows.
+            # Of an older state, only the sync and write mode are needed; if none is readable, the next sync sets them.
             states = (_loaded(table, version) for version in reversed(table.retained))
             saved = next(filter(None, states), TableState("", ""))
         return self.commit(location, table, reset(saved, partition))
 
     def rollback(self, location: StreamLocation, state_number: int, *, tables: bool = False) -> EditResult:
-        """Go back to an earlier state; with `tables` to its rows, too, both in one commit.
+        """Return to an earlier state; with `tables`, also to its rows, both in one commit.
 
-        Raises StateError: it is not kept, or its rows are not. StateConflict: a sync on another machine was faster.
+        Raises StateError: when the state or its rows are not retained. StateConflict: when a sync on another machine
+        committed first.
         """
         table = location.open(self.pipeline, clock=self.clock, lost=True)
         version = self._version(location, table, state_number)
@@ -183,7 +185,7 @@ class Admin:
         return EditResult(location.name, change, self._restore(location, table, change, to))
 
     def fork(self, location: StreamLocation, name: str) -> EditResult:
-        """Let a pipeline called `name` begin where this one stands, on the same table. Raises StateError."""
+        """Give a pipeline called `name` a copy of this pipeline's state, on the same table. Raises StateError."""
         saved = location.open(self.pipeline).saved
         if saved is None:
             raise StateError("nothing was committed for this stream yet: there is no state", stream=location.stream)
@@ -202,7 +204,7 @@ class Admin:
         )
 
     def commit(self, location: StreamLocation, table: StreamTable, change: Change) -> EditResult:
-        """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` does."""
+        """Commit a change, unless it changes nothing or this is a dry run. Raises what `check` raises."""
         self.check(location.name, change.saved)
         if self.dry or change.saved == table.saved:
             return EditResult(location.name, change)
@@ -211,7 +213,10 @@ class Admin:
         return EditResult(location.name, change, table.version)
 
     def _restore(self, location: StreamLocation, table: StreamTable, change: Change, to: int) -> int:
-        """Rows of an older version and the state that belongs to them, in one commit that moves the marker."""
+        """Restore the rows of version `to` and the state that belongs to them, in one commit that moves the marker.
+
+        Returns the table's new version.
+        """
         version, before = successor(table.state_version), table.state_version
         retained = dict.fromkeys(n for n in (before, table.rows_state_version, *table.retained) if n is not None)
         table.draft(version, replace(change.saved, history=tuple(retained), logged_at=table.logged_at))
@@ -254,7 +259,7 @@ class Admin:
 
 
 def difference(older: TableState, newer: TableState) -> Sequence[str]:
-    """What differs between two states of a stream, in lines."""
+    """Return the differences between two states of a stream, one line each."""
     facts = [
         f"{name}: {getattr(older, name)} → {getattr(newer, name)}"
         for name in ("sync_mode", "write_mode", "generation", "records", "complete")

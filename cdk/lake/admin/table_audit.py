@@ -1,7 +1,7 @@
-"""Audit: the receipts of a table's commits, added up over its log and compared with the files that are there.
+"""Audit: adds up the receipts of a table's commits over its log and compares the sums with the table's files.
 
-A commit of the kit has a receipt, and another program that adds, deletes or restores rows leaves a commit without one.
-So what became of each row is in the log, as far back as it reaches.
+Commits of the kit have a receipt; another program that adds, deletes or restores rows leaves a commit without a
+receipt. So the log accounts for every row, as far back as it reaches.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class OtherCommit:
     version: int
     operation: str
     gained: int | None
-    """Rows added less rows removed; None: not counted."""
+    """Rows added minus rows removed; None: not counted."""
 
     def __str__(self) -> str:
         return f"version {self.version}, {self.operation or 'unnamed'}: {_change(self.gained)}"
@@ -38,32 +38,32 @@ class OtherCommit:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the log of a table says about its rows."""
+    """What a table's log and files say about its rows."""
 
     since: int
-    """The version whose rows the sums begin with; 0 where the log is complete."""
+    """The version that the sums start from; 0 if the log is complete."""
     start: int | None = 0
-    """Rows of that version; None where its log does not count them."""
+    """Rows of that version; None if the log does not count them."""
     receipts: int = 0
     """How many commits have a receipt."""
     receipt: Receipt = field(default_factory=Receipt)
-    """All receipts together."""
+    """The sum of all receipts."""
     other_commits: Sequence[OtherCommit] = ()
     """Commits without a receipt that changed rows."""
     rows: int | None = 0
-    """Rows of the table now, by its log; None where it does not count them."""
+    """Current rows of the table, by its log; None if the log does not count them."""
     in_files: int | None = 0
-    """Rows of the table now, by the footers of its files; None where a file is missing."""
+    """Current rows of the table, by the footers of its files; None if a file is missing."""
     wrong: Sequence[str] = ()
-    """Contradictions between receipts, log and files, a sentence each."""
+    """Contradictions between receipts, log and files, one sentence each."""
 
     @property
     def others_gained(self) -> int | None:
-        """Rows that commits without a receipt added, less those that they removed; None: not counted."""
+        """Rows that commits without a receipt added, minus those that they removed; None: not counted."""
         return total_rows([commit.gained for commit in self.other_commits])
 
     def notes(self) -> Iterator[str]:
-        """Facts worth knowing that are no contradictions."""
+        """Yield notable facts that are not contradictions."""
         if self.since:
             yield (
                 f"the log was cleaned up: the receipts are added up from version {self.since} on, which had "
@@ -74,7 +74,7 @@ class Audit:
             yield f"rows came or left by commits without a receipt: {commits}"
 
     def summary(self) -> str:
-        """The sums, in a line."""
+        """Return the sums in one line."""
         receipt = self.receipt
         merged = receipt.superseded + receipt.stale + receipt.deleted
         receipts = f"{self.receipts:,} {'receipt' if self.receipts == 1 else 'receipts'}"
@@ -88,7 +88,7 @@ class Audit:
         return "; ".join(filter(None, parts))
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The audit as `spark-cdk state verify --json` prints it."""
+        """Return the audit as `spark-cdk state verify --json` prints it."""
         return {
             "since_version": self.since,
             "rows_then": self.start,
@@ -122,7 +122,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
                 total, receipts = total + receipt, receipts + 1
                 receipt.check(gained, stream=stream, path=where)
             except (BadState, ReceiptError) as error:
-                # The commit was made: what is to be done where it is not is no use here.
+                # The commit was made, so the error's advice for a commit that was refused does not apply.
                 why = error.difference if isinstance(error, ReceiptError) else error.message
                 wrong.append(f"version {version} contradicts its receipt: {why}")
         elif commit.changes_rows:
@@ -135,7 +135,7 @@ def audit(root: Folder, stream: str = "") -> Audit:
 
 
 def _in_files(root: Folder, files: Mapping[str, LoggedFile], wrong: list[str]) -> int | None:
-    """The rows of the table by the footers of its files. Adds each contradiction with the log to `wrong`."""
+    """Return the table's rows by the footers of its files. Appends each contradiction with the log to `wrong`."""
     rows, missing = 0, list[str]()
     for path, logged in files.items():
         try:

@@ -1,4 +1,4 @@
-"""What can be told of a pipeline's tables without reading or changing them, from Delta logs and saved states."""
+"""Facts about a pipeline's tables, taken from Delta logs and saved states without reading rows or changing tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,11 +22,11 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.run_lock import last_completed
 
 _MANY, _SMALL = 100, 8 * 2**20
-"""Files, and bytes of each on average, from which on readers of a table are slowed down by their number."""
+"""With at least _MANY files, smaller than _SMALL bytes on average, their number slows down readers of a table."""
 
 
 class TableStatus(StrEnum):
-    """Where a stream stands, as its table tells."""
+    """The status of a stream, by its table."""
 
     NEVER = "never"
     COMPLETE = "complete"
@@ -44,23 +44,23 @@ _NEXT = {
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A stream's table. The counts are 0 and version is None where there is no table."""
+    """The facts about a stream's table. If there is no table, the counts are 0 and version is None."""
 
     stream: str
     path: str
     status: TableStatus
     rows: int | None = 0
-    """None where a file does not say how many it has."""
+    """None if the log has no row count for some file."""
     files: int = 0
     bytes: int = 0
-    """Of the files that the table's version names."""
+    """Total size of the files that the table's version names."""
     version: int | None = None
     committed: datetime | None = None
-    """When the version was made."""
+    """When the version was committed."""
     completed: datetime | None = None
-    """When the read began that last came to its end, or, where nobody noted that, when its sync committed."""
+    """When the last complete read started or, if that was not recorded, when its sync committed."""
     saved: TableState | None = field(default=None, repr=False, compare=False)
-    """What the table remembers of its stream."""
+    """The state that the table has for its stream."""
     limits: FreshnessLimits = NO_LIMITS
     partition_columns: Sequence[str] = ()
     generation: int | None = None
@@ -73,20 +73,20 @@ class TableFacts:
     refused: Sequence[str] = ()
     """Why the next sync cannot write to it."""
     named: bool = True
-    """Whether the pipeline names its stream, or all of its source."""
+    """Whether the pipeline names the stream, or syncs all streams of its source."""
 
     @cached_property
     def cursor(self) -> datetime | None:
-        """The greatest value of the stream's cursor. Looks at each partition."""
+        """The greatest value of the stream's cursor. Checks every partition."""
         return cursor_of(self.saved)
 
     def freshness(self, now: datetime) -> Freshness:
-        """How fresh the table is."""
+        """Return how fresh the table is at `now`."""
         return Freshness.at(now, self.completed, self.cursor, self.limits if self.named else NO_LIMITS)
 
     @property
     def file_bytes(self) -> int:
-        """The average size of a file."""
+        """The average size of a file in bytes."""
         return self.bytes // self.files if self.files else 0
 
     @property
@@ -106,7 +106,7 @@ class TableFacts:
 
     @property
     def hint(self) -> str | None:
-        """What a person might do about this table."""
+        """What a user should do about this table, or know of it; None: nothing."""
         if self.refused:
             return "; ".join(self.refused)
         if self.waiting:
@@ -117,7 +117,7 @@ class TableFacts:
 
 
 class TableRequest(NamedTuple):
-    """What a pipeline asks of a stream's table. write_mode: None where it does not say. removal: of stale rows."""
+    """What a pipeline requests for a stream's table. write_mode: None if not set. removal: of stale rows."""
 
     write_mode: str | None = None
     removal: str | None = None
@@ -127,12 +127,12 @@ class TableRequest(NamedTuple):
 def tables_of(
     target: Folder, pipeline: str, named: Mapping[str, TableRequest] | None = None, limits: FreshnessLimits = NO_LIMITS
 ) -> list[TableFacts]:
-    """The tables below a folder that the pipeline has filled, and streams of `named` that have none; by path.
+    """Return the facts about the pipeline's tables below a folder and the streams of `named` without a table, by path.
 
-    named: what the pipeline asks of the streams that it names, with or without their namespaces; none: of all. limits:
-    how old tables may be whose streams it does not name. A folder that is missing has no tables.
-    A table that cannot be read is among them, with its problem. Histories are no streams: they are left out.
-    Raises OSError, DeltaError: the folder cannot be read.
+    named: what the pipeline requests for the streams that it names, with or without namespaces; empty: it syncs all
+    streams. limits: for tables whose streams it does not name. A missing folder has no tables.
+    A table that cannot be read is included, with its problem. Histories are not streams and are left out.
+    Raises OSError, DeltaError: when the folder cannot be read.
     """
     named = named or {}
     existing, completed = [], last_completed(target, pipeline)
@@ -156,9 +156,10 @@ def tables_of(
 
 
 def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) -> TableFacts:
-    """What the log and the state of one table say.
+    """Return the facts about one table, from its log and state.
 
-    Raises DeltaError, BrokenLog: the log cannot be read. ConfigError: delta-rs knows no table with such features.
+    Raises DeltaError, BrokenLog: when the log cannot be read. ConfigError: when delta-rs does not support the table's
+    features.
     """
     table, lost = location.opened(pipeline)
     files, newest = table.files(), next(commits(location.root, location.app(pipeline), table.version), None)
@@ -190,9 +191,9 @@ def table_facts(location: StreamLocation, pipeline: str, request: TableRequest) 
 
 
 def _completed(location: StreamLocation, pipeline: str, table: StreamTable) -> datetime | None:
-    """When the read of the present state began; None: a person made the state, or the log has its commit no more.
+    """Return when the read of the current state started; None: a user made the state, or its commit left the log.
 
-    Of a state that does not say so it is when a sync made the commit.
+    If the state does not record it, returns when the sync made the commit.
     """
     log = commits(location.root, location.app(pipeline), table.version)
     moved = next((commit for commit in log if commit.state is not None), None)
@@ -216,7 +217,7 @@ def _status(table: StreamTable) -> TableStatus:
 
 
 def _refused(guard: Guard, request: TableRequest, write_mode: str | None = None) -> list[str]:
-    """Why the next sync cannot write to a table. write_mode: of the last one, where the pipeline does not say."""
+    """Return why the next sync cannot write to a table. write_mode: of the last sync, if the pipeline sets none."""
     uses = [traits_of(request.write_mode or write_mode or INCREMENTAL_DEFAULT).use]
     if request.removal in {"soft", "hard"}:
         uses.append(Use(f"remove_stale: {request.removal}"))

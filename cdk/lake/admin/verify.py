@@ -1,4 +1,4 @@
-"""The files of states and tables: which of those that a state needs are missing, and which are orphans."""
+"""Checks of `state verify`: damage to states, tables and receipts; and orphan files, which nothing needs any more."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ class StateFinding:
 
 @dataclass(frozen=True)
 class OrphanFile:
-    """A file that no table and no state needs. why: what it was."""
+    """A file that no table and no state needs. why: what kind of file it was."""
 
     root: Folder
     name: str
@@ -47,30 +47,27 @@ class OrphanFile:
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """The table that checks look at."""
+    """A table to check."""
 
     location: StreamLocation
     table: StreamTable
     lost: str
-    """Why its state cannot be found or read; empty where it can."""
+    """Why its state is missing or unreadable; empty if it is readable."""
     audited: Audit
-    """Its receipts, added up."""
+    """The audit of its receipts."""
 
     @property
     def name(self) -> str:
-        """What findings call the stream."""
+        """The stream's name in findings."""
         return self.location.name
 
 
 Check: TypeAlias = Callable[[CheckedTable], Iterator[StateFinding]]
-"""Looks for one kind of damage. It reads logs, names of files and footers, no rows, and changes nothing."""
+"""A check for one kind of damage. It reads logs, file names and footers, but no rows, and changes nothing."""
 
 
 def audits(location: StreamLocation) -> tuple[dict[str, Audit], list[StateFinding]]:
-    """The receipts of a stream's table, added up, and those of its history, by the name of the table.
-
-    And which of the two have a log that cannot be read.
-    """
+    """Return the audits of a stream's table and its history, by name, and a finding for each unreadable log."""
     roots = {location.name: location.root}
     if location.history is not None and is_table(location.history, location.stream):
         roots[f"{location.name}, history"] = location.history
@@ -84,9 +81,9 @@ def audits(location: StreamLocation) -> tuple[dict[str, Audit], list[StateFindin
 
 
 def findings(location: StreamLocation, pipeline: str, audited: Mapping[str, Audit]) -> Iterator[StateFinding]:
-    """What is wrong with a stream's state, its files and its receipts; nothing when all is well.
+    """Yield what is wrong with a stream's state, files and receipts; nothing if all is well.
 
-    audited: see `audits`; a table that is not among them has a log that cannot be read, and no more is found.
+    audited: see `audits`; the log of a table that is missing there cannot be read, so it is not checked further.
     """
     yield from _of_receipts(audited)
     if location.name not in audited:
@@ -144,7 +141,7 @@ def _deleted_rows(checked: CheckedTable) -> Iterator[StateFinding]:
         return
     if traits_of(saved.write_mode).hidden_until_complete and not saved.complete:
         return
-    # As far as the log reaches it tells who removed rows; of what is older, only the state knows.
+    # As far as the log reaches, it tells who removed rows; for older changes, only the state's count is left.
     rows = checked.table.row_count()
     if rows is not None and rows < saved.records:
         text = f"the table has {rows:,} rows, and its state counts {saved.records:,}: some were deleted since"
@@ -152,15 +149,16 @@ def _deleted_rows(checked: CheckedTable) -> Iterator[StateFinding]:
 
 
 CHECKS: tuple[Check, ...] = (_lost_state, _restore, _unreadable_states, _missing_hidden_files, _deleted_rows)
-"""The checks of a table that has a state, in the order in which their findings are shown."""
+"""The checks for a table with a state, in the order in which their findings are shown."""
 
 
 def orphan_files(location: StreamLocation, pipeline: str, *, now: datetime, age: timedelta) -> Iterator[OrphanFile]:
-    """Old states and drafts, and data files that no version in the table's log names, if they are older than `age`.
+    """Yield old states and drafts, and data files that no version in the table's log names, older than `age`.
 
-    Files that a state of any pipeline names stay, those of kept older states too. In a store the data files are left
-    alone: which other pipelines have states there cannot be listed. Files of merges that were killed go everywhere.
-    Raises StateError: a state cannot be read, so it is unknown which files it names.
+    Files that a state of any pipeline names are no orphans, including those of retained older states. In a store, data
+    files are left alone, because it cannot be listed which other pipelines have states there. Scratch files of killed
+    merges are orphans everywhere.
+    Raises StateError: when a state cannot be read, so that it is unknown which files it names.
     """
     states, table = location.states(pipeline), location.open(pipeline)
     versions = _versions(table)
@@ -191,12 +189,12 @@ def _state(version: int) -> str:
 
 
 def _versions(table: StreamTable) -> list[int]:
-    """The versions of states that are the table's own, newest first; of all files where no state can be read."""
+    """Return the versions of the table's states, newest first; if no state is readable, those of all state files."""
     return sorted(table.state_files, reverse=True) if table.saved is None else table.states
 
 
 def _named(root: Folder) -> set[str]:
-    """The files that a version in the log names, also those that left the table: RESTORE wants them."""
+    """Return the files that any version in the log names, including removed ones, which RESTORE needs."""
     with root.explaining():
         table = open_newest(root, "")
         files = {str(uri).rpartition("/")[2] for uri in table.file_uris()}
@@ -210,7 +208,7 @@ def _named(root: Folder) -> set[str]:
 
 
 def _waiting(root: Path) -> set[str]:
-    """The files that states of any pipeline name: a generation that is not visible yet, rows for a history."""
+    """Return the files that states of any pipeline name: of hidden generations, and with rows for a history."""
     named: set[str] = set()
     for path in root.glob("_cdk_state/*/*.json"):
         try:

@@ -1,4 +1,4 @@
-"""JSON records become Arrow columns: JSON Schema to types, values coerced to them, columns that widen.
+"""Converts JSON records to Arrow columns: JSON Schema to types, values coerced to these, columns that are widened.
 
-No file is written here.
+Writes no files.
 """

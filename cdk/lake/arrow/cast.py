@@ -1,8 +1,8 @@
-"""Rows of old files as the table's new schema has them, without loss. Needs no Spark; runs in its tasks.
+"""Casts rows of old files to the table's new schema, without loss. Needs no Spark; also runs in its tasks.
 
-Numbers become the shortest text that reads back the same, booleans `true` and `false`, moments RFC 3339 (`Z` where the
-column was in UTC), structs and lists JSON. NaN and infinity,
-which JSON has not, become the texts NaN, Infinity and -Infinity.
+As strings, numbers become the shortest text that parses to the same number, booleans `true` and `false`, timestamps RFC
+3339 (`Z` if the column was in UTC), structs and lists JSON. NaN and infinity, which JSON lacks, become the strings NaN,
+Infinity and -Infinity.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ _EXACT = 2**53
 
 
 def cast_batch(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
-    """`batch` with the columns of `to`, in their order; those it lacks are null.
+    """Return `batch` with the columns of `to`, in their order; columns that it lacks are null.
 
-    Raises BugError: it has a column that `to` has not, or values that its new type does not hold (see `unfit`).
+    Raises BugError: when it has a column that `to` lacks, or values that the new type cannot hold (see `unfit`).
     """
     if lost := [name for name in batch.schema.names if name not in to.names]:
         raise BugError(f"columns {', '.join(lost)} of a file are not in the schema it is to be written with")
@@ -37,9 +37,9 @@ def cast_batch(batch: pa.RecordBatch, to: pa.Schema) -> pa.RecordBatch:
 
 
 def unfit(batch: pa.RecordBatch, to: pa.Schema) -> frozenset[str]:
-    """The columns of `batch` that cannot be widened to `to`: a double would round one of their whole numbers.
+    """Return the columns of `batch` that cannot be widened to `to`, because a double would round one of their integers.
 
-    Give them to `plan` as `exact`. A double holds each whole number up to 2^53.
+    Pass them to `plan` as `exact`. A double holds every integer up to 2^53.
     """
     both = [field for field in to if field.name in batch.schema.names]
     return frozenset(f.name for f in both if not all(_exact_pairs(batch.column(f.name), f.type)))
@@ -76,14 +76,14 @@ def _as(array: pa.Array, to: pa.DataType) -> pa.Array:
 
 
 def _list(array: pa.ListArray, values: pa.Array) -> pa.ListArray:
-    """A list array as `array` is, of other values: those of its lists, one after the other."""
+    """Return a list array with the lengths and nulls of `array`, and the items `values`, concatenated."""
     ends = pc.cumulative_sum(pc.list_value_length(array).fill_null(0)).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
 
 
 def as_texts(array: pa.Array) -> pa.Array:
-    """The values of a column as a text column holds them. Raises ArrowException: they are of a type without texts."""
+    """Return a column's values as a string column holds them. Raises ArrowException: when that is impossible."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return pc.strftime(array, format="%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S")
@@ -94,7 +94,7 @@ def as_texts(array: pa.Array) -> pa.Array:
 
 
 def _dated(array: pa.Array) -> pa.Array:
-    """The array with dates and moments as text: Python has none before its year 1."""
+    """Return the array with dates and timestamps as strings: Python cannot represent those before year 1."""
     kind = array.type
     if pa.types.is_struct(kind):
         fields = [_dated(inner) for inner in array.flatten()]

@@ -1,4 +1,4 @@
-"""One value into a column's type, without loss, or null and a note of what it was."""
+"""Coercion of single values to a column's type, without loss, or else to null with a note of the original."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -11,14 +11,17 @@ from cdk.lake.arrow.conversions import CoercionError, conversion, json_string
 from cdk.lake.arrow.json_text import shown, valid
 
 Change: TypeAlias = dict[str, str]
-"""What was done to a value: `field`, `change`, `reason`, and `original` as text, JSON unless it was a text.
+"""What was done to a value: `field`, `change`, `reason`, and `original` as a string: JSON unless it was a string.
 
 change: NULLED; LEFT_OUT, a field of an object; TRUNCATED, a timestamp; ESCAPED, a string.
 """
 
 
 def coerce_value(value: object, kind: ColumnType, path: str, noted: list[Change]) -> object:
-    """`value` as `kind`, or what comes nearest and a note in `noted`. Raises NotJson: it is no JSON."""
+    """Return `value` as `kind`; if it does not fit, the nearest value or null, and append a note to `noted`.
+
+    Raises NotJson: when it is not a JSON value.
+    """
     value = plain(value)
     if value is None:
         return None
@@ -36,7 +39,7 @@ def coerce_value(value: object, kind: ColumnType, path: str, noted: list[Change]
 
 
 def change(path: str, what: str, reason: str, value: object) -> Change:
-    """The note of a change. path: the column, and where in it."""
+    """Return the note of a change. path: the column, and the place inside its value."""
     return {"field": valid(path), "change": what, "reason": reason, "original": shown(value)}
 
 

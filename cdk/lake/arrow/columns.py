@@ -14,7 +14,7 @@
 | `oneOf`, `anyOf` of one type beside null; integer or number | that type; double |
 | anything else, or nothing | JSON text |
 
-A field that is not declared gets the type that its values have, `inferred`: boolean, 64-bit integer, double, else text.
+An undeclared field gets the type of its values, see `inferred`: boolean, 64-bit integer, double, else text.
 """
 
 import re
@@ -29,7 +29,7 @@ from cdk.base.values import SIMPLE_TYPES, JsonSchema, JsonValue, properties_of
 from cdk.lake.arrow.json_schema import Plain, both, plain, type_names
 
 MOMENT = pa.timestamp("us", tz="UTC")
-# Delta's `timestamp_ntz`: needs a table feature, which delta-rs turns on when it creates the table or adds the column.
+# Delta's `timestamp_ntz`: needs a table feature, which delta-rs enables when it creates the table or adds the column.
 LOCAL_TIME = pa.timestamp("us")
 BIG_INTEGER = pa.decimal128(38, 0)
 
@@ -42,9 +42,9 @@ RAW_ID, EXTRACTED_AT, META, GENERATION = (
 )
 ADDITIONAL = "_airbyte_additional"
 DELETED_AT = "_ab_cdc_deleted_at"
-"""The source's, or of removing stale rows: set in a row that says that the source deleted its key."""
+"""Set in a row whose key the source has deleted: by the source itself, or by removing stale rows."""
 ROW_SOURCE = "_cdk_source"
-"""What brought a row, in tables whose rows are traced: the sync, the slice, its page in a task, and the request."""
+"""Where a row comes from, in tables whose rows are traced: the sync, the slice, its page in a task, and the request."""
 ROW_SOURCE_TYPE = pa.struct(
     [("sync_id", pa.string()), ("slice", pa.string()), ("page", pa.int64()), ("request", pa.string())]
 )
@@ -57,18 +57,18 @@ OWN_COLUMNS: Mapping[str, pa.DataType] = {
     GENERATION: pa.int64(),
 }
 RESERVED = frozenset({*OWN_COLUMNS, ROW_SOURCE})
-"""Names of columns that no field has: a table may be traced later."""
+"""Column names that no field can have; with ROW_SOURCE, because tracing may be turned on later."""
 
 FIELD = "spark-cdk.field"
-"""In the metadata of a table's column: the field whose values it has, in each sync and for each pipeline."""
+"""Key in the metadata of a table's column: the field whose values it has, for all syncs and pipelines."""
 
 # Delta's log holds a schema of 40 levels and fails at 60 (delta-rs 1.6).
 _DEEPEST = 30
-# Fields in one column. References that branch reach any number within 30 levels.
+# Maximum number of fields in one column. Branching references can reach any number within 30 levels.
 _MOST = 2_000
 
-# Delta refuses a comma, semicolon, braces, brackets, =, a blank and white space in the names of tables without column
-# mapping, which delta-rs 1.6 does not write; a column whose name begins with NUL is read as null.
+# Delta refuses commas, semicolons, braces, parentheses, = and white space in column names of tables without column
+# mapping, which delta-rs 1.6 does not write; a column whose name starts with NUL is read as null.
 _REFUSED = re.compile(r"[ ,;{}()=\x00-\x1f\x7f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -76,7 +76,7 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multip
 
 
 class JsonText(Enum):
-    """The type of a column whose values are kept as JSON text: the schema does not say enough for another."""
+    """The type of a column that stores values as JSON text, because the schema is not specific enough."""
 
     COLUMN = "json"
 
@@ -86,11 +86,11 @@ ColumnType: TypeAlias = pa.DataType | JsonText
 
 
 def columns(schema: JsonSchema) -> dict[str, ColumnType]:
-    """The type of each declared property of a record, in the schema's order, by the property's name.
+    """Return the column type of each declared property of a record, in the schema's order, by the property's name.
 
-    Types are never narrower than the schema. Tables do not tell `id` from `ID`, and `a b` and `a_b` would have one
-    name: of properties that would share a column, the first whose name is the column's has it, else the first. One
-    whose column would be the kit's own, or whose name no column can have, has none either.
+    Types are never narrower than the schema. Tables do not distinguish `id` from `ID`, and `a b` and `a_b` have the
+    same column name: of properties that would share a column, the first one with the column's exact name gets it, else
+    the first one. A property whose column would be the kit's own, or whose name no column can have, gets none either.
     """
     properties = properties_of(plain(schema, schema) or schema)
     owners: dict[str, str] = {}
@@ -106,7 +106,7 @@ def columns(schema: JsonSchema) -> dict[str, ColumnType]:
 
 
 def column_owner(field: str, declared: Iterable[str]) -> str | None:
-    """Who has the column that a field would have: a field with a column, or the kit's own column; None: nobody."""
+    """Return the owner of the column that a field would get: another field, or the kit's own column; None: no owner."""
     column = column_name(field)
     if column is None:
         return None
@@ -115,9 +115,9 @@ def column_owner(field: str, declared: Iterable[str]) -> str | None:
 
 
 def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str | None]:
-    """The declared properties that have no column, each with who has it; None: no column can have the name.
+    """Return the declared properties without a column, each with the column's owner; None: no column can be named so.
 
-    declared: those that have one, as `columns` gives them.
+    declared: the properties with a column, as `columns` returns them.
     """
     own = set(declared)
     names = properties_of(plain(schema, schema) or schema)
@@ -126,13 +126,13 @@ def without_column(schema: JsonSchema, declared: Iterable[str]) -> dict[str, str
 
 _INFERRED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64()}
 INFERRED: Mapping[pa.DataType, JsonValue] = {pa.bool_(): True, pa.int64(): 0, pa.float64(): 0.5}
-"""Types of columns that are inferred and may become wider, each with a value of no other."""
+"""Types of inferred columns that may be widened, each with a sample value that only this type is inferred from."""
 
 
 def inferred(values: Iterable[JsonValue], column: pa.DataType | None = None) -> pa.DataType | None:
-    """The type of the column of an undeclared field; None: nothing but nulls is known of it.
+    """Return the column type for the values of an undeclared field; None: all values are null.
 
-    column: the type that the column has, one of INFERRED; the result holds its values, too. Raises NotJson.
+    column: the column's current type, one of INFERRED; the result holds its values, too. Raises NotJson.
     """
     samples = [] if column is None else [INFERRED[column]]
     type_name = inferred_type([*samples, *values])
@@ -140,43 +140,43 @@ def inferred(values: Iterable[JsonValue], column: pa.DataType | None = None) -> 
 
 
 def column_name(field: str) -> str | None:
-    """The name of a field's column: `_` for each character that Delta refuses, `a b` -> `a_b`.
+    """Return the name of a field's column, with `_` for each character that Delta refuses: `a b` -> `a_b`.
 
-    None: no column can have the name, for it is empty, or has half a character.
+    None: no column can be named so, because the name is empty or has a lone surrogate.
     """
     return None if not field or _LONE_SURROGATE.search(field) else _REFUSED.sub("_", field)
 
 
 def column_of(field: str, kind: ColumnType) -> pa.Field:
-    """The column that a table gets for a field, which it notes; or the kit's own."""
+    """Return the column for a field, with the field's name in its metadata; or the kit's own column."""
     noted = None if field in OWN_COLUMNS else {FIELD: field}
     return pa.field(column_name(field) or field, arrow_type(kind), metadata=noted)
 
 
 def noted_field(column: pa.Field) -> str | None:
-    """The field that a column of a table was made for; None: it is not noted, as where something else made it."""
+    """Return the field that a table's column was made for; None: not noted, for example if another program made it."""
     noted = (column.metadata or {}).get(FIELD.encode(), b"").decode()
-    # Spark copies metadata to a column that is selected under another name.
+    # Spark copies the metadata when a column is selected under another name.
     return noted if column_name(noted) == column.name else None
 
 
 def field_of(column: pa.Field) -> str:
-    """The field whose values a column of a table has, where none is declared for it."""
+    """Return the field whose values a table's column has, if no declared field has the column."""
     return noted_field(column) or column.name
 
 
 def table_schema(declared: Mapping[str, ColumnType]) -> pa.Schema:
-    """The Arrow schema of a table: the columns of the declared fields, then the kit's own. Everything is nullable."""
+    """Return a table's Arrow schema: the columns of declared fields, then the kit's own. All columns are nullable."""
     return pa.schema([column_of(name, kind) for name, kind in [*declared.items(), *OWN_COLUMNS.items()]])
 
 
 def arrow_type(kind: ColumnType) -> pa.DataType:
-    """The type that the table gives a column."""
+    """Return the Arrow type of a column."""
     return pa.string() if kind is JSON_TEXT else kind
 
 
 class _Column:
-    """One column's type, worked out of its schema. root: the document that references lead into."""
+    """Determines the type of one column from its schema. root: the document that references point into."""
 
     def __init__(self, root: JsonValue) -> None:
         self._root, self._budget = root, _MOST
@@ -199,7 +199,7 @@ class _Column:
                 return _scalar(names, schema)
 
     def _choice(self, schema: Plain, key: str, depth: int) -> ColumnType:
-        """The one type of all choices beside null."""
+        """Return the type that all choices except null have in common, else JSON text."""
         choices = listed if isinstance(listed := schema[key], list) else []
         rest = {name: value for name, value in schema.items() if name != key}
         kinds: set[ColumnType] = set()
@@ -214,7 +214,7 @@ class _Column:
         return kinds.pop() if len(kinds) == 1 else JSON_TEXT
 
     def _struct(self, properties: Mapping[str, JsonValue], depth: int) -> ColumnType:
-        """A struct of all the properties; one that could not hold each under its own name would drop the rest."""
+        """Return a struct of all properties; JSON text if it could not hold each under its own name and lost some."""
         if not properties or len({name.lower() for name in properties}) < len(properties):
             return JSON_TEXT
         fields = []
@@ -227,7 +227,7 @@ class _Column:
 
 
 def _scalar(names: list[str], schema: Plain) -> ColumnType:
-    """The column of simple types, sorted by name."""
+    """Return the column type for simple JSON types. names: sorted."""
     precise = schema.get("airbyte_type")
     if names in (["string"], ["integer"], ["number"], ["integer", "number"]) and precise in (
         "big_integer",
@@ -260,7 +260,7 @@ def _string(schema: Plain) -> pa.DataType:
 
 
 def _integer(schema: Plain) -> pa.DataType:
-    """As many bits as the bounds need."""
+    """Return a type with as many bits or digits as the bounds need."""
     bounds = [abs(bound) for key in _BOUNDS if isinstance(bound := schema.get(key), int | float)]
     if all(bound <= 2**63 for bound in bounds):
         return pa.int64()

@@ -1,8 +1,8 @@
-"""Conversions: what a column of each scalar type holds of JSON's values. Every way into a column goes by this table.
+"""Conversions of JSON values to columns of each scalar type. Every code path that fills a column uses this table.
 
-`cdk.lake.arrow.vectorized` makes a column of many values at once, `cdk.lake.arrow.typed_json_reader` of text without
-decoding it, `cdk.lake.arrow.coerce` takes a value at a time and ten times as long. What the first two would not convert
-as the third does they leave to it.
+`cdk.lake.arrow.vectorized` converts many values at once, `cdk.lake.arrow.typed_json_reader` converts text without
+decoding it, `cdk.lake.arrow.coerce` converts one value at a time and takes ten times as long. The first two leave to
+the third whatever they would convert differently.
 """
 
 import math
@@ -24,15 +24,15 @@ from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 from cdk.lake.arrow.json_text import NO_JSON, finite, json_text, shown, valid
 
 NOT_A_NUMBER = "not a number"
-"""The reason of what a column of numbers refuses because it is none."""
+"""The reason for a value that a numeric column refuses because it is not a number."""
 
 _BIG_DIGITS = 38
-# Digits behind the microseconds.
+# Nonzero digits beyond microseconds.
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-# Arrow reads the years 0 and 10,000, which a value beside one that Arrow does not read would not be; nor can readers in
-# Python show them.
+# Arrow parses the years 0 and 10,000, but the one-value path, which Arrow's failures fall back to, does not; neither
+# can readers in Python represent them.
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _RANGE: Mapping[pa.DataType, tuple[date, date]] = {
     pa.date32(): (date.min, date.max),
@@ -42,44 +42,44 @@ _RANGE: Mapping[pa.DataType, tuple[date, date]] = {
 
 
 class NeedsCoercion(Exception):
-    """A value may not be what its column holds."""
+    """Some value may not fit its column as it is; the values have to be coerced one by one."""
 
 
 class CoercionError(Exception):
-    """A value cannot be held by its column as it is."""
+    """A value does not fit its column as it is."""
 
     def __init__(self, reason: str, change: str = "NULLED", instead: object = None) -> None:
-        """change: what becomes of the value, as `coerce.Change` says it. instead: what the column gets."""
+        """change: what is done to the value, see `coerce.Change`. instead: the value that the column gets."""
         super().__init__(reason)
         self.change, self.instead = change, instead
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a column of one scalar type holds."""
+    """The conversion of values to a column of one scalar type."""
 
     kind: pa.DataType
     value: Callable[[object], object]
     """Converts one value that is not null. Raises CoercionError."""
     python: frozenset[type] = frozenset()
-    """The types of values that become a column at once: Arrow holds each of them, or refuses it.
+    """The Python types of values that are converted all at once: Arrow stores each of them exactly, or raises.
 
-    Looked at first: Arrow takes True for 1.0, and 1 for 1.0 beside it, and "abc" for a list.
+    Checked first, because Arrow takes True for 1.0, and 1 for 1.0 beside it, and "abc" for a list.
     """
     decoded: type | None = None
-    """The type that text is read as; None: it is not read, and the record is decoded."""
+    """The type that JSON text is parsed as; None: it is not parsed directly, and the record is decoded."""
     exact_below: float | None = None
-    """From here on, a number that was read from text may have lost digits."""
+    """From this absolute value on, a number that was parsed from text may have lost digits."""
 
     @property
     def direct(self) -> bool:
-        """Whether each value that is of the right type is what the column holds."""
+        """Whether the column holds every value of the right type as it is."""
         return self.exact_below is None and self.kind not in _RANGE
 
     def array(self, values: Sequence[object]) -> pa.Array:
-        """A column of values of the types in `python`, or of `decoded`, and null.
+        """Return a column of values of the types in `python`, or of type `decoded`, and nulls.
 
-        Raises NeedsCoercion, ArrowException: some value may not be what the column holds.
+        Raises NeedsCoercion, ArrowException: when some value may not fit the column as it is.
         """
         if self.kind not in _RANGE:
             return pa.array(values, self.kind)
@@ -88,7 +88,7 @@ class Conversion:
         return timestamps
 
     def array_of_decoded(self, values: Sequence[object]) -> pa.Array:
-        """As `array`, of values that were read from text."""
+        """Like `array`, for values that were parsed from text."""
         array = self.array(values)
         if self.exact_below is not None:
             largest = pc.max(pc.abs(array)).as_py()
@@ -99,7 +99,7 @@ class Conversion:
 
 @cache
 def conversion(kind: pa.DataType) -> Conversion:
-    """The conversion into a scalar type; into one that no schema declares, but some table has, a value at a time."""
+    """Return the conversion to a scalar type; for a type that only other programs' tables have, one value at a time."""
     if (known := _CONVERSIONS.get(kind)) is not None:
         return known
     value = next((value for is_kind, value in _FAMILIES if is_kind(kind)), partial(_integer, bits=kind.bit_width))
@@ -109,16 +109,16 @@ def conversion(kind: pa.DataType) -> Conversion:
 def list_array(
     values: Sequence[Sequence[object] | None], kind: pa.ListType, array: Callable[[Sequence[object]], pa.Array]
 ) -> pa.Array:
-    """A column of lists. array: makes a column of all their items, one list behind the other."""
+    """Return a column of lists. array: makes a column of the items of all lists, concatenated."""
     ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
     items = list(chain.from_iterable(value for value in values if value is not None))
-    # An offset that is null makes its list null.
+    # A null offset makes the list null.
     offsets = [None if value is None else begin for value, begin in zip(values, ends, strict=False)]
     return pa.ListArray.from_arrays(pa.array([*offsets, ends[-1]], pa.int32()), array(items), type=kind)
 
 
 def to_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Texts as dates or timestamps; None if one is in no year from 1 to 9999. Raises ArrowException: one is none."""
+    """Parse strings as dates or timestamps; None if a year is not in 1 to 9999. Raises ArrowException: if invalid."""
     timestamps = texts.cast(kind)
     first, last = _range(kind)
     outside = pc.or_(pc.less(timestamps, first), pc.greater(timestamps, last))
@@ -127,13 +127,13 @@ def to_timestamps(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 @cache
 def _range(kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
-    # Arrow imports pandas for its first value: where none is made, that saves 0.8 s of CPU on slow cores.
+    # Arrow imports pandas for the first scalar: creating it only on demand saves 0.8 s of CPU on slow cores.
     first, last = _RANGE[kind]
     return pa.scalar(first, kind), pa.scalar(last, kind)
 
 
 def json_string(value: object) -> str:
-    """A value as JSON. Raises CoercionError: it holds NaN or infinity; NotJson: JSON has nothing like it."""
+    """Return a value as JSON. Raises CoercionError: when it has NaN or infinity. NotJson: when JSON lacks its type."""
     text = json_text(value)
     if text is None:
         raise CoercionError(NO_JSON)
@@ -142,7 +142,7 @@ def json_string(value: object) -> str:
 
 def _string(value: object) -> str:
     if not isinstance(value, str):
-        # A NaN that was in a column of numbers is this text, too, once the column becomes text.
+        # The same string as that of a NaN in a column of doubles that is widened to strings.
         return json_text(value) or shown(finite(value))
     escaped = valid(value)
     if escaped != value:
@@ -195,7 +195,7 @@ def _big_integer(value: object) -> Decimal:
     match value:
         case str() if _INTEGER.fullmatch(value):
             digits = value.lstrip("+-").lstrip("0") or "0"
-            # Counted first: Python refuses to read a number of thousands of digits.
+            # Digits are counted first, because Python refuses to parse a number with thousands of digits.
             size: float | Decimal = int(digits) if len(digits) <= _BIG_DIGITS else 10**_BIG_DIGITS
             number = -size if value.startswith("-") else size
         case bool():
@@ -212,7 +212,7 @@ def _big_integer(value: object) -> Decimal:
 
 def _is_integral(value: float | Decimal) -> bool:
     match value:
-        case Decimal():  # has no remainder where it has more digits than its context
+        case Decimal():  # `%` fails if it has more digits than the context
             return value == value.to_integral_value()
         case _:
             return not value % 1
@@ -220,7 +220,7 @@ def _is_integral(value: float | Decimal) -> bool:
 
 def _date(value: object) -> date:
     try:
-        # fromisoformat reads 20240102 and 2024-W01-2 as well, which Arrow's cast does not.
+        # fromisoformat also accepts 20240102 and 2024-W01-2, which Arrow's cast does not.
         if isinstance(value, str) and _DAY.fullmatch(value):
             return date.fromisoformat(value)
     except ValueError:
@@ -242,7 +242,7 @@ def _timestamp(value: object) -> datetime:
 
 
 def _local_time(value: object) -> datetime:
-    """What the clock on the wall shows."""
+    """Return the local time, without its zone."""
     try:
         timestamp = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,7 +1,7 @@
-"""A JSON Schema in plain form: references followed, `allOf` merged, `const` and `enum` as the types of their values.
+"""JSON Schema in plain form: references resolved, `allOf` merged, `const` and `enum` replaced by their values' types.
 
-Only what decides a column's type is looked at. Sources: JSON Schema draft 7 (and `$defs` and what stands beside a
-`$ref` as of 2019-09).
+Considers only what decides a column's type. Sources: JSON Schema draft 7 (and, as of 2019-09, `$defs` and keywords
+beside a `$ref`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,24 +14,24 @@ from cdk.base.values import JSON_TYPES, JsonValue, Keys, dotted, referenced
 from cdk.base.wording import did_you_mean, first_few
 
 Plain: TypeAlias = Mapping[str, JsonValue]
-"""A schema without `$ref`, `allOf`, `const` and `enum` at its top; what lies below is as it was written."""
+"""A schema without `$ref`, `allOf`, `const` and `enum` at its top level; lower levels are unchanged."""
 
-# References that lead to references, and `allOf` in `allOf`. More than that is a circle.
+# Maximum depth of references to references, and of `allOf` in `allOf`. Anything deeper is considered a cycle.
 _HOPS = 32
 _BY_NAME = ("properties", "definitions", "$defs")
 _OF_SCHEMAS = (*_BY_NAME, "allOf", "anyOf", "oneOf")
 _MOST = 5
-"""Slips that a warning names."""
+"""How many mistakes a warning lists."""
 
 _MERGED = ("type", "properties", "items")
 _EXCLUSIVE = ("format", "airbyte_type", "oneOf", "anyOf")
 
 
 def plain(declared: JsonValue, root: JsonValue, hops: int = 0) -> Plain | None:
-    """What `declared` says, in plain form; None where that cannot be told.
+    """Return the schema `declared` in plain form; None if that is impossible.
 
-    That is: no schema, a reference that leads nowhere, out of `root` or in a circle, or parts that contradict each
-    other. `{}` and `true` say nothing, and allow everything.
+    That is the case if it is not a schema, has a reference to nothing, outside `root` or in a cycle, or has parts that
+    contradict each other. `{}` and `true` allow everything.
     """
     if declared is True:
         return {}
@@ -49,7 +49,7 @@ def plain(declared: JsonValue, root: JsonValue, hops: int = 0) -> Plain | None:
 
 
 def both(first: Plain | None, second: Plain | None) -> Plain | None:
-    """What holds for a value that obeys two schemas; None where that cannot be told."""
+    """Return the schema of values that satisfy both schemas; None if that cannot be determined."""
     if first is None or second is None:
         return None
     if any(first[key] != second[key] for key in _EXCLUSIVE if key in first and key in second):
@@ -62,7 +62,7 @@ def both(first: Plain | None, second: Plain | None) -> Plain | None:
 
 
 def warn_of_slips(stream: str, schema: JsonValue) -> None:
-    """Log, once for a stream, what of its schema no column can follow: nothing else would say so."""
+    """Log the mistakes in a stream's schema, once per stream: nothing else would report them."""
     if problems := slips(schema):
         logger.warning(
             "%s: its schema has slips: %s. Until they are mended such fields take any value",
@@ -72,7 +72,7 @@ def warn_of_slips(stream: str, schema: JsonValue) -> None:
 
 
 def slips(schema: JsonValue) -> list[str]:
-    """Types that there are not, properties that are no schemas, references that lead nowhere, each with its path."""
+    """Return a schema's mistakes with paths: unknown types, properties that are no schemas, dangling references."""
     problems: list[str] = []
     stack: list[tuple[Keys, JsonValue]] = [((), schema)]
     while stack:
@@ -110,13 +110,13 @@ def _shown(value: JsonValue) -> str:
 
 
 def type_names(kind: JsonValue) -> list[str]:
-    """The names in a schema's `type`, sorted; none when it holds something else than names."""
+    """Return the names in a schema's `type`, sorted; empty if it has anything other than names."""
     kinds = kind if isinstance(kind, list) else [kind]
     return sorted({str(name) for name in kinds}) if all(isinstance(name, str) for name in kinds) else []
 
 
 def _named(declared: Mapping[str, JsonValue]) -> Plain:
-    """The schema by its types: values that it lists stand for theirs."""
+    """Return the schema with `const` and `enum` replaced by the types of their values."""
     typed = {key: value for key, value in declared.items() if key not in {"$ref", "allOf", "const", "enum"}}
     if "type" not in declared and ("const" in declared or "enum" in declared):
         values = [declared["const"]] if "const" in declared else declared["enum"]
@@ -128,7 +128,7 @@ def _named(declared: Mapping[str, JsonValue]) -> Plain:
 
 def _types(first: JsonValue, second: JsonValue) -> list[str]:
     first_names, second_names = set(type_names(first)), set(type_names(second))
-    # Each integer is a number.
+    # Every integer is a number.
     has_integers = any(
         "integer" in these and "number" in those
         for these, those in ((first_names, second_names), (second_names, first_names))

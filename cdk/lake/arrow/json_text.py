@@ -1,4 +1,4 @@
-"""Values as JSON text, whatever they hold."""
+"""Conversion of values to JSON text and back, including NaN, lone surrogates and numbers of any size."""
 
 import json
 import math
@@ -11,13 +11,13 @@ from cdk.base.values import fragment
 
 NO_JSON = "NaN and infinity are no JSON"
 _NAN = "\0"
-"""Stands for NaN and infinities where they are looked for: no JSON text has it."""
+"""A placeholder for NaN and infinities when searching for them: JSON text never contains it."""
 
 
 def json_text(value: object) -> str | None:
-    """`value` as JSON, None when it holds NaN or infinity.
+    """Return `value` as JSON; None if it contains NaN or infinity.
 
-    Raises NotJson: JSON has nothing like it, or it is too deep for any writer of JSON.
+    Raises NotJson: when JSON has no such type, or the value is too deep for any JSON writer.
     """
     try:
         text = orjson.dumps(value, fragment).decode()
@@ -31,7 +31,7 @@ def json_text(value: object) -> str | None:
 
 
 def finite(value: object) -> object:
-    """`value` with the texts NaN, Infinity and -Infinity where JSON has no number. Raises NotJson."""
+    """Return `value` with the strings NaN, Infinity and -Infinity for numbers that JSON lacks. Raises NotJson."""
     match plain(value):
         case dict() as fields:
             return {name: finite(inner) for name, inner in fields.items()}
@@ -44,12 +44,12 @@ def finite(value: object) -> object:
 
 
 def from_json_text(text: str) -> object:
-    """The value that `json_text` wrote. Other decoders refuse the lone surrogates that it escapes."""
+    """Parse text that `json_text` wrote. Other decoders refuse the escaped lone surrogates in it."""
     return json.loads(text)
 
 
 def shown(value: object) -> str:
-    """`value` as a person reads it: a text as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
+    """Return `value` for display: a string as it is, anything else as JSON, with NaN and Infinity. Raises NotJson."""
     value = plain(value)
     if isinstance(value, str) and valid(value) == value:
         return value
@@ -57,5 +57,5 @@ def shown(value: object) -> str:
 
 
 def valid(text: str) -> str:
-    """The text as UTF-8 can hold it: a lone surrogate is written as its escape."""
+    """Return the text in a form that UTF-8 can encode: a lone surrogate as an escape sequence."""
     return text.encode("utf-8", "backslashreplace").decode()

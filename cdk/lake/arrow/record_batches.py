@@ -1,12 +1,12 @@
-"""Records -> Arrow batches. Bad data never stops a sync and never vanishes.
+"""Records -> Arrow batches. Bad data never stops a sync and is never lost.
 
-A value that does not fit its column becomes null and is kept, as text, in `_airbyte_meta.changes`; a field without a
-column is kept as JSON text in `_airbyte_additional`, or gets a column of its own, of the type that its values have, and
-as wide as later ones need it. A text column takes other values as JSON text. pyarrow alone would not do: it turns 1.5
+A value that does not fit its column becomes null, and `_airbyte_meta.changes` stores it as a string. A field without a
+column is stored as JSON text in `_airbyte_additional`, or gets a column of the type of its values, which is widened as
+later values need it. A string column stores other values as JSON text. pyarrow alone does not suffice: it turns 1.5
 into 1 for an integer column, true into 1.0 for a number, "abc" into ["a", "b", "c"] for a list, and drops undeclared
 fields of a struct.
 
-What never gets here: a record that has a key twice, for decoders of JSON keep the last value of it (RFC 8259, 4).
+Duplicate keys in a record never get here: JSON decoders keep only the last value (RFC 8259, 4).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,20 +47,20 @@ from cdk.lake.arrow.typed_json_reader import TypedJsonReader
 from cdk.lake.arrow.vectorized import by_field, to_array
 
 Runs: TypeAlias = Sequence[tuple[int, int]]
-"""How consecutive rows are spread over slices: the number of a slice, and how many rows are its."""
+"""How consecutive rows are distributed over slices: pairs of a slice's number and its number of rows."""
 
 _SLICE_DIGITS, _DIGITS = 8, 10
 _MARK = b"\0"
 _THOUSAND = b"".join(b"%s%03d" % (_MARK, number) for number in range(1000))
 _FEW = 100
-"""Rows whose ids are made one by one: a thousand at once would take longer."""
+"""Up to this many ids are made one by one: making a thousand at once would take longer."""
 
 
 class RecordBatchBuilder:
-    """Turns pages of records into batches of one table's schema.
+    """Converts pages of records to batches with the schema of one table.
 
-    schema: that of the last batch. It grows at its end, by a column for each undeclared field, while there is room, and
-    columns that were inferred become wider; a batch from before has fewer columns, or narrower ones.
+    schema: the schema of the last batch. It gains a column at its end for each undeclared field, while there is room,
+    and inferred columns are widened; so an earlier batch may have fewer or narrower columns.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class RecordBatchBuilder:
         follows: Collection[str] = (),
         infers: bool = True,
     ) -> None:
-        """Make rows of `generation`. unique: what is in their ids, see RowIds.
+        """Make rows of `generation`. unique: a part of their ids, see RowIds.
 
-        room: how many undeclared fields get columns; those that come later are kept in `_airbyte_additional`. follows:
-        fields whose columns, of types of INFERRED, become as wide as their values need. infers: whether new columns
-        become wider; otherwise they are text.
+        room: how many undeclared fields get columns; later ones are stored in `_airbyte_additional`. follows: fields
+        whose columns, of types in INFERRED, are widened as their values need. infers: whether new columns get the type
+        of their values and are widened; otherwise they are strings.
         """
         self.schema = table_schema(declared)
         self._traced, declared = ROW_SOURCE in declared, {n: kind for n, kind in declared.items() if n != ROW_SOURCE}
@@ -91,8 +91,8 @@ class RecordBatchBuilder:
         self._grown: dict[str, tuple[pa.DataType, ...]] = {}
         self._follows, self._infers = set(follows), infers
         self.without_column: tuple[str, str] | None = None
-        """A field that had no column, and who has the one of its name, as `column_owner` says; None: there was none."""
-        # Undeclared fields that were null wherever they were met: nothing says yet of which type their columns are.
+        """A field that got no column, and the owner of the column with its name, see `column_owner`; None: no field."""
+        # Undeclared fields with only null values so far: the type of their columns is not known yet.
         self._nulls: set[str] = set()
         self._typed_reader = self._new_typed_reader()
         self._new = 0
@@ -101,26 +101,26 @@ class RecordBatchBuilder:
 
     @property
     def grown(self) -> Mapping[str, tuple[pa.DataType, ...]]:
-        """The undeclared fields that got columns, in the order they were met, and those whose columns became wider.
+        """The undeclared fields that got columns, in order of appearance, and the fields whose columns were widened.
 
-        With the types that their columns have had in batches, the widest last.
+        Each with the types that its column has had in batches, the widest last.
         """
         return dict(self._grown)
 
     @property
     def record_type(self) -> RecordType | None:
-        """The type of records that become columns without being decoded; None where none would."""
+        """The type of records that are converted to columns without being decoded; None: all records are decoded."""
         return self._typed_reader.record_type
 
     def batch(
         self, records: Sequence[Record], runs: Runs | None = None, sources: Sequence[Record | None] = ()
     ) -> pa.RecordBatch:
-        """One row per record, in order. runs: the slices that they belong to; by default they are of one, number 0.
+        """Return one row per record, in order. runs: the slices that they belong to; by default a single one, number 0.
 
-        sources: what brought the rows of each of the runs, for tables with a column for it.
+        sources: where the rows of each run come from, for tables whose rows are traced.
 
-        Raises FatalError: a record is not an object, or a name in it no text, or NotJson, one of its values is not made
-        of JSON's types.
+        Raises FatalError: when a record is not an object, or the name of a field is not a string. NotJson: when a value
+        is not of JSON's types.
         """
         try:
             return self._batch(records, runs or [(0, len(records))], sources)
@@ -152,7 +152,7 @@ class RecordBatchBuilder:
     def _fitted(
         self, records: Sequence[Record], changes: dict[int, list[Change]]
     ) -> tuple[Mapping[str, pa.Array], Sequence[int]]:
-        """The columns that some of the records have, and which of these have undeclared fields."""
+        """Return the columns of fields that occur in the records, and the indexes of records with undeclared fields."""
         if not {dict}.issuperset(map(type, records)):
             _check(records)
         fields = by_field(records)
@@ -172,17 +172,17 @@ class RecordBatchBuilder:
         return arrays, odd
 
     def _is_odd(self, record: Record) -> bool:
-        """Whether a record has undeclared fields that there are no columns for, and that are not null as always."""
+        """Whether a record has a field without a column, other than a field that has always been null."""
         return not self._names.issuperset(record) or any(record.get(name) is not None for name in self._nulls)
 
     def _any_in_nulls(self, fields: Mapping[str, Sequence[JsonValue]]) -> bool:
         return any(any(value is not None for value in fields.get(name, ())) for name in self._nulls)
 
     def _column(self, name: str, values: Sequence[JsonValue], changes: dict[int, list[Change]]) -> pa.Array:
-        """The values of a field as its column holds them; one that was inferred becomes as wide as they need."""
+        """Return the values of a field as its column holds them; an inferred column is widened as they need."""
         kind = self._columns[name]
         if name in self._follows and kind is not JSON_TEXT:
-            # A double takes whole numbers, too, and not each of them decides alone whether a column can be one.
+            # A double column also takes integers, but only all values together decide whether it can hold them.
             if kind != pa.float64() or int not in set(map(type, values)):
                 array = to_array(values, kind)
                 if array is not None:
@@ -194,13 +194,13 @@ class RecordBatchBuilder:
         return _column(name, values, kind, changes)
 
     def _grow(self, records: Sequence[Record]) -> None:
-        """Give the undeclared fields of some records columns, while there is room."""
+        """Give columns to the undeclared fields of some records, while there is room."""
         undeclared: dict[str, list[JsonValue]] = {}
         for record in records:
             for name, value in record.items():
                 if name not in self._columns and self._owner(name) is None:
                     undeclared.setdefault(name, []).append(value)
-        # Of fields that would share a column, the one whose name is the column's has it, as with declared ones.
+        # Of fields that would share a column, the one with the column's exact name gets it, as with declared fields.
         for name, values in sorted(undeclared.items(), key=lambda field: column_name(field[0]) != field[0]):
             kind = inferred(values)
             if kind is None and len(self._nulls) < self._room:
@@ -218,7 +218,7 @@ class RecordBatchBuilder:
         self._typed_reader = self._new_typed_reader()
 
     def _change(self, name: str, kind: pa.DataType) -> None:
-        """Give a field a column of a type, or its column another."""
+        """Give a field a column of type `kind`, or change its column to that type."""
         column, before = column_of(name, kind), self._columns.get(name)
         self._columns[name] = kind
         if before is None:
@@ -232,7 +232,7 @@ class RecordBatchBuilder:
         self._typed_reader = self._new_typed_reader()
 
     def _new_typed_reader(self) -> TypedJsonReader:
-        # A declared number is a double, as the schema has it; an inferred one only while it loses no digit.
+        # A declared number is a double because the schema says so; an inferred one only as long as no digit is lost.
         exact = any(self._columns.get(name) == pa.float64() for name in self._follows)
         return TypedJsonReader({**self._columns, **dict.fromkeys(sorted(self._nulls), pa.null())}, exact=exact)
 
@@ -250,12 +250,12 @@ class RecordBatchBuilder:
         return pa.array(texts, pa.string())
 
     def _owner(self, field: str) -> str | None:
-        """Who has the column that a field would have, see `column_owner`; empty: no column can have its name."""
+        """Return the owner of a field's column, see `column_owner`; empty: no column can have the field's name."""
         column = column_name(field)
         return "" if column is None else self._owners.get(column.lower())
 
     def _shadowed(self, fields: Record) -> tuple[str, str] | None:
-        """The first of some fields with a value that has no column because another has the one of its name."""
+        """Return the first field with a value whose column belongs to another field, and that owner."""
         owners = ((name, self._owner(name)) for name, value in fields.items() if value is not None)
         return next(((name, owner) for name, owner in owners if owner), None)
 
@@ -263,7 +263,7 @@ class RecordBatchBuilder:
         kind = self.schema.field(META).type
         if changes:
             return pa.array([{"changes": changes.get(i, [])} for i in range(size)], kind)
-        # As a rule; a quarter of a batch's time if each row were looked at, or if a scalar were repeated.
+        # The usual case. Building each row, or repeating a scalar, would take a quarter of a batch's time.
         (noted,) = kind
         ends = pa.repeat(pa.scalar(0, pa.int32()), size + 1)
         none = pa.ListArray.from_arrays(ends, pa.nulls(0, noted.type.value_type), type=noted.type)
@@ -271,13 +271,13 @@ class RecordBatchBuilder:
 
 
 def _spread(sources: Sequence[Record | None], runs: Runs) -> pa.Array:
-    """What brought each row. It is made once for a page: of many rows it is the same."""
+    """Return the source of each row. Made once per run and repeated, as many rows share it."""
     places = pa.concat_arrays([pa.repeat(number, count) for number, (_, count) in enumerate(runs)])
     return pa.array(sources, ROW_SOURCE_TYPE).take(places)
 
 
 def _as_column(sources: pa.Array, kind: pa.DataType) -> pa.Array:
-    """What brought rows, as a column holds it that another program has made: as JSON text, or not at all."""
+    """Return the sources of rows for a column of type `kind`; of another program's column as JSON text, or as nulls."""
     if kind == ROW_SOURCE_TYPE:
         return sources
     return as_texts(sources) if pa.types.is_string(kind) else pa.nulls(len(sources), kind)
@@ -303,7 +303,7 @@ def _check_names(records: Sequence[Record]) -> None:
 
 
 def _located(records: Sequence[Record], error: NotJson) -> NotJson:
-    """The error of the first record that JSON cannot hold, with its place."""
+    """Return the error of the first record that JSON cannot represent, with the record's place."""
     for record in records:
         for name, value in record.items():
             try:
@@ -315,7 +315,7 @@ def _located(records: Sequence[Record], error: NotJson) -> NotJson:
 
 
 def _rest(fields: Record, noted: list[Change]) -> str | None:
-    """Fields without a column, as JSON. What is no JSON is left out, and noted."""
+    """Return fields without a column as JSON. Values that JSON cannot represent are left out and noted."""
     text = json_text(fields)
     if text is None:
         left_out = {name: value for name, value in fields.items() if json_text(value) is None}
@@ -325,7 +325,7 @@ def _rest(fields: Record, noted: list[Change]) -> str | None:
 
 
 def _column(name: str, values: Sequence[JsonValue], kind: ColumnType, changes: dict[int, list[Change]]) -> pa.Array:
-    """The values as `kind`: at once where each is of the right type, else one by one."""
+    """Return the values as `kind`: all at once if each has the right type, else one by one."""
     if (array := to_array(values, kind)) is not None:
         return array
     fitted = []
@@ -342,21 +342,22 @@ def _column(name: str, values: Sequence[JsonValue], kind: ColumnType, changes: d
 
 
 class RowIds:
-    """Gives rows their ids, in order. Not thread-safe.
+    """Generates the ids of rows, in order. Not thread-safe.
 
-    An id is eight hexadecimal digits for the slice, a string of the writer's own, ten digits that count the writer's
-    rows. A slice has one writer in a commit, so of two rows of a commit the one that was read later has the greater id,
-    compared as strings: slices in the order in which they were planned, the rows of each in the order of the source. No
-    clock is involved. A long sync hands out more slices than eight decimal digits would count.
+    An id consists of eight hexadecimal digits for the slice, a string unique to the writer, and ten digits that count
+    the writer's rows. Each slice has one writer in a commit, so of two rows of a commit the one read later has the
+    greater id, compared as strings: slices in the order in which they were planned, the rows of each in the order of
+    the source. No clock is involved. Hexadecimal, because a long sync may have more slices than eight decimal digits
+    can count.
     """
 
     def __init__(self, unique: str | None = None) -> None:
-        """Give ids with `unique` in them, by default a new random string."""
+        """Generate ids that contain `unique`, by default a new random string."""
         self._unique = (unique or uuid4().hex).encode()
         self._next = 0
 
     def next_ids(self, runs: Runs) -> pa.Array:
-        """The next ids, for rows of these slices."""
+        """Return the next ids, for rows of these slices."""
         ids, size = [], 0
         for number, count in runs:
             prefix = b"%0*x%s" % (_SLICE_DIGITS, number, self._unique)
@@ -372,7 +373,7 @@ def _numbered(prefix: bytes, first: int, count: int) -> bytes:
     last = first + count
     if count <= _FEW:
         return b"".join([b"%s%010d" % (prefix, number) for number in range(first, last)])
-    # Of a thousand only the beginning differs, so they are made at once.
+    # The ids of a thousand rows share all but the last three digits, so they are made at once.
     thousands = range(first // 1000, -(-last // 1000))
     ids = b"".join(_THOUSAND.replace(_MARK, b"%s%07d" % (prefix, number)) for number in thousands)
     width = len(prefix) + _DIGITS

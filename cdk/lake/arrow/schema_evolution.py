@@ -1,7 +1,7 @@
-"""What happens to a table when the schema of its stream has changed.
+"""Schema evolution: plans how a table changes when the schema of its stream has changed.
 
-A table never loses a column, no column becomes narrower, and each has the values of one field, so old rows stay what
-they were. Pure: decides, and leaves the table to its owner.
+A table never loses a column, no column becomes narrower, and each column has the values of one field, so old rows keep
+their meaning. Pure: it only decides; the caller changes the table.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ from cdk.lake.arrow.columns import (
 from cdk.lake.arrow.type_promotion import common_type, only_gains, writable
 
 MOST_COLUMNS = 1000
-"""Undeclared fields get columns until the table has this many. A source that puts ids into names has any number."""
+"""Undeclared fields get columns until the table has this many: a source that uses ids as names has no limit."""
 
 
 Grown: TypeAlias = Mapping[str, Sequence[pa.DataType]]
-"""Fields whose columns a task added or widened, and the types that these have in its files, the widest last."""
+"""Fields whose columns a task added or widened, and the types of each column in the task's files, the widest last."""
 
 
 class Policy(StrEnum):
-    """What a stream does when its table does not fit its schema."""
+    """The schema policy: what a stream does when its table does not match its schema."""
 
     EVOLVE = "evolve"
-    """The table follows; undeclared fields get columns of the types of their values."""
+    """The table is changed; undeclared fields get columns of the types of their values."""
     FREEZE = "freeze"
     """The stream fails."""
     DISCARD = "discard"
-    """The table stays; `_airbyte_meta` keeps values that do not fit, `_airbyte_additional` fields without a column."""
+    """The table stays; `_airbyte_meta` has values that do not fit, `_airbyte_additional` fields without a column."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,26 @@ class Widening:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """What to do with a table, and what the sync then writes."""
+    """The planned change of a table, and what the sync then writes."""
 
     columns: Mapping[str, ColumnType]
     """The columns of a `RecordBatchBuilder`, by the name of the field."""
     schema: pa.Schema
     """The table's schema after the change; its columns keep their order."""
     add: tuple[pa.Field, ...] = ()
-    """Columns to add, and structs with the fields that they gain: old files need no rewrite for either."""
+    """Columns to add, and struct columns with fields to add: neither requires a rewrite of old files."""
     widen: tuple[Widening, ...] = ()
-    """Columns whose old files need a rewrite."""
+    """Columns to widen, which requires a rewrite of old files."""
     room: int = 0
     """How many undeclared fields may get columns."""
     follows: frozenset[str] = frozenset()
-    """The undeclared fields whose columns may become wider."""
+    """The undeclared fields whose columns may be widened."""
     unwritable: tuple[pa.Field, ...] = ()
-    """Columns that the kit cannot write and the schema does not declare, for which undeclared fields get none."""
+    """Undeclared columns that the kit cannot write; because of them, undeclared fields get no columns."""
 
 
 _OTHER_POLICIES = {Policy.EVOLVE: "evolve changes the table", Policy.DISCARD: "discard keeps it"}
-"""What may help where a policy refuses a table."""
+"""The policies that an error recommends if they would accept the table."""
 
 
 def plan(
@@ -88,12 +88,12 @@ def plan(
     stream: str = "",
     path: str = "",
 ) -> SchemaChange:
-    """What becomes of `table` (None: there is none yet) and the declared columns of its stream.
+    """Plan the change of `table` (None: it does not exist yet) for the declared columns of its stream.
 
-    met: undeclared fields, and the types that their values need; one whose column is another's gets none. exact:
-    columns whose numbers a double would round, as `unfit` found them in the table's files; they become text.
-    Raises ConfigError, with every difference: the policy is freeze and the table would have to change, or the table
-    has a column that the kit cannot write.
+    met: undeclared fields, and the types that their values need; a field whose column belongs to another gets none.
+    exact: columns with numbers that a double would round, as `unfit` found them in the table's files; they become text.
+    Raises ConfigError, listing all differences: when the policy is freeze and the table would have to change, or when
+    the table has a column that the kit cannot write.
     """
     if table is None:
         table = pa.schema(list(OWN_COLUMNS.items()))
@@ -113,11 +113,10 @@ def plan(
 
 
 def with_columns(schema: pa.Schema, grown: Grown) -> pa.Schema | None:
-    """A table's schema with the columns that a task gave undeclared fields, as wide as its rows need them.
+    """Return a table's schema with the columns that a task added or widened for undeclared fields.
 
-    None: the task's files do not fit, for the table has another field's column in place of one of theirs since the task
-    began: a task beside it was quicker. Its slices are to be read again; the new columns then stand in the plan, and it
-    ends there.
+    None: the task's files do not fit, because a concurrent task has given one of their columns to another field since
+    this task started. Its slices must be read again; the plan then has the new columns, so that this happens only once.
     """
     spelled = {name.lower(): name for name in schema.names}
     for field, kinds in grown.items():
@@ -163,18 +162,18 @@ def _evolved(
     followed = {field_of(field): field.type for field in rest if writable(field.type)}
     unwritable = tuple(field for field in rest if not writable(field.type))
     schema = pa.schema(list(fields.values()))
-    # A field of the name of a column that the kit cannot write must not get another.
+    # A field with the name of a column that the kit cannot write must not get another column.
     room = 0 if unwritable else _room(schema, Policy.EVOLVE)
     follows = frozenset(name for name, kind in followed.items() if kind in INFERRED)
     return SchemaChange({**writes, **followed}, schema, tuple(add), tuple(widen), room, follows, unwritable)
 
 
 def _unchanged(table: pa.Schema, declared: Mapping[str, ColumnType]) -> SchemaChange:
-    """The plan for a table that keeps its columns: it writes the fields that have one."""
+    """Plan for a table that keeps its columns: the sync writes the fields that have one."""
     owners = {column_name(name) or name: name for name in declared}
     writes: dict[str, ColumnType] = {}
     for column in table:
-        # Also of undeclared fields: the table has got them while the policy was another.
+        # Including columns of undeclared fields, which the table got under another policy.
         name = noted_field(column) or owners.get(column.name, column.name)
         if column.name not in OWN_COLUMNS and writable(column.type):
             writes[name] = _as_declared(column.type, declared.get(name, column.type))
@@ -191,7 +190,7 @@ def _room(schema: pa.Schema, policy: Policy) -> int:
 
 
 def _problems(table: pa.Schema, declared: Mapping[str, ColumnType], policy: Policy) -> Iterator[str]:
-    """Why the stream cannot be written, a clause for each reason."""
+    """Yield why the stream cannot be written, a clause for each reason."""
     spelled = {name.lower(): name for name in table.names}
     for name, kind in OWN_COLUMNS.items():
         spelling = spelled.get(name)

@@ -1,4 +1,4 @@
-"""The type that holds the values of two types: what a column becomes when its schema changes."""
+"""Type promotion: the type that a column gets when its schema changes, which holds the values of both types."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -8,15 +8,15 @@ import pyarrow as pa
 from cdk.lake.arrow.columns import BIG_INTEGER, LOCAL_TIME, MOMENT
 
 _SIMPLE_TYPES = (pa.string(), pa.bool_(), pa.float64(), BIG_INTEGER, pa.date32(), MOMENT, LOCAL_TIME)
-# A double has 53 bits for a whole number.
+# Integers of this size are exact in a double, which has 53 bits for an integer.
 _SURELY_EXACT_BITS = 32
 
 
 def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> pa.DataType | None:
-    """The narrowest type that holds both without loss; None when there is none, for `old` is no type of the kit's.
+    """Return the narrowest type that holds both without loss; None if there is none, as `old` is not a type of the kit.
 
-    Integer -> double (text where `exact`: the column has whole numbers that a double rounds) or decimal; date ->
-    timestamp; a struct field by field, the old ones first; a list by its elements; anything else -> text.
+    Integer -> double (text if `exact`: the column has integers that a double would round) or decimal; date ->
+    timestamp; structs field by field, the old fields first; lists by their elements; anything else -> text.
     """
     if old == new or pa.types.is_string(old):
         return old
@@ -31,21 +31,21 @@ def common_type(old: pa.DataType, new: pa.DataType, *, exact: bool = False) -> p
 
 
 def keeps_spelling(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether values that a column had before it became wider equal those that a source sends again.
+    """Whether old values of a column that was widened equal the same values when the source sends them again.
 
-    A timestamp, or a number with a point, becomes text as the kit writes it: not as the source does.
+    Timestamps and numbers with a decimal point become text as the kit writes them, not as the source does.
     """
     as_sent = pa.types.is_signed_integer(old) or pa.types.is_boolean(old) or old == pa.date32()
     return as_sent or old == new or not pa.types.is_string(new)
 
 
 def writable(kind: pa.DataType) -> bool:
-    """Whether the kit writes values of this type; a table that something else made may have others."""
+    """Whether the kit writes values of this type; tables of other programs may have other types."""
     return all(part in _SIMPLE_TYPES or pa.types.is_signed_integer(part) for part in leaves(kind))
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """The types of which a type is made by structs and lists, or itself."""
+    """Yield the scalar types inside a type of structs and lists, or the type itself."""
     if pa.types.is_struct(kind):
         yield from chain.from_iterable(leaves(field.type) for field in kind)
     elif pa.types.is_list(kind):
@@ -55,7 +55,7 @@ def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether `new` is `old` with more fields in its structs: old files need not be written again to be read as it."""
+    """Whether `new` is `old`, possibly with more fields in structs: old files are then readable without a rewrite."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         return all(_has_field(new, field.name) and only_gains(field.type, new.field(field.name).type) for field in old)
     if pa.types.is_list(old) and pa.types.is_list(new):
@@ -64,7 +64,7 @@ def only_gains(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _readable(kind: pa.DataType) -> bool:
-    """Whether `cdk.lake.arrow.cast` can make text of this type."""
+    """Whether `cdk.lake.arrow.cast` can convert this type to text."""
     parts = leaves(kind)
     return all(writable(part) or pa.types.is_float32(part) or pa.types.is_decimal(part) for part in parts)
 
@@ -72,7 +72,7 @@ def _readable(kind: pa.DataType) -> bool:
 def _struct(old: pa.StructType, new: pa.StructType, *, exact: bool) -> pa.DataType | None:
     added = [field for field in new if not _has_field(old, field.name)]
     names = [field.name.lower() for field in chain(old, added)]
-    if len(set(names)) < len(names):  # two spellings of one name, which a table cannot hold
+    if len(set(names)) < len(names):  # names that differ only in case, which a table cannot hold
         return pa.string() if _readable(old) else None
     common = [
         (f.name, common_type(f.type, new.field(f.name).type, exact=exact) if _has_field(new, f.name) else f.type)
@@ -88,7 +88,7 @@ def _has_field(kind: pa.StructType, name: str) -> bool:
 
 
 def _scalar(old: pa.DataType, new: pa.DataType, *, exact: bool) -> pa.DataType | None:
-    """The simple type that holds both; None: only text does."""
+    """Return the scalar type that holds both; None: only text does."""
     for first, second in ((old, new), (new, old)):
         if (
             pa.types.is_signed_integer(first)

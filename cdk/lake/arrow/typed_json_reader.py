@@ -1,10 +1,10 @@
-"""JSON text -> Arrow columns without decoding records, where each value is what its column holds.
+"""JSON text -> Arrow columns without decoding records, if each value fits its column as it is.
 
-msgspec reads the fields that there are columns for, each as the one type its column takes: any other value (1.0 or true
-for an integer, a number for a text) and any other field is an error, and then the page is decoded. Both ways make the
-same columns, but for the spelling of JSON text, which stays the source's here.
+msgspec parses the fields that have columns, each as its column's one type: any other value (1.0 or true for an integer,
+a number for a string) or any other field is an error, and then the page is decoded. Both ways produce the same columns,
+except that JSON text keeps the source's spelling here.
 
-Arrow's own reader of JSON took one and a half times as long, as it finds out what it is not told.
+Arrow's own JSON reader took one and a half times as long, as it has to infer the types.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,32 +25,32 @@ from cdk.lake.arrow.conversions import NeedsCoercion, conversion, list_array
 
 _NULL = msgspec.Raw(b"null")
 _PIECE = 2**20
-"""Bytes of text that become objects at once."""
+"""How many bytes of text are parsed to objects at once."""
 
 
 class TypedJsonReader:
-    """Reads lines of JSON into the columns of one table. Belongs to one thread.
+    """Parses lines of JSON into the columns of one table. Used by one thread.
 
-    It reads nothing where one of the columns has a type that text is not read as, such as decimals.
+    It parses nothing if a column has a type without direct parsing, such as decimal.
     """
 
     def __init__(self, columns: Mapping[str, ColumnType], *, exact: bool = False) -> None:
-        """exact: a number that a double would round is left to who decodes it."""
+        """exact: decode pages with a number that a double would round instead of parsing them here."""
         self._columns = dict(columns)
         supported = columns and all(map(_is_supported, columns, columns.values()))
         self._record_type = RecordType(_object_of(columns), exact=exact) if supported else None
 
     @property
     def record_type(self) -> RecordType | None:
-        """The type of the records that it reads; None where it reads none."""
+        """The type of the records that it parses; None if it parses none."""
         return self._record_type
 
     def of(self, records: Sequence[Record]) -> Mapping[str, pa.Array] | None:
-        """The columns of records that are still text; None where they must be decoded."""
+        """Return the columns of records that are still text; None if they must be decoded."""
         record_type, lines = self._record_type, json_lines(records)
         if record_type is None or not record_type.worth_reading or lines is None:
             return None
-        # Text that was decoded before cost nothing here; objects that nobody uses did, and count as a page that failed.
+        # Text that is already decoded cost nothing here. Objects parsed in vain did, and count as a page that failed.
         if lines.text_size is None and not lines.typed:
             return None
         try:
@@ -82,7 +82,7 @@ class TypedJsonReader:
 
 
 def _pieces(lines: bytes) -> Iterator[memoryview]:
-    """The lines, some at a time."""
+    """Yield the lines in pieces of about `_PIECE` bytes."""
     view, begin = memoryview(lines), 0
     while (end := lines.find(b"\n", begin + _PIECE)) >= 0:
         yield view[begin:end]
@@ -101,7 +101,7 @@ def _is_supported(name: str, kind: ColumnType) -> bool:
 
 
 def _object_of(fields: Mapping[str, ColumnType]) -> type[msgspec.Struct]:
-    """The class of objects that have these fields at most, in this order."""
+    """Return a class for objects that have only these fields, in this order."""
     members: list[tuple[str, Any, Any]] = [
         (f"f{n}", msgspec.Raw, _NULL) if kind is JSON_TEXT else (f"f{n}", _type_of(kind), None)
         for n, kind in enumerate(fields.values())
@@ -114,12 +114,12 @@ def _type_of(kind: pa.DataType) -> Any:  # noqa: ANN401 - any type
     if pa.types.is_struct(kind):
         return _object_of({part.name: part.type for part in kind}) | None
     if pa.types.is_list(kind):
-        return list[_type_of(kind.value_type)] | None  # type: ignore[misc] # a type that is made here
+        return list[_type_of(kind.value_type)] | None  # type: ignore[misc] # a type built at run time
     return conversion(kind).decoded | None  # type: ignore[operator] # those without one are not supported
 
 
 def _arrays_of(objects: Sequence[msgspec.Struct], fields: Mapping[str, ColumnType]) -> list[pa.Array]:
-    """The columns of the fields. Raises NeedsCoercion, and what Arrow raises."""
+    """Return the columns of the fields. Raises NeedsCoercion, and what Arrow raises."""
     columns = zip(*map(astuple, objects), strict=True)
     return [_array(values, kind) for values, kind in zip(columns, fields.values(), strict=True)]
 
@@ -143,7 +143,7 @@ def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:
     fields = {part.name: part.type for part in kind}
     rows: Iterable[tuple[FieldValue, ...]] = map(astuple, values)
     mask = None
-    # Few pages have a null there: a look at the types takes less than one at each value.
+    # Few pages have a null here, and checking the set of types is faster than checking each value.
     if type(None) in set(map(type, values)):
         absent = (None,) * len(fields)
         rows = (absent if value is None else astuple(value) for value in values)
@@ -153,7 +153,7 @@ def _structs(values: Sequence[FieldValue], kind: pa.StructType) -> pa.Array:
 
 
 def _texts(values: Sequence[msgspec.Raw]) -> pa.Array:
-    """JSON as it was sent, a null as none."""
+    """Return JSON text as the source sent it, `null` as null."""
     texts = pa.array(list(map(bytes, values)), pa.binary())
     nothing = pc.equal(texts, b"null")
     if pc.any(nothing).as_py():

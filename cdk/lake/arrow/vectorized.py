@@ -1,7 +1,7 @@
-"""Values -> an Arrow array in one go, where each of them is what the column holds. Nearly all values are.
+"""Converts values to an Arrow array all at once, if each fits the column as it is. Nearly all values do.
 
-The types are looked at first, as `cdk.lake.arrow.conversions` has them: Arrow would take what another type spells, and
-drop what a struct does not declare. Whatever is in doubt is left to `cdk.lake.arrow.coerce`.
+The types are checked first, against `cdk.lake.arrow.conversions`: Arrow would accept values of other types, and drop
+undeclared fields of structs. Doubtful values are left to `cdk.lake.arrow.coerce`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _LISTS = frozenset({list, NoneType})
 
 
 def to_array(values: Sequence[object], kind: ColumnType) -> pa.Array | None:
-    """The values as `kind`; None if one of them may not fit as it is."""
+    """Return the values as `kind`; None if one of them may not fit as it is."""
     try:
         return _array(values, kind)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError, NotJson, TypeError, NeedsCoercion):
@@ -31,12 +31,12 @@ def to_array(values: Sequence[object], kind: ColumnType) -> pa.Array | None:
 
 
 def by_field(objects: Sequence[Mapping[str, JsonValue]]) -> Mapping[str, Sequence[JsonValue]] | None:
-    """The values of each field, object by object, where all have the same fields; else None.
+    """Return the values of each field, in the order of the objects, if all have the same fields; else None.
 
-    Two thirds of the time that asking each object for each field takes.
+    Takes two thirds of the time of getting each field from each object.
     """
     names = tuple(objects[0]) if objects else ()
-    # With one name, `itemgetter` would not give tuples. As many fields, and all of these: the same fields.
+    # With one name, `itemgetter` would not return tuples. Equal numbers of fields and all names present: same fields.
     if len(names) < 2 or not {len(names)}.issuperset(map(len, objects)):  # noqa: PLR2004
         return None
     try:
@@ -63,7 +63,7 @@ def _array(values: Sequence[FieldValue], kind: ColumnType) -> pa.Array:
 
 
 def _texts(values: Sequence[object], *, quoted: bool) -> pa.Array:
-    """Values as JSON. quoted: texts, too; otherwise they stay what they are."""
+    """Return values as JSON. quoted: strings, too; otherwise strings stay as they are."""
     if not ALREADY.issuperset(map(type, values)):
         raise NeedsCoercion
     texts: list[bytes | None] = [
@@ -74,7 +74,7 @@ def _texts(values: Sequence[object], *, quoted: bool) -> pa.Array:
         # orjson writes NaN as null.
         if text is not None and b"null" in text and json_text(value) is None:
             raise NeedsCoercion
-    # What orjson writes is UTF-8, and so is a text that was encoded.
+    # orjson writes UTF-8, and the strings were encoded as UTF-8.
     return pa.array(texts, pa.binary()).view(pa.string())
 
 

@@ -1,4 +1,4 @@
-"""Files and state become one commit of a Delta table: guard, write modes, receipts, histories, compaction.
+"""Commit files and state to a Delta table in one transaction: guard, write modes, receipts, histories, compaction.
 
-What a stream is, and what the pipeline asks for, is settled above.
+The layers above decide what a stream is and what the pipeline requests.
 """

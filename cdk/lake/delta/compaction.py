@@ -1,6 +1,6 @@
-"""Compaction: rewriting the many small files of frequent commits as few large ones.
+"""Compaction: rewrites the many small files of frequent commits as few large ones.
 
-A commit of its own, which changes neither rows nor state; VACUUM removes the old files later.
+This is a separate commit, which changes neither rows nor state; VACUUM removes the old files later.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,15 @@ from cdk.lake.storage.folder import Folder
 
 
 def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
-    """Join the small files of a table, or of each of its partitions, where they are many; returns how many they were.
+    """Join the small files of a table, or of each of its partitions, if there are many; return how many were joined.
 
-    None are joined where a feature of the table refuses it. The handle is brought to the newest version.
-    Raises StateError: the table refused the commit, as it does when another commit came first; nothing has changed.
-    ReceiptError: the new files have other rows than the old ones. And what a store raises.
+    Joins nothing if a feature of the table forbids it. After a commit, the handle is at the newest version.
+    Raises StateError: when the table refuses the commit, for example because another commit came first; nothing has
+    changed. ReceiptError: when the new files have another number of rows than the old ones. And what a store raises.
     """
-    # Files with deletion vectors stay, for the writer of these. delta-rs could join them, and tries its commit again
-    # whatever the properties say (measured, 1.6), also over an OPTIMIZE that has removed the same files: the rows of
-    # both are there then.
+    # Files with deletion vectors are left to the engine that writes the vectors. delta-rs could join them, but retries
+    # its commit whatever the properties say (measured, 1.6), even after an OPTIMIZE that has removed the same files:
+    # the rows would then be duplicated.
     if guard_of(handle, str(root), "").refusals([Use.JOIN]):
         return 0
     groups = crowded(files_of(handle))
@@ -45,7 +45,7 @@ def join_small_files(handle: DeltaTable, root: Folder, now: datetime) -> int:
 
 
 def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]], now: datetime) -> int:
-    """Write each group as one file, and name these in a commit that counts only if no other writer has committed."""
+    """Write each group as one file, and name the new files in a commit that fails if another writer has committed."""
     partition_by = handle.metadata().partition_columns
     schema = pa.schema(handle.schema().to_arrow())
     files = TableLayout(root, schema, bounded_columns(handle), tuple(partition_by)).join(groups, run_inline)
@@ -63,7 +63,7 @@ def _join(handle: DeltaTable, root: Folder, groups: Sequence[Sequence[TableFile]
             Use.APPEND,
             handle.schema(),
             partition_by,
-            # Measured with delta-rs 1.6: tried again, it removes files that OPTIMIZE has removed before.
+            # Measured with delta-rs 1.6: on a retry it removes files that OPTIMIZE has already removed.
             commit_properties=CommitProperties(max_commit_retries=0, custom_metadata={RECEIPT: Receipt().to_text()}),
         )
     return len(small)
@@ -80,7 +80,7 @@ def _committing(handle: DeltaTable, root: Folder) -> Iterator[None]:
             path=str(root),
         ) from error
     except DeltaError as error:
-        # New files stay for VACUUM: a store may have taken the commit and not said so.
+        # New files stay until VACUUM: the store may have made the commit although its response was lost.
         raise StateError(f"the table's small files stay: {error}", path=str(root)) from error
     finally:
         handle.update_incremental()

@@ -1,7 +1,7 @@
-"""Merging by delta-rs: which of the rows that were read are upserts, inserts or removals, and what they amount to.
+"""Merging by delta-rs: decides which staged rows are upserts, inserts or removals, and the counts to expect.
 
 The rules are those of merging files (`cdk.lake.parquet.merge`): the same winners, compared in the same way with the
-rows that are there. delta-rs only carries it out, by key. The table's keys are read as its readers see them, batch by
+existing rows. delta-rs only carries out the result, by key. The table's keys are read as its readers see them, batch by
 batch.
 """
 
@@ -25,21 +25,21 @@ from cdk.lake.parquet.writer import DataFile
 
 @dataclass(frozen=True)
 class EngineMerge:
-    """What becomes of the rows that were read."""
+    """The planned merge: what happens to each staged row."""
 
     merge: TableMerge
     staged: Sequence[DataFile]
     operations: pa.Table
-    """The operation on each row that was read, by `_file` and `_row`."""
+    """The operations on staged rows, by `_file` and `_row`."""
     rows: int
     """Rows of the table before the merge."""
     merged: Merged
-    """What it comes to; without the files that delta-rs will write."""
+    """The outcome, without the files that delta-rs will write."""
     expected: dict[str, int]
-    """What delta-rs has to count."""
+    """The counts that delta-rs must return."""
 
     def source(self) -> Iterator[pa.RecordBatch]:
-        """The rows for `engine_writes.merged`; one that takes the place of several comes several times."""
+        """Yield the rows for `engine_writes.merged`; a row that replaces several is repeated."""
         merge = self.merge
         for n, file in enumerate(self.staged):
             in_file = self.operations.filter(pc.equal(self.operations[FILE], n))
@@ -58,16 +58,16 @@ class EngineMerge:
 def engine_comparison(
     merge: TableMerge, staged: Sequence[DataFile], scan: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 ) -> EngineMerge:
-    """Compare what was read with the rows of the table. scan: gives columns of these.
+    """Compare the staged rows with the rows of the table. scan: yields columns of the table's rows.
 
-    Raises FatalError: a predicate of delta-rs cannot distinguish rows.
+    Raises FatalError: when a predicate of delta-rs cannot tell rows apart.
     """
     count = len(merge.identity.keys)
     read = [merge.keyed(merge.source, file.path) for file in staged]
     winners = latest_rows(read, count)
     _check_visible(winners, merge)
     rows, comparisons = 0, [_PAIRS.empty_table()]
-    # What an existing row without a key holds counts only where it may be one of those that were read.
+    # All columns of existing rows are needed only if a staged row has no key: it may equal one of them.
     names = merge.table.schema.names if winners[APART].null_count < winners.num_rows else _few(merge)
     for batch in scan(names):
         rows += batch.num_rows
@@ -108,7 +108,7 @@ _PAIRS = pa.schema([(NUMBER, pa.int64()), (STALE, pa.bool_()), (RAW_ID, pa.strin
 
 
 def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Array) -> pa.Table:
-    """What becomes of each winner. met: the rows that they replace. apart: numbers of those without a key."""
+    """Return the operations for the winners. met: existing rows they replace. apart: numbers of keyless winners."""
     counts = pc.value_counts(met[NUMBER].combine_chunks())
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
     matched, many = (pc.is_in(winners[NUMBER], value_set=numbers) for numbers in (counts.field("values"), repeated))
@@ -124,12 +124,12 @@ def _operations(winners: pa.Table, stale: pa.Array, met: pa.Table, apart: pa.Arr
         _operation_rows(winners.filter(pc.and_not(upserts, keyless)), UPSERT),
         _operation_rows(winners.filter(pc.and_not(removals, keyless)), REMOVE),
     ]
-    # A key finds all of its rows; without one, each has to be named.
+    # A key matches all of its rows; rows without a key must each be named by id.
     for which, operation in ((upserts, UPSERT), (removals, REMOVE)):
         targets = met.filter(
             pc.is_in(met[NUMBER], value_set=winners[NUMBER].filter(pc.and_(which, keyless)).combine_chunks())
         )
-        # Copies that another writer made have one id, and delta-rs lets only one row meet each of them.
+        # Copies that another writer made share one id, and delta-rs lets only one source row match each of them.
         targets = targets.group_by([NUMBER, RAW_ID]).aggregate([])
         parts.append(_operation_rows(winners.take(targets[NUMBER]), operation, targets[RAW_ID]))
     return pa.concat_tables(parts)
@@ -156,9 +156,9 @@ def _check_visible(rows: pa.Table, merge: TableMerge) -> None:
 
 
 def _check_stored(rows: pa.Table, batch: pa.RecordBatch, merge: TableMerge) -> None:
-    """Raise FatalError: a row has a key that its column does not hold: delta-rs meets null there.
+    """Raise FatalError when a row's key value is not in its column, where delta-rs reads null.
 
-    An empty string that no partition holds, or what the column has become wide enough for since.
+    It is an empty string, which no partition can hold, or a value that did not fit when the column was narrower.
     """
     for i, name in enumerate(merge.identity.keys):
         keys = rows[f"_k{i}"].combine_chunks()

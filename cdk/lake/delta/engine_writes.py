@@ -1,9 +1,8 @@
-"""Commits that delta-rs makes by its own INSERT, MERGE, UPDATE or DELETE, where a table's features need that.
+"""Commits that delta-rs makes with its own INSERT, MERGE, UPDATE or DELETE, where a table's features require that.
 
-Each is a `Change`: a function of the table's handle and of the properties of the commit, which carry the state's
-marker. Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks
-constraints, writes the change feed, and knows deletion vectors; measured with 1.6, as is how it takes names: in
-backticks.
+Each is a `Change`: a function of the table's handle and of the commit properties, which carry the state's marker.
+Like a commit of files it goes through the pinned handle (`cdk.lake.delta.stream_table`). delta-rs checks constraints,
+writes the change feed and supports deletion vectors (measured with 1.6, as is that it expects names in backticks).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,18 +15,18 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from cdk.lake.arrow.columns import DELETED_AT, GENERATION, RAW_ID
 
 Change: TypeAlias = Callable[[DeltaTable, CommitProperties], Mapping[str, int]]
-"""Makes one commit; returns what delta-rs counted."""
+"""A function that makes one commit and returns the row counts of delta-rs."""
 Rows: TypeAlias = Iterable[pa.RecordBatch]
 
 OPERATION = "_cdk_operation"
-"""The column of `merged` rows that says what becomes of each."""
+"""The column of `merged` rows with the operation for the row: `UPSERT`, `INSERT` or `REMOVE`."""
 TARGET = "_cdk_target"
-"""The column of `merged` rows that has the `_airbyte_raw_id` of the row to meet, where that has null in its key."""
+"""The column of `merged` rows with the `_airbyte_raw_id` of the row to match, if that row has null in its key."""
 UPSERT, INSERT, REMOVE = "upsert", "insert", "remove"
 
 
 def inserted(rows: Rows, schema: pa.Schema, mode: Literal["append", "overwrite"]) -> Change:
-    """Write rows of `schema` into files of delta-rs, beside those that are there or in their place."""
+    """Return a change that has delta-rs write `rows` of `schema`, beside the existing rows or in their place."""
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
         reader = pa.RecordBatchReader.from_batches(schema, rows)
@@ -38,14 +37,14 @@ def inserted(rows: Rows, schema: pa.Schema, mode: Literal["append", "overwrite"]
 
 
 def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
-    """Merge rows that have an `OPERATION` and a `TARGET` besides the columns of `schema`.
+    """Return a change that merges `rows`, which have an `OPERATION` and a `TARGET` besides the columns of `schema`.
 
-    An upsert takes the place of the one row with its key, a removal has no successor, an insert meets no row. A row
-    with null in its key meets the one whose id it has in `TARGET`.
+    An upsert replaces the one row with its key, a removal deletes the rows with its key, an insert matches no row. A
+    row with null in its key matches the row whose id is in its `TARGET`.
     """
     values = {_quoted(name): f"read.{_quoted(name)}" for name in schema.names}
     same = " AND ".join(f"(there.{_quoted(key)} IS NOT DISTINCT FROM read.{_quoted(key)})" for key in keys)
-    # An equality, so that rows are looked up and not compared each with each.
+    # An equality, so that delta-rs looks rows up instead of comparing each with each.
     null = " OR ".join(f"there.{_quoted(key)} IS NULL" for key in keys)
     same += f" AND (CASE WHEN {null} THEN there.{_quoted(RAW_ID)} END IS NOT DISTINCT FROM read.{_quoted(TARGET)})"
     operation = f"read.{_quoted(OPERATION)}"
@@ -73,7 +72,7 @@ def merged(rows: Rows, schema: pa.Schema, keys: Sequence[str]) -> Change:
 
 
 def flagged(schema: pa.Schema, generation: int, now: datetime) -> Change:
-    """Put `now` into the rows of other generations that are not flagged."""
+    """Return a change that flags the unflagged rows of other generations as deleted at `now`."""
     text = f"'{now.isoformat().replace('+00:00', 'Z')}'"
     value = text if pa.types.is_string(schema.field(DELETED_AT).type) else f"to_timestamp_micros({text})"
 
@@ -89,7 +88,7 @@ def flagged(schema: pa.Schema, generation: int, now: datetime) -> Change:
 
 
 def deleted(schema: pa.Schema, generation: int) -> Change:
-    """Delete the rows of other generations that are not flagged."""
+    """Return a change that deletes the unflagged rows of other generations."""
 
     def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
         metrics = handle.delete(_stale_rows(schema, generation), commit_properties=properties)
@@ -99,7 +98,10 @@ def deleted(schema: pa.Schema, generation: int) -> Change:
 
 
 def _stale_rows(schema: pa.Schema, generation: int) -> str:
-    """As `cdk.lake.parquet.generation_diff` has it: a row without a generation is not the kit's, and stays."""
+    """The predicate of rows to flag or delete. A row without a generation is not the kit's and stays.
+
+    The same rule as in `cdk.lake.parquet.generation_diff`.
+    """
     other = f"{_quoted(GENERATION)} <> {generation}"
     return f"{other} AND {_quoted(DELETED_AT)} IS NULL" if DELETED_AT in schema.names else other
 

@@ -1,7 +1,7 @@
-"""Looking again after an error of a commit: a store may have taken the commit and not said so.
+"""Handles errors of a commit: the store may have made the commit although its response was lost.
 
-The table is opened anew, and its marker says whether the commit was made, whether another run came first, or neither:
-then the error is what it says, or another writer has changed the table meanwhile.
+The table is reopened, and its marker says whether the commit was made or another run committed first. If neither, the
+error means what it says, or another writer has changed the table meanwhile.
 """
 
 import re
@@ -11,15 +11,16 @@ from cdk.base.errors import ConfigError, StateConflict, StateError
 from cdk.lake.delta.pinned_table import PinnedTable, TableChanged
 
 _CONSTRAINT_ERROR = re.compile("failed validation check|declared as non-nullable")
-"""In the errors of delta-rs about rows that a constraint refuses."""
+"""Matches the errors of delta-rs for rows that violate a constraint."""
 
 
 def look_again(
     table: PinnedTable, error: Exception, marker: int, before: int | None, forget: Callable[[], None]
 ) -> None:
-    """Open the table anew after an error, and raise what it means unless the commit succeeded all the same.
+    """Reopen the table after an error of a commit, and raise what the error means unless the commit was made.
 
-    marker: of the commit. before: the one before it. forget: removes the commit's state, which nothing will name.
+    marker: the marker that the commit sets. before: the marker before it. forget: removes the draft of the commit's
+    state, which no commit will name.
     """
     path, stream = str(table.root), table.stream
     explained, version = table.root.explain(error, stream), table.version
@@ -35,7 +36,7 @@ def look_again(
         raise overtaken(table) from cause
     refused = _CONSTRAINT_ERROR.search(str(error)) is not None
     if refused or (cause is not None and table.version != version):
-        # Of a table without a marker, a state that lies beside its rows would say that the marker was lost.
+        # Beside the rows of a table without a marker, a draft would look as if the marker had been lost.
         forget()
     if refused:
         # The error shows rows.
@@ -51,13 +52,13 @@ def look_again(
     if cause is None:
         raise explained from None
     if table.version != version:
-        # What delta-rs says of it advises to set isolation levels, which would not help.
+        # The message of delta-rs recommends setting isolation levels, which would not help.
         raise TableChanged("something else has changed the table", detail=str(error), path=path) from error
     raise StateError(f"the table refused a commit: {error}", path=path, stream=stream) from error
 
 
 def overtaken(table: PinnedTable) -> StateConflict:
-    """The error of a run that another one has overtaken."""
+    """Return the error of a run that another run has overtaken."""
     return StateConflict(
         "another run moved this stream's state while this one was reading; this run wrote nothing more. "
         "Run one sync of a pipeline at a time.",

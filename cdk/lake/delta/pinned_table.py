@@ -1,8 +1,8 @@
-"""A table through one pinned handle: its columns and files in the version that the handle has read, and its marker.
+"""A table read through one pinned handle: its columns, files and marker as of the handle's version.
 
-The handle stays at its version until something opens it anew, so what a run has looked at is what its commit builds on:
-the log refuses a commit through a handle that another run has overtaken (`cdk.lake.delta.stream_table`). Here is what
-needs no state: opening and creating, columns and features, files and rows.
+The handle stays at its version until it is reopened, so a commit builds on exactly what the run has read: the log
+refuses a commit through a handle that another run has overtaken (`cdk.lake.delta.stream_table`). This module has what
+needs no state: opening and creating tables, columns and features, files and rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,29 +39,30 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder, as_folder
 
 ATTEMPTS = 5
-"""How often a commit is tried while other writers overtake it."""
+"""How often a commit is attempted while other writers keep overtaking it."""
 
 LOST_IN_A_ROW = 3
-"""How often in a row files may be gone, until that ends a stream."""
+"""After how many consecutive losses of files a stream ends with an error."""
 
 T = TypeVar("T")
 
 
 def app_of(pipeline: str, stream: str) -> str:
-    """The application, as Delta calls it, whose transaction version is the marker of a stream of a pipeline."""
+    """Return the Delta application id whose transaction version is the marker of a pipeline's stream."""
     return f"spark-cdk/{pipeline}/{stream}"
 
 
 class TableChanged(TransientError):
-    """Another writer, such as OPTIMIZE, committed first. Nothing is committed; repeat it on the present files."""
+    """Another writer, such as OPTIMIZE, committed first. Nothing was committed; the caller retries on the new files."""
 
 
 def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
-    """Run `attempt`, five times at most, while it fails because another writer has changed the table.
+    """Run `attempt`, at most five times, while it fails because another writer has changed the table.
 
-    attempt: lists the table's files anew, and removes what it wrote when it raises TableChanged. Files that vanish
-    while it reads them are a change, too: OPTIMIZE replaces files, and VACUUM removes the replaced ones.
-    Raises TableChanged: the last attempt failed so, too. StateError: the table's newest version names missing files.
+    attempt: must list the table's files anew on each call, and remove what it wrote when it raises TableChanged. Files
+    that vanish while it reads them also count as a change: OPTIMIZE replaces files, and VACUUM removes the replaced
+    ones. Raises TableChanged: when the last attempt fails this way, too. StateError: when the table's newest version
+    names missing files.
     """
     for attempts_left in reversed(range(ATTEMPTS)):
         try:
@@ -86,7 +87,7 @@ def repeat_if_changed(table: "PinnedTable", attempt: Callable[[], T]) -> T:
 
 
 class FilesGone(TransientError):
-    """Files of a commit are missing, or not as they were written. Nothing is committed; read the slices again."""
+    """Files of a commit are missing or were altered. Nothing was committed; the slices must be read again."""
 
     def __init__(self, missing: Sequence[str], count: int, *, stream: str, path: str) -> None:
         super().__init__(
@@ -99,22 +100,22 @@ class FilesGone(TransientError):
 
 
 class FileLosses:
-    """How often in a row files of a stream were gone."""
+    """Counts how often in a row files of a stream were lost before their commit."""
 
     def __init__(self, root: Folder, stream: str) -> None:
         self._root, self._stream = root, stream
         self._in_a_row, self._before_commit = 0, False
 
     def before_commit(self, error: FilesGone) -> None:
-        """Note that files were gone before the next commit, which counts as one with a loss of its own.
+        """Note that files were lost before the next commit; a loss in that commit is not counted a second time.
 
-        Raises `error` where it is the last one in a row that may be, and TableGone: they were lost with their table.
+        Raises `error`: when the loss is the last of `LOST_IN_A_ROW`. TableGone: when the table itself is gone.
         """
         self._before_commit = True
         self.note(error)
 
     def committed(self, error: FilesGone | None = None) -> None:
-        """Note how a commit went. Raises as `before_commit`."""
+        """Note the outcome of a commit; error: the loss it failed with. Raises what `before_commit` raises."""
         before, self._before_commit = self._before_commit, False
         if error is not None:
             self.note(error, again=before)
@@ -122,7 +123,7 @@ class FileLosses:
             self._in_a_row = 0
 
     def note(self, error: FilesGone, *, again: bool = False) -> None:
-        """Note that files were gone. again: that was noted before. Raises as `before_commit`."""
+        """Note that files were lost. again: this loss is already counted. Raises what `before_commit` raises."""
         if not is_table(self._root, self._stream):
             raise TableGone(self._root, self._stream)
         self._in_a_row += not again
@@ -144,17 +145,17 @@ class PinnedTable:
         clock: Clock,
         partition_by: Sequence[str] | None,
     ) -> None:
-        """Open the table, or create it with `schema`. pipeline: the one whose marker is the table's here.
+        """Open the table, or create it with `schema`. pipeline: the pipeline whose marker is read.
 
-        partition_by: its partition columns; None: those that it has, none for a new table.
+        partition_by: the partition columns; None: the existing ones, or no columns for a new table.
 
-        Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. TransientError:
-        a store does not answer.
+        Raises ConfigError: when the store refuses access, the table has other partition columns, or these are invalid.
+        TransientError: when the store does not respond.
         """
         self.root = as_folder(root)
         self.pipeline, self.stream, self._clock = pipeline, stream, clock
         self.app = app_of(pipeline, stream)
-        """The application whose transaction version is the marker."""
+        """The Delta application id whose transaction version is the marker."""
         if unquote(self.root.uri) != str(self.root):
             raise ConfigError("delta-rs cannot open a path with %; choose another one", path=str(root), stream=stream)
         with self.root.explaining(stream):
@@ -168,11 +169,11 @@ class PinnedTable:
         if partition_by is not None:
             self.check_partition_by(partition_by)
         self.seen_marker = self._marker()
-        """The pipeline's own marker, as the handle saw it last."""
+        """The pipeline's own marker as the handle last read it."""
         self._guard: tuple[int, Guard] | None = None
 
     def check_partition_by(self, columns: Sequence[str]) -> None:
-        """Raise ConfigError: other columns divide the table."""
+        """Raise ConfigError when the table is partitioned by other columns."""
         check_same(self.partition_by, tuple(columns), self._partition_setting, str(self.root))
 
     @property
@@ -180,10 +181,10 @@ class PinnedTable:
         return f"streams.{self.stream.partition('/')[0]}.partition_by"
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Create the table, unless another sync does so at this moment: its schema then stays as it is."""
+        """Create the table; if another sync creates it at the same moment, keep that table's schema."""
         uri, options = self.root.uri, self.root.storage_options
         try:
-            # Tried again, delta-rs 1.6 would describe the table that is there now as this one.
+            # If delta-rs 1.6 retried, it would overwrite the metadata of the table that exists by then.
             DeltaTable.create(
                 uri,
                 schema,
@@ -207,23 +208,23 @@ class PinnedTable:
         self.seen_marker = self._marker()
 
     def _marker(self) -> int | None:
-        """The marker that the handle sees. Asking reads the log anew: the handle keeps none of it."""
+        """Return the marker at the handle's version. Each call reads the log: the handle does not cache markers."""
         return self.marker_of(self.pipeline, self.stream)
 
     def marker_of(self, pipeline: str, stream: str) -> int | None:
-        """The marker of a stream of any pipeline, as the handle sees it; None: it has not committed to this table."""
+        """Return the marker of any pipeline's stream at the handle's version; None: it has never committed here."""
         with self.root.explaining(self.stream):
             marker: int | None = self._handle.transaction_version(app_of(pipeline, stream))
         return marker
 
     @property
     def version(self) -> int:
-        """The table's version, as Delta counts it."""
+        """The Delta version of the table that the handle is pinned to."""
         return int(self._handle.version())
 
     @property
     def table_id(self) -> str:
-        """The id in the table's metadata, as the handle sees it; CREATE OR REPLACE TABLE gives it another one."""
+        """The id in the table's metadata at the handle's version; CREATE OR REPLACE TABLE changes it."""
         return str(self._handle.metadata().id)
 
     @property
@@ -234,18 +235,18 @@ class PinnedTable:
 
     @property
     def guard(self) -> Guard:
-        """What may be done to the table, as the handle sees it."""
+        """The operations that the table allows at the handle's version."""
         if self._guard is None or self._guard[0] != self.version:
             self._guard = (self.version, guard_of(self._handle, str(self.root), self.stream))
         return self._guard[1]
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns, as the handle sees them."""
+        """The table's columns at the handle's version."""
         return pa.schema(self._handle.schema().to_arrow())
 
     def allow_types(self, schema: pa.Schema) -> None:
-        """Turn on what timestamps without a zone need, which no commit does by itself."""
+        """Enable the table feature for timestamps without a zone if `schema` needs it: no commit does so by itself."""
         if any(map(_zoneless, schema.types)) and not any(map(_zoneless, self.schema.types)):
             features = [TableFeatures.TimestampWithoutTimezone]
             self._handle.alter.add_feature(features, allow_protocol_versions_increase=True)
@@ -253,10 +254,10 @@ class PinnedTable:
             self.seen_marker = self._marker()
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
+        """Add columns, or fields of struct columns, without rewriting existing files.
 
-        A commit of its own, which moves no state. Raises TableChanged: the table has been opened anew, and may have
-        some of the columns with other types: plan them again.
+        This is a separate commit, which does not move the state. Raises TableChanged: when another writer committed
+        first; the table has been reopened and may have some of the columns with other types: plan them again.
         """
         version, schema = self.version, self.schema
         missing = [c for c in columns if c.name not in schema.names or schema.field(c.name).type != c.type]
@@ -274,21 +275,21 @@ class PinnedTable:
             raise TableChanged(changed, detail=str(error), path=str(self.root)) from error
 
     def layout(self, bounded: Sequence[str] = ()) -> TableLayout:
-        """The table as tasks write files for it. bounded: columns whose bounds go into the log."""
+        """Return what tasks need to write files for the table. bounded: columns whose bounds go into the log."""
         return TableLayout(self.root, self.schema, tuple(bounded), self.partition_by)
 
     def files(self, *keys: str) -> list[TableFile]:
-        """The files of the version that the handle is pinned to. keys: see `files_of`."""
+        """Return the files of the version that the handle is pinned to. keys: see `files_of`."""
         with self.root.explaining(self.stream):
             return files_of(self._handle, *keys)
 
     def filled_columns(self) -> FilledColumns:
-        """Which columns have values, in the version that the handle is pinned to."""
+        """Return which columns have values in the version that the handle is pinned to."""
         with self.root.explaining(self.stream):
             return filled_columns(self._handle)
 
     def row_count(self, paths: Sequence[str] | None = None) -> int | None:
-        """The rows of the table, or of some of its files, by its log; None: the log does not count them."""
+        """Return the row count of the table, or of some of its files, by its log; None: the log does not count them."""
         if paths is not None and not paths:
             return 0
         with self.root.explaining(self.stream):
@@ -297,15 +298,15 @@ class PinnedTable:
 
     @property
     def has_synced_rows(self) -> bool:
-        """Whether a sync has written some of the rows: these have ids."""
+        """Whether some of the rows were written by a sync: those have an `_airbyte_raw_id`."""
         if RAW_ID not in self.schema.names:
             return False
         return any(batch.column(0).null_count < len(batch) for batch in self.scan([RAW_ID]))
 
     def lost_files(self) -> bool:
-        """Whether files of the version that the handle is pinned to are missing; it then moves to the newest version.
+        """Whether files of the handle's version are missing; if so, moves the handle to the newest version.
 
-        Raises StateError: files of that one are missing, too.
+        Raises StateError: when files of the newest version are missing, too.
         """
         with self.root.explaining(self.stream):
             if not missing_files(self.root, [file.path for file in self.files()]):
@@ -322,21 +323,21 @@ class PinnedTable:
         return True
 
     def check_files(self, files: Sequence[DataFile]) -> None:
-        """Raise FilesGone unless all these files lie here, as large as they were written."""
+        """Raise FilesGone unless all these files exist in the table's folder with the size they were written with."""
         with self.root.explaining(self.stream):
             missing = lost_files(self.root, files)
         if missing:
             raise FilesGone(missing, len(files), stream=self.stream, path=str(self.root))
 
     def scan(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of all rows, as readers that know the table's features see them; in no order."""
+        """Yield these columns of all rows as a reader that supports the table's features sees them, in any order."""
         with self.root.explaining(self.stream):
             for batch in pa.RecordBatchReader.from_stream(self._handle.scan(columns=list(names))):
                 yield without_encoding(batch).select(list(names))
 
     @contextmanager
     def removing_if_changed(self, files: Iterable[DataFile]) -> Iterator[None]:
-        """Remove the files that were written for this block's commit where another writer has changed the table."""
+        """Remove `files`, written for a commit inside this block, if that commit raises TableChanged."""
         try:
             yield
         except TableChanged:
@@ -345,9 +346,9 @@ class PinnedTable:
             raise
 
     def compact(self) -> int:
-        """Join small files where they are many, in each partition of a partitioned table; returns how many they were.
+        """Join small files if there are many, for each partition separately; return how many were joined.
 
-        A commit of its own, which changes neither rows nor state; VACUUM removes the old files later. Raises
+        This is a separate commit, which changes neither rows nor state; VACUUM removes the old files later. Raises
         StateError, and what a store raises.
         """
         with self.root.explaining(self.stream):

@@ -1,8 +1,8 @@
-"""Receipt: what became of the rows that a commit covers, in figures from independent sources.
+"""Receipt: what happened to the rows that a commit covers, in figures from independent sources.
 
-The slices count records; the footers of the Parquet files count written rows; merging counts what it compares; the
-table's log counts what it gains and loses. None of them knows another, so where they agree no row was lost on the way,
-and where they differ nothing is committed. A receipt goes into the metadata of its commit.
+The slices count records; the footers of the Parquet files count written rows; merging counts the rows it compares; the
+table's log counts the rows it gains and loses. These counts are independent: if they agree, no row was lost on the way;
+if they differ, nothing is committed. A receipt goes into the metadata of its commit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ RECEIPT = "spark-cdk.receipt"
 
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """Records of one slice, or of several together, as the slices count them."""
+    """Record counts of one slice, or the sums of several, as counted by the slices."""
 
     read: int = 0
     written: int = 0
@@ -33,43 +33,43 @@ class RecordCounts:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The rows of one commit, or of several together."""
+    """The row counts of one commit, or the sums of several."""
 
     read: int = 0
     """Records that the slices read."""
     skipped: int = 0
-    """Records of `read` that the table has from an earlier run, or that lie outside of their slice's window."""
+    """Records of `read` that the table has from an earlier run, or that lie outside their slice's window."""
     rejected: int = 0
-    """Rows with values that did not fit their column; they are rows like any other, and count in `staged`."""
+    """Rows with values that did not fit their column; they are written like any other row and included in `staged`."""
     staged: int = 0
-    """Rows of the files that the slices wrote, by their footers."""
+    """Rows of the files that the slices wrote, by the footers of these files."""
     superseded: int = 0
-    """Rows of `staged` that are older than another one of the same key."""
+    """Rows of `staged` that are older than another staged row of the same key."""
     stale: int = 0
-    """Rows of `staged` that are older than the table's row."""
+    """Rows of `staged` that are older than the table's row of the same key."""
     deleted: int = 0
-    """Rows of `staged` that delete their key, and are no rows themselves."""
+    """Rows of `staged` that mark their key as deleted; they are not added to the table."""
     hidden: int = 0
-    """Rows of `staged` that no reader sees yet."""
+    """Rows of `staged` that readers do not see yet."""
     shown: int = 0
-    """Rows that earlier commits hid and this one shows."""
+    """Rows hidden by earlier commits that this commit makes visible."""
     added: int = 0
-    """Rows that the table gains; a row that is replaced counts here and in `removed`."""
+    """Rows that the table gains; a replaced row counts here and in `removed`."""
     removed: int = 0
     """Rows that the table loses."""
 
     @property
     def landed(self) -> int:
-        """Rows that the table gained or, in an overwrite, the generation that is not visible yet."""
+        """Rows that the table gained or, in an overwrite, that the generation not visible yet gained."""
         return self.added + self.hidden - self.shown
 
     def __add__(self, other: "Receipt") -> "Receipt":
         return Receipt(*(getattr(self, figure.name) + getattr(other, figure.name) for figure in fields(self)))
 
     def check(self, gained: int | None, *, stream: str, path: str) -> None:
-        """Compare the figures. gained: rows that the table's log says it gains; None: some file there has no count.
+        """Raise ReceiptError when the figures contradict each other.
 
-        Raises ReceiptError.
+        gained: rows that the table gains according to its log; None: the log has no row count for some file.
         """
         merged = self.superseded + self.stale + self.deleted
         sums = {
@@ -88,16 +88,16 @@ class Receipt:
                 raise ReceiptError(rule, counted, expected, asdict(self), stream=stream, path=path)
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The figures by name, as reports and the metadata of a commit have them."""
+        """Return the figures by name, as stored in reports and in the metadata of a commit."""
         return asdict(self)
 
     def to_text(self) -> str:
-        """The receipt as the metadata of a commit has it."""
+        """Return the receipt as the JSON text stored in the metadata of a commit."""
         return orjson.dumps(self.to_json()).decode()
 
     @classmethod
     def from_text(cls, text: str, path: str) -> "Receipt":
-        """The receipt of a commit's metadata; unknown figures are ignored. Raises BadState."""
+        """Parse the receipt from a commit's metadata, ignoring unknown figures. Raises BadState: when it is invalid."""
         try:
             figures = orjson.loads(text)
             return cls(**{figure.name: int(figures.get(figure.name, 0)) for figure in fields(cls)})
@@ -107,21 +107,21 @@ class Receipt:
 
 @dataclass(frozen=True)
 class CommitRows:
-    """What came of a stream since its last commit."""
+    """What was read of a stream since its last commit."""
 
     files: Sequence[DataFile]
-    """They lie in the mode's `staging`, and no table names them yet."""
+    """Files in the write mode's `staging` folder that no table names yet."""
     counts: RecordCounts = field(default_factory=RecordCounts)
     """What the slices counted since the last commit."""
     finished: bool = False
-    """All has been read."""
+    """Whether the stream has been read to its end."""
 
     @property
     def staged(self) -> Receipt:
-        """The receipt of their commit, with the figures of the slices and of their files."""
+        """The receipt of their commit so far: the figures of the slices and of the files."""
         return Receipt(self.counts.read, self.counts.skipped, self.counts.rejected, staged=row_count(self.files))
 
 
 def row_count(files: Sequence[DataFile]) -> int:
-    """The rows of files together, by their footers."""
+    """Return the total number of rows of files, by their footers."""
     return sum(file.rows for file in files)

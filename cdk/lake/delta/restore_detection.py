@@ -1,9 +1,10 @@
-"""Which state belongs to the rows of a table: that of its marker, unless the table was restored since.
+"""Restore detection: finds the state that belongs to a table's rows. It is the marker's, unless a RESTORE came later.
 
-RESTORE brings the rows of an older version back and leaves the marker where it was. The log is read backwards, over
-each RESTORE to the version it went to, until a commit is met that moved the marker. Where the log was cleaned up before
-that, it proves nothing; then the table's rows have to. Commits that only move rows are watched, too: some double them.
-CREATE OR REPLACE TABLE leaves the marker, too, and no rows: the table has another id then, and a state knows its own.
+RESTORE brings back the rows of an older version and leaves the marker where it was. `state_of_rows` reads the log
+backwards, jumping from each RESTORE to the version it restored, until it finds a commit that moved the marker. If the
+log was cleaned up before that point, it proves nothing, and the table's rows are compared with the state instead.
+Commits that only move rows are checked, too, because some of them duplicate rows. CREATE OR REPLACE TABLE also leaves
+the marker, but no rows: the table then has another id than the one stored in the state.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,17 +22,17 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import broken_transaction
 
 _MOVES = 20
-"""Commits that only move rows and are looked at when a table is opened: each costs as much as opening it."""
+"""How many commits that only move rows are checked when a table is opened: each check costs as much as an opening."""
 _CLOCKS_DIFFER = 3_600_000
-"""Milliseconds by which clocks of machines that write to one table may differ."""
+"""Milliseconds by which the clocks of machines that write to one table may differ."""
 
 
 class RowsState(NamedTuple):
-    """Which state belongs to a table's rows, and what has become of their files since.
+    """The state that belongs to a table's rows, and the later commits that moved these rows between files.
 
-    version: of the state; None: they have none. certain: the log says so; where it was cleaned up, the state may be
-    that of other rows. moves: the versions since that state, newest first, whose commits say that rows only move from
-    file to file; those that a RESTORE has undone are not among them.
+    version: of the state; None: the rows have no state. certain: whether the log proves it; if the log was cleaned up,
+    the state may belong to other rows. moves: the table versions after that state, newest first, whose commits say that
+    rows only move from file to file; without those that a RESTORE has undone.
     """
 
     version: int | None
@@ -40,9 +41,9 @@ class RowsState(NamedTuple):
 
 
 def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: int) -> RowsState:
-    """What the log says of the rows of the table's `version`.
+    """Return what the log says about the rows of the table's `version`.
 
-    app: the application of the marker. marker: its version. Raises StateError: the log cannot decide.
+    app: the application id of the marker. marker: its version. Raises StateError: when the log cannot decide.
     """
     at, restored = version, False
     moves: list[int] = []
@@ -75,9 +76,9 @@ def state_of_rows(root: Folder, stream: str, app: str, *, version: int, marker: 
 def check_not_restored(
     root: Folder, stream: str, app: str, *, after: int, version: int, marker: int, rows_state: int | None
 ) -> None:
-    """Raise StateError: a commit after version `after` up to `version` is a RESTORE to the rows of an older state.
+    """Raise StateError when a commit after version `after`, up to `version`, restored the rows of an older state.
 
-    marker: its version. rows_state: the version of the state of the rows at `after`; None: they have none.
+    marker: the marker's version. rows_state: the version of the rows' state at `after`; None: the rows have no state.
     """
     if not any(_is_restore(root, at) for at in range(after + 1, version + 1)):
         return
@@ -91,9 +92,9 @@ def check_not_restored(
 
 
 def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState) -> None:
-    """Raise StateError: the table is not that of the state, but one that was created in its place.
+    """Raise StateError when the table is not the state's table, but one that was created in its place.
 
-    table_id: of the table. A state of an earlier build has none, and is taken for one of this table.
+    table_id: of the table. A state of an earlier build has no id and is assumed to belong to this table.
     """
     if saved.table_id in ("", table_id):
         return
@@ -109,9 +110,9 @@ def check_same_table(root: Folder, stream: str, table_id: str, saved: TableState
 
 
 def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Schema) -> None:
-    """Raise StateError: columns for which files were written are gone, or cannot hold the values of those files.
+    """Raise StateError when columns that files were written for are gone, or cannot hold the values of these files.
 
-    A RESTORE to rows of the same state does that, as does another program's overwrite with another schema.
+    Caused by a RESTORE to rows of the same state, or by another program's overwrite with another schema.
     """
     kinds = {column.name: column.type for column in now}
     changes = [f"{column.name} is gone" for column in before if column.name not in kinds]
@@ -133,17 +134,17 @@ def check_columns_stay(root: Folder, stream: str, before: pa.Schema, now: pa.Sch
 def check_rows(
     root: Folder, stream: str, handle: DeltaTable, saved: TableState, *, number: int, others: Collection[str]
 ) -> None:
-    """Raise StateError: the table's rows contradict the state that its marker names, whose commit left the log.
+    """Raise StateError when the table's rows contradict the marker's state, whose commit is no longer in the log.
 
-    RESTORE takes the files of that commit away. So may a program that joins files, but then the rows are as many, and
-    some file is not older. number: of the state. others: the other pipelines that fill the table.
+    RESTORE removes the files of that commit. A program that joins files may do so, too, but then the number of rows is
+    the same and some file is at least as new. number: of the state. others: other pipelines that write to the table.
     """
     with root.explaining(stream):
         version, files = oldest(root, handle)
     rows = rows_of(files)
     if saved.rows is None or rows is None or not saved.newest or not files.keys().isdisjoint(saved.newest):
         return
-    # A program that joins files writes the rows of that commit anew; the clocks of two machines may differ.
+    # A program that joins files rewrites the rows of that commit; the clocks of two machines may differ.
     joined = not files or max(file.modified for file in files.values()) >= saved.newest_at - _CLOCKS_DIFFER
     if (rows == saved.rows and joined) or (rows > saved.rows and others):
         return
@@ -159,10 +160,10 @@ def check_rows(
 
 
 def check_moves(root: Folder, stream: str, moves: Sequence[int]) -> None:
-    """Raise StateError: one of these commits says that rows only move, and changed their number.
+    """Raise StateError when one of these commits says that it only moves rows, but changed their number.
 
-    delta-rs 1.6 commits two OPTIMIZEs that began with the same version one after the other, and both files that they
-    made hold the same rows. The newest commits of the kind are looked at, as the table was opened.
+    delta-rs 1.6 commits two OPTIMIZEs that started from the same version one after the other, and the files that both
+    wrote hold the same rows. Checks the newest `_MOVES` commits, as of when the table was opened.
     """
     for version in reversed(moves[:_MOVES]):
         with root.explaining(stream):

@@ -1,10 +1,10 @@
-"""The history of a table that is merged into: a table beside it with every row as it came.
+"""The history of a table that rows are merged into: a second table with every row as it was read.
 
-A commit to the table names the files that belong to the history, and the history then adds them, once. Each state of
-the table knows the one before that brought rows, so a history that is behind, by however many commits, learns which
-rows are missing, those of states that a RESTORE of the table has undone, too. Where no state knows that, or those files
-are missing, it reads the table's own log and copies every row that a file still has and the history has not, by the
-row's id.
+A commit to the main table names the files that belong to the history; the history then adds each of them once. Each
+state of the main table names the last earlier one that added rows, so a history that is any number of commits behind
+can find out which rows it lacks, including those of states that a RESTORE of the main table has undone. If no state can
+tell, or those files are missing, the history reads the main table's own log and copies, by row id, every row that a
+file still holds and the history does not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,19 +36,20 @@ from cdk.lake.parquet.writer import DataFile
 
 
 class RowHistory:
-    """The table of all rows that came to `main`. Its state is the version of the state of `main` it has followed to."""
+    """The history of the table `main`. Its own state is the version of the last state of `main` whose rows it has."""
 
     def __init__(self, table: StreamTable, main: StreamTable, bounded: Sequence[str] = ()) -> None:
         """bounded: columns whose bounds go into the log.
 
-        Raises ConfigError: other columns divide the table than `main`. StateError: rows stand twice in it.
+        Raises ConfigError: when the history is partitioned by other columns than `main`. StateError: when a commit has
+        duplicated rows of the history.
         """
         self.table, self.main, self._stream, self._bounded = table, main, main.stream, tuple(bounded)
         table.check_partition_by(main.partition_by)
         table.check_moves()
 
     def follow(self, spread: TaskMap = run_inline) -> None:
-        """Add the rows of the last commit to the table, and all others that are missing, and the columns they need.
+        """Add the rows of the main table's last commit, any other missing rows, and the columns that they need.
 
         Raises StateError, and what a store or a file raises.
         """
@@ -65,7 +66,7 @@ class RowHistory:
             self._commit(files, written)
 
     def catch_up(self, spread: TaskMap = run_inline) -> None:
-        """Add the rows that are missing, and the columns they need, where files are gone, too. Raises as `follow`."""
+        """Add missing rows and the columns they need, even if the history lost files. Raises what `follow` raises."""
         repeat_if_changed(self.table, self._remove_missing)
         if self._followed is None:
             self._fill(spread)
@@ -75,7 +76,7 @@ class RowHistory:
             self.follow(spread)
 
     def _remove_missing(self) -> None:
-        """Have the table name no file that is gone. Which rows it lacks is unknown then."""
+        """Remove missing files from the history's table. It is then unknown which rows the history lacks."""
         paths = missing_files(self.table.root, [file.path for file in self.table.files()])
         if missing := [file for file in self.table.files() if file.path in paths]:
             logger.warning("%s: %d files of %s are missing", self._stream, len(missing), self.table.root)
@@ -87,12 +88,12 @@ class RowHistory:
 
     @property
     def _followed(self) -> int | None:
-        """The version of the table's state up to which the history has all rows; None: unknown."""
+        """The version of the main table's state up to which the history has all rows; None: unknown."""
         version: int | None = None if self.table.saved is None else self.table.saved.state
         return version
 
     def _named_since(self, followed: int) -> list[DataFile] | None:
-        """The files that commits to the table have named since the one to `followed`; None: some are unknown."""
+        """Return the files that commits to the main table named after state `followed`; None: some are unknown."""
         if self._is_of_other_states(followed):
             return None
         files: list[DataFile] = []
@@ -100,19 +101,19 @@ class RowHistory:
         while at is not None and number(at) > number(followed):
             saved = self._state_at(at)
             if saved is None or saved.logged == ():
-                return None  # it is lost, or rows came while there was no history
+                return None  # the state is lost, or rows were added while there was no history
             files = [*(saved.logged or ()), *files]
             at = saved.logged_at
         return files
 
     def _is_of_other_states(self, followed: int) -> bool:
-        """Whether the table has others of these numbers: a copy of it was brought back, or it was made anew."""
+        """Whether the main table no longer has state `followed`: an old copy was put back, or it was recreated."""
         now, same = self.main.state_version, number(followed)
         gone_back = now is not None and number(now) < same
         return gone_back or any(number(at) == same and at != followed for at in self.main.states)
 
     def _state_at(self, version: int) -> TableState | None:
-        """A state of the table; None: it is not retained, or cannot be read."""
+        """Return a state of the main table; None: it is not retained, or unreadable."""
         if version == self.main.state_version:
             return self.main.newest
         with suppress(StateError):
@@ -120,17 +121,17 @@ class RowHistory:
         return None
 
     def _align(self, written: Iterable[pa.Schema], spread: TaskMap) -> None:
-        """Bring columns and files to the table's types, which this run or another pipeline has changed.
+        """Give the history's columns and files the main table's types, if this run or another pipeline changed them.
 
-        That one may have been interrupted between the two tables. written: the columns of files that are to be added;
-        the table may have narrower ones by now.
+        Another pipeline may have been interrupted after changing one of the two tables. written: the columns of the
+        files to add; the main table may have narrower ones by now.
         """
         target = partial(self._target, list(written))
         if not self.table.schema.equals(target()):
             repeat_if_changed(self.table, partial(self._aligned, target, spread))
 
     def _aligned(self, planned: Callable[..., pa.Schema], spread: TaskMap) -> None:
-        # Another pipeline that has changed the table has changed its history, too, mostly.
+        # A pipeline that has changed the main table has usually changed the history as well.
         self.table.reopen()
         current, target = self.table.schema, planned()
         self.table.add([field for field in target if field.name not in current.names or _gains(current, field)])
@@ -147,7 +148,7 @@ class RowHistory:
                 raise StateError(f"{where} is {old and old.type}, and {field.type} in the table that it follows")
             fields[field.name] = fields.get(field.name, field).with_type(kind)
         for field in chain.from_iterable(written):
-            # Other writers have types of their own for what they write again, which readers cast.
+            # Other writers rewrite files with types of their own, which readers cast.
             if field.name in fields and writable(field.type):
                 known = fields[field.name]
                 kind = common_type(known.type, field.type, exact=field.name in exact)
@@ -155,9 +156,9 @@ class RowHistory:
         return pa.schema(list(fields.values()))
 
     def _fitting(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> list[DataFile]:
-        """The files, rewritten where their columns have other types than the history's.
+        """Return the files, rewriting those whose columns have other types than the history's.
 
-        written: the columns of files, by path; that of others is the history's.
+        written: the columns of files, by path; files that are missing there have the history's columns.
         """
         kinds = {field.name: field.type for field in self.table.schema}
         readable: list[DataFile] = []
@@ -170,9 +171,10 @@ class RowHistory:
         return [*readable, *self.table.layout(self._bounded).rewrite(old, run_inline)] if old else readable
 
     def _fill(self, spread: TaskMap) -> None:
-        """Copy the rows that files of the table's log have and the history has not, each as its first file has it.
+        """Copy rows that the history lacks from the files in the main table's log, each from the first file with it.
 
-        In the driver, 150 bytes of memory a row: this comes once, with the history, or after an accident.
+        Runs in the driver and takes 150 bytes of memory per row: needed once, when the history is created, or after
+        an accident.
         """
         self._align((schema_of(self.main.root, unquote(path)) for path, _ in self._files_of_log()), spread)
         files = self.table.layout(self._bounded).write(self._missing_rows())
@@ -200,7 +202,7 @@ class RowHistory:
                     yield batch.filter(new)
 
     def _left_to_others(self) -> list[str]:
-        """The files of rows that other pipelines add with their next commit: they died before the history had these."""
+        """Return the files whose rows other, interrupted pipelines will add to the history with their next commit."""
         paths = []
         for name in self.main.others.names:
             table, main = (
@@ -213,9 +215,9 @@ class RowHistory:
         return [path for path in paths if path not in missing]
 
     def _files_of_log(self) -> Iterator[tuple[str, Texts]]:
-        """The existing files that commits to the table have added, oldest first; then those of its present version.
+        """Yield the existing files that commits to the main table added, oldest first, then its current files.
 
-        Paths are as the log spells them.
+        Paths are spelled as in the log.
         """
         root = self.main.root
         yielded = set()
@@ -233,7 +235,10 @@ class RowHistory:
                 yield file.path, file.partition
 
     def _commit(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:
-        """Add the files and note up to which state the history is complete. written: see `_fitting`."""
+        """Add the files, and save the main table's version up to which the history is complete.
+
+        written: see `_fitting`.
+        """
         repeat_if_changed(self.table, partial(self._add, files, written))
 
     def _add(self, files: Sequence[DataFile], written: Mapping[str, pa.Schema]) -> None:

@@ -1,13 +1,14 @@
-"""The states beside a table: a file for each version, which a commit to the table names.
+"""The state files beside a table: one file for each version; a commit to the table names the current version.
 
-A file alone is a draft: it counts once a commit has moved the table's marker to its version. It has a digest of itself,
-so that one that was damaged, or changed by hand, is noticed.
+A file alone is a draft: it becomes valid once a commit has moved the table's marker to its version. It contains a
+digest of itself, so that damage and manual edits are detected.
 
-Where a state has many partitions, their entries lie in layers beside (`cdk.state.layers`): `<version>.layer` has what
-the commit of that version moved, and the state's file names all layers that make it up, with their digests. So a commit
-costs what it moves, however many partitions the source has, or had once: partitions that left cannot be dropped where
-their rows would be appended again if they came back. Now and then a commit joins layers, or writes all as one. A layer
-stays while a retained state needs it. Parents with many partitions have layers of their own, `<version>-1.layer`.
+If a state has many partitions, their entries are stored in separate layers (`cdk.state.layers`): `<version>.layer` has
+the entries that the commit of that version moved, and the state's file names all layers that make up the state, with
+their digests. So the cost of a commit depends on what it moves, not on how many partitions the source has or ever had:
+partitions that have disappeared cannot be dropped where their rows would be appended again if they came back. Now and
+then a commit joins some layers, or writes all entries as one. A layer is kept as long as a retained state needs it.
+Parents with many partitions have layers of their own, `<version>-1.layer`.
 """
 
 import secrets
@@ -30,15 +31,15 @@ from cdk.state.layers.layered_map import LayeredMap, absorbed
 from cdk.state.stored_positions import PartitionEntries, apart, put_back
 
 StateFile: TypeAlias = dict[str, Any]
-"""The content of a file of a state, or an object in it. `Any`: using what is not as it was written is BadState."""
+"""The content of a state file, or an object in it. `Any`: unexpected content raises BadState where it is used."""
 
 _FORMAT = "spark-cdk/3"
 _NONCE_BITS = 20
-"""Random bits at the end of a version."""
+"""How many random bits a version ends with."""
 
 
 class _File(NamedTuple):
-    """A layer as a state's file names it. before: the map that those below it make."""
+    """A layer as listed in a state's file. before: the map that the layers below it make up."""
 
     name: str
     entries: int
@@ -48,14 +49,14 @@ class _File(NamedTuple):
 
 
 class _Stack(NamedTuple):
-    """The layers of the entries of a state, or of that of a parent, and the map that they make."""
+    """The layers of the entries of a state, or of a parent's state in it, and the map that they make up."""
 
     files: tuple[_File, ...]
     texts: LayeredMap
 
 
 class StateBlobs:
-    """The states of one stream of one pipeline, in `folder`."""
+    """The state files of one stream of one pipeline, in `folder`."""
 
     def __init__(self, folder: Folder, stream: str) -> None:
         self._folder = folder
@@ -65,11 +66,11 @@ class StateBlobs:
         self._opened: dict[tuple[str, str], StoredLayer] = {}
 
     def write(self, version: int, saved: TableState) -> None:
-        """Put a state beside the table, as a draft until a commit names it."""
-        # `asdict` would copy the whole state; orjson writes the files by itself.
+        """Write a state beside the table; it is a draft until a commit names it."""
+        # `asdict` would copy the whole state; orjson serializes the DataFiles itself.
         state, parts = apart(saved.state)
         blob = {"format": _FORMAT, "stream": self._stream, **vars(saved), "state": state}
-        # A draft that no commit has named may be removed by anybody.
+        # Build on committed states only: any run may remove a draft that no commit has named.
         before = [self._stacks[n] for n in saved.history if n in self._stacks]
         stacks: dict[tuple[str, ...], _Stack] = {}
         for n, (of, texts) in enumerate(parts.items()):
@@ -93,7 +94,7 @@ class StateBlobs:
         self._folder.write(f"{version}.json", _with_digest(to_json(blob)))
 
     def _stacked(self, name: str, known: Iterable[_Stack], texts: LayeredMap) -> _Stack:
-        """The layers of some entries, of which the newest is written here: what the states before do not have."""
+        """Write the entries that no earlier state has as a new layer; return all layers of the entries."""
         files, before = max(known, key=lambda stack: texts.shared(stack.texts), default=_Stack((), LayeredMap()))
         moved = texts.since(before)
         if moved:
@@ -108,7 +109,7 @@ class StateBlobs:
         return _Stack(files, texts)
 
     def load(self, version: int) -> TableState:
-        """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
+        """Load the state of a retained version. Raises StateError: when its file is missing or not a valid state."""
         blob, path = self._read(version)
         try:
             blob.pop("stream")
@@ -124,7 +125,7 @@ class StateBlobs:
             raise BadState(path, blob, "the fields an earlier run wrote", stream=self._stream) from error
 
     def _expanded(self, blob: StateFile, version: int) -> Iterator[tuple[Sequence[str], _Stack]]:
-        """Put the entries of many partitions into a state; they are read when needed. Raises what `load` does."""
+        """Put the entries of many partitions into a state; they are read on demand. Raises what `load` raises."""
         for part in blob.pop("partitions", ()):
             layers: list[StoredLayer] = []
             files: list[_File] = []
@@ -141,7 +142,7 @@ class StateBlobs:
         return StoredLayer(partial(self._bytes, file.name), file.entries, file.digest, f"{self._folder}/{file.name}")
 
     def _check(self, files: Sequence[_File], version: int) -> None:
-        """Raise StateError: a layer is missing, or has another size."""
+        """Raise StateError when a layer is missing or does not have the recorded size."""
         sizes = self._folder.sizes([file.name for file in files])
         for file in files:
             if file.name not in sizes:
@@ -151,7 +152,7 @@ class StateBlobs:
                 raise BadState(path, f"{size} bytes", f"{file.bytes}, as written", stream=self._stream)
 
     def _bytes(self, name: str, offset: int, size: int | None) -> bytes:
-        """Some bytes of a layer. Raises StateError: it is missing."""
+        """Read some bytes of a layer; size: None: up to its end. Raises StateError: when the file is missing."""
         try:
             with self._folder.reader(name) as file:
                 file.seek(offset)
@@ -168,7 +169,7 @@ class StateBlobs:
         )
 
     def _read(self, version: int) -> tuple[StateFile, str]:
-        """The content of the file of a version, and its path."""
+        """Return the checked content of a version's file, and its path. Raises StateError: as `load`."""
         name = f"{version}.json"
         path = f"{self._folder}/{name}"
         try:
@@ -180,39 +181,39 @@ class StateBlobs:
             raise BadState(path, str(error), "the JSON an earlier run wrote", stream=self._stream) from error
         if not isinstance(blob, dict) or blob.pop("format", None) != _FORMAT:
             raise BadState(path, blob, f'a state of the format "{_FORMAT}"', stream=self._stream)
-        # Files of earlier builds have none.
+        # Files of earlier builds have no digest.
         if blob.pop("digest", None) is not None and _with_digest(b"{" + data[_DIGEST_BYTES:]) != data:
             expected = "it as a run wrote it: to change a state there is `spark-cdk state set`"
             raise BadState(path, "a file that does not fit the digest in it", expected, stream=self._stream)
         return blob, path
 
     def packed(self, texts: LayeredMap) -> list[PackedLayer]:
-        """The layers of entries that were loaded or written here, as they lie; none where they were not."""
+        """Return the layers of entries that this object loaded or wrote, as stored; empty for other entries."""
         stacks = (stack for stacks in self._stacks.values() for stack in stacks.values())
         files = next((stack.files for stack in stacks if stack.texts is texts), ())
         return [PackedLayer(at.entries, at.digest, partial(self._bytes, at.name, 0, None)) for at in files]
 
     @property
     def versions(self) -> list[int]:
-        """The versions that have a file, drafts among them, in any order."""
+        """The versions that have a file, including drafts, in any order."""
         return [version for version, name in self._named() if name.endswith(".json")]
 
     def names(self, versions: Collection[int]) -> set[str]:
-        """The files that states of these versions need; of states that were loaded or written here."""
+        """Return the files that these versions consist of; layers only for states that were loaded or written here."""
         layers = {layer for version in versions for layer in self._layers.get(version, ())}
         return {f"{version}.json" for version in versions} | layers
 
     def keep(self, retained: Collection[int], upto: int) -> None:
-        """Remove all states but the retained ones, and the layers that they need, up to number `upto`."""
+        """Remove the states up to number `upto` that are not retained, and the layers that no retained state needs."""
         needed = self.names(retained)
         self._remove(lambda version, name: name not in needed and number(version) <= upto)
-        # The next commit goes on from the newest; older ones would hold texts in memory that no longer count.
+        # The next commit builds on the newest state; older ones would only hold outdated entries in memory.
         newest = max(retained, key=number)
         self._stacks = {version: stack for version, stack in self._stacks.items() if version == newest}
         self._opened.clear()
 
     def remove(self, version: int) -> None:
-        """Remove a draft; where a store refuses, it stays."""
+        """Remove a draft; if the store refuses, it stays."""
         self._remove(lambda other, _: other == version)
 
     def _remove(self, chosen: Callable[[int, str], bool]) -> None:
@@ -222,7 +223,7 @@ class StateBlobs:
                     self._folder.delete(name)
 
     def _named(self) -> Iterator[tuple[int, str]]:
-        """The files of states by version, and the drafts that interrupted writes have left."""
+        """Yield version and name of each state file, including temporary files that interrupted writes have left."""
         for name in self._folder.names():
             version = Path(name).stem.partition("-")[0]
             if version.isdecimal() and Path(name).suffix in {".json", ".layer", ".tmp"}:
@@ -230,12 +231,12 @@ class StateBlobs:
 
 
 def number(version: int) -> int:
-    """Which state of its table a version is: 1 for the first."""
+    """Return the sequence number of a version's state: 1 for the first."""
     return version >> _NONCE_BITS
 
 
 def _with_digest(text: bytes) -> bytes:
-    """The JSON text of an object with another first field: the digest of the text."""
+    """Return the JSON text of an object with an additional first field: the digest of the text."""
     return b'{"digest":"%s",%s' % (blake2b(text, digest_size=16).hexdigest().encode(), text[1:])
 
 
@@ -247,5 +248,5 @@ def _files(blob: Sequence[StateFile] | None) -> tuple[DataFile, ...] | None:
 
 
 def successor(version: int | None) -> int:
-    """A version for the state after `version`. Two runs never choose the same one: it ends in random bits."""
+    """Return a version for the state after `version`. It ends in random bits, so two runs never choose the same one."""
     return (number(version or 0) + 1) << _NONCE_BITS | secrets.randbits(_NONCE_BITS)

@@ -1,14 +1,15 @@
-"""A stream's Delta table: rows and state move in one transaction.
+"""A stream's Delta table: each commit updates rows and state in one transaction.
 
-A commit names the new files and moves the table's transaction marker `txn(app)` to a fresh version. The state that
-belongs to it was written before, to `_cdk_state/<pipeline>/<version>.json`, so the marker alone says which state holds.
-The rule that makes it exactly-once: the commit goes through the very table handle whose marker was compared with the
-version the state was loaded at. A run whose handle is stale is refused by the log; a fresh handle would not be.
+A commit names the new files and moves the table's transaction marker `txn(app)` to a fresh version. The state for that
+version is written first, to `_cdk_state/<pipeline>/<version>.json`, so the marker alone determines the current state.
+What makes this exactly-once: the commit goes through the same table handle whose marker was compared with the version
+of the loaded state. The log refuses a commit through a stale handle; it would accept one through a fresh handle.
 
 Measured with delta-rs 1.6: the marker survives log clean-up and the commit's metadata does not; the writer does not
-compare versions; neighbours such as OPTIMIZE pass. RESTORE leaves the marker where it was: the log then says which
-state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences. So does CREATE OR REPLACE
-TABLE, which gives the table another id: a state knows the id of its table.
+compare marker versions; concurrent writers such as OPTIMIZE do not cause a conflict. RESTORE leaves the marker where it
+was: the log then says which state belongs to the rows (`cdk.lake.delta.restore_detection`), and the marker still fences
+other runs. CREATE OR REPLACE TABLE also leaves the marker, but changes the table's id; each state stores the id of its
+table.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,7 +53,7 @@ _RETAINED_STATES = 20
 
 
 class StreamTable(PinnedTable):
-    """One stream's table and its states, opened for one run."""
+    """The table of one stream and its states, opened for one run."""
 
     def __init__(
         self,
@@ -67,31 +68,31 @@ class StreamTable(PinnedTable):
     ) -> None:
         """Open the table, or create it with `schema`.
 
-        lost: open it also when its state cannot be found or read, as if it had none: a commit then gives it one.
-        Until then `lost_state` says what is wrong.
-        partition_by: the columns that divide it; None: those that divide it already, none if it is new.
+        lost: also open a table whose state is missing or unreadable, as if it had no state; the next commit writes one.
+        Until then `lost_state` holds the error.
+        partition_by: the partition columns; None: the existing ones, or no columns for a new table.
 
-        Raises ConfigError: a store refuses, the table has other partition columns, or these cannot be. StateError: the
-        table's state cannot be found. TransientError: a store does not answer.
+        Raises ConfigError: when the store refuses access, the table has other partition columns, or these are invalid.
+        StateError: when the table's state is missing. TransientError: when the store does not respond.
         """
         super().__init__(root, pipeline, stream, schema, clock=clock, partition_by=partition_by)
         self.others = OtherPipelines(self)
-        """The other pipelines that fill the table."""
+        """The other pipelines that write to the table."""
         self._states = StateBlobs(self.root.join("_cdk_state", pipeline), stream)
         self.state_version = self.seen_marker
-        """The version of the state that the last commit moved to; None before the first."""
+        """The version of the state that the last commit moved the marker to; None before the first commit."""
         self.rows_state_version: int | None = None
-        """The version of the state that belongs to the rows: `state_version`, unless the table was restored since."""
+        """The version of the state that belongs to the rows: `state_version`, unless the table was restored later."""
         self._moves: tuple[int, ...] = ()
         self.saved: TableState | None = None
-        """The state that belongs to the table's rows; None when there is none."""
+        """The state that belongs to the table's rows; None: the table has no state."""
         self.newest: TableState | None = None
-        """The state of the marker: `saved`, unless a RESTORE has undone it; None: there is none, or none readable."""
+        """The state that the marker names: `saved`, unless a RESTORE has undone it; None: missing or unreadable."""
         self._looked_at = self.version
-        """The version up to which it is known that the table was not restored under this run."""
+        """The table version up to which this run has checked that the table was not restored."""
         self.lost_state: StateError | None = None
-        """Why the state cannot be found or read."""
-        # Versions go up, also where the marker was lost.
+        """Why the state is missing or unreadable; None: it was loaded, or there was none to load."""
+        # Versions keep increasing even if the marker was lost.
         self._after = self.state_version
         try:
             self._find_state()
@@ -101,7 +102,7 @@ class StreamTable(PinnedTable):
             self.lost_state = error
 
     def _find_state(self) -> None:
-        """Load the state that belongs to the rows, if there is one. Raises StateError: it is unknown or unreadable."""
+        """Load the state that belongs to the rows, if any. Raises StateError: when it is unknown or unreadable."""
         if self.state_version is None:
             self._check_new()
             return
@@ -120,12 +121,12 @@ class StreamTable(PinnedTable):
         self.saved = saved
 
     def _check_new(self) -> None:
-        """Raise StateError: the table has no marker, and had one. A first commit that was killed leaves a draft."""
+        """Raise StateError when the table has lost its marker. Drafts of a killed first commit do not count as that."""
         versions = self._states.versions
         if not versions:
             return
         newest = max(versions)
-        # The next first commit is number 1 again: however often it is killed, what it leaves are drafts.
+        # The next attempt at a first commit has number 1 again: however often it is killed, it leaves only drafts.
         if number(newest) == 1 and (not self.row_count() or self.others):
             return
         self._after = newest
@@ -139,36 +140,36 @@ class StreamTable(PinnedTable):
         )
 
     def check_moves(self) -> None:
-        """Raise StateError: a commit after this pipeline's last one says that rows only move, and doubled some."""
+        """Raise StateError when a commit after this pipeline's last one says it only moves rows but duplicated some."""
         check_moves(self.root, self.stream, self._moves)
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, or fields to columns that are structs; old files need not be rewritten for it.
+        """Add columns, or fields of struct columns, without rewriting existing files.
 
-        See PinnedTable. Raises StateConflict as well: another run moved the state since the table was opened.
+        See PinnedTable. Also raises StateConflict: when another run moved the state since the table was opened.
         """
         self._check_marker()
         super().add(columns)
         self._check_marker()
 
     def _check_marker(self) -> None:
-        """Raise StateConflict: the handle has seen the commit of another run."""
+        """Raise StateConflict when the handle has seen another run's commit."""
         if self.seen_marker != self.state_version:
             raise overtaken(self)
 
     def reopen(self) -> None:
-        """Move the handle to the newest version. Raises StateError: rows or columns that the run builds on are gone."""
+        """Move the handle to the newest version. Raises StateError: when rows or columns the run builds on are gone."""
         before = self.schema
         super().reopen()
-        if self.seen_marker == self.state_version:  # else another run has overtaken this one, which weighs more
+        if self.seen_marker == self.state_version:  # else another run has overtaken this one: the caller reports that
             self._check_not_restored()
             check_columns_stay(self.root, self.stream, before, self.schema)
 
     @property
     def states(self) -> list[int]:
-        """The versions of the states that are retained for a RESTORE: the marker's, then the newest first.
+        """The versions of the states retained for a RESTORE: the marker's first, then newest to oldest.
 
-        Those that a RESTORE has undone are among them, for it may be undone itself.
+        They include states that a RESTORE has undone, because the RESTORE itself may be undone.
         """
         history = [version for saved in (self.saved, self.newest) if saved is not None for version in saved.history]
         versions = (self.state_version, self.rows_state_version, *history)
@@ -176,9 +177,9 @@ class StreamTable(PinnedTable):
 
     @property
     def retained(self) -> list[int]:
-        """The versions of the states that a rollback can go back to, oldest first.
+        """The versions of the states that a rollback can return to, oldest first, one per state number.
 
-        Where no state can be read, drafts of commits that never happened may be among them; each number comes once.
+        If no state can be read, they may include drafts of commits that never happened.
         """
         versions = sorted(self.state_files)
         if self.saved is not None:
@@ -189,14 +190,14 @@ class StreamTable(PinnedTable):
 
     @property
     def state_files(self) -> list[int]:
-        """The versions that have a file beside the table, drafts among them, in any order."""
+        """The versions that have a state file beside the table, including drafts, in any order."""
         return self._states.versions
 
     @property
     def records(self) -> int:
-        """Records of the generation, and no more than the table has rows: others may have removed some.
+        """Number of records of the generation, at most the table's rows: other writers may have removed some.
 
-        Those that wait to become visible count all the same.
+        Records of a generation that is not visible yet are counted as well.
         """
         saved, rows = self.saved, self.row_count()
         if saved is None or rows is None or saved.pending:
@@ -205,7 +206,7 @@ class StreamTable(PinnedTable):
 
     @property
     def restored(self) -> bool:
-        """Whether the rows are those of an older state than the newest one."""
+        """Whether the rows belong to an older state than the newest one."""
         return self.rows_state_version != self.state_version
 
     def commit(
@@ -222,19 +223,19 @@ class StreamTable(PinnedTable):
         note: str = "",
         receipt: Receipt | None = None,
     ) -> None:
-        """Add `files` and move the state to `saved`, or do neither. overwrite: drop the rows that were there.
+        """Add `files` and move the state to `saved`, or do neither. overwrite: remove the existing rows.
 
-        schema: what an overwrite makes of the table's columns; without it they stay as they are. remove: files of the
-        table, as `files` gives them, that leave it. alone: the commit counts only if no writer has committed since the
-        table was last looked at, as where rows leave, or where what is added depends on what is there. change: what
-        delta-rs is to do in the place of naming files; it is alone, too. logged: see `TableState`; what `saved` says of
-        it does not count. note: for the table's log: what a person did to the state. receipt: what becomes of the rows;
-        None: those of `files` come and those of other files leave.
+        schema: the table's columns after an overwrite; None: they stay as they are. remove: files of the table, as
+        the method `files` returns them, to remove. alone: the commit succeeds only if no other writer has committed
+        since the table was last read; required where rows are removed or where the added rows depend on existing
+        ones. change: what delta-rs does instead of naming files; it implies `alone`. logged: see `TableState`; the
+        value in `saved` is ignored. note: for the table's log: what a person did to the state. receipt: what happened
+        to the rows; None: the rows of `files` are added and those of the removed files are removed.
 
-        Raises ReceiptError: the figures of the receipt, or those of the files, contradict each other. FilesGone: some
-        of `files` are not there. StateConflict: another run moved this stream's state since the table was opened.
-        TableChanged: another writer has committed; the table has been opened anew, and `files` tells what is there now.
-        StateError: the table was restored to rows of an older state, or replaced.
+        Raises ReceiptError: when the figures of the receipt contradict each other or those of the files. FilesGone:
+        when some of `files` are missing. StateConflict: when another run moved this stream's state since the table was
+        opened. TableChanged: when another writer has committed; the table has been reopened, and the method `files`
+        returns its current files. StateError: when the table was replaced, or restored to the rows of an older state.
         """
         alone = alone or overwrite or bool(remove) or change is not None
         before = self.state_version
@@ -263,24 +264,24 @@ class StreamTable(PinnedTable):
         self._move_to(version, saved)
 
     def _move_to(self, version: int, saved: TableState) -> None:
-        """Know that this is the table's state now, and remove those that nothing needs any more."""
+        """Make `saved` the table's current state, and remove the states that are no longer needed."""
         if self.version == self._looked_at + 1:
             self._looked_at = self.version
         self.state_version = self.rows_state_version = version
         self.saved = self.newest = saved
         self._moves, self.lost_state = (), None
-        # A restore of the table can no longer need others, nor drafts of interrupted runs. A state with a higher number
-        # may be a newer run's, written and about to be committed.
+        # A restore of the table can no longer need any other state, nor the drafts of interrupted runs. A state with a
+        # higher number may belong to a newer run that has written it and is about to commit.
         self._states.keep({version, *saved.history}, number(version))
 
     def widen(
         self, saved: TableState, planned: Callable[[frozenset[str]], pa.Schema], bounded: Sequence[str], spread: TaskMap
     ) -> None:
-        """Write the files again, in columns that hold more, by one commit in which the state stays `saved`.
+        """Rewrite all files with wider columns, in one commit that keeps the state `saved`.
 
-        planned: the columns; its argument: those with a number that a double would round. bounded: columns whose bounds
-        go into the log. Raises TableChanged: another writer came first; plan again. ConfigError: the table has got a
-        feature that refuses it. And what `commit` raises.
+        planned: returns the columns; its argument: names of columns with a number that a double would round. bounded:
+        columns whose bounds go into the log. Raises TableChanged: when another writer committed first; plan again.
+        ConfigError: when a feature that the table has got meanwhile forbids it. Also raises what `commit` raises.
         """
         self.guard.check([Use.WIDEN])
         layout = replace(self.layout(bounded), schema=planned(frozenset()))
@@ -290,21 +291,18 @@ class StreamTable(PinnedTable):
             try:
                 self.commit(saved, files, overwrite=True, schema=layout.schema, receipt=Receipt())
             except FilesGone as error:
-                # VACUUM has removed what no version named yet; the rows are in the files that are there.
+                # VACUUM removed the rewritten files, which no version named yet; the old files still hold the rows.
                 raise TableChanged(error.message, detail=error.detail, path=error.path) from error
 
     def move(self, saved: TableState, *, note: str = "", receipt: Receipt | None = None) -> None:
-        """Move the state alone. No row comes or goes, so what others have committed meanwhile does not matter.
+        """Move only the state. Rows do not change, so concurrent commits of other writers do not matter.
 
-        Raises what `commit` does.
+        Raises what `commit` raises.
         """
         repeat_if_changed(self, partial(self.commit, saved, note=note, receipt=receipt))
 
     def _check_not_restored(self) -> None:
-        """Raise StateError: the table was restored since this run looked at it, to the rows of an older state.
-
-        Or it was replaced.
-        """
+        """Raise StateError when, since this run's last check, the table was replaced or restored to an older state."""
         version = self.version
         if self.state_version is not None:
             check_not_restored(
@@ -330,7 +328,7 @@ class StreamTable(PinnedTable):
         *,
         overwrite: bool,
     ) -> TableState:
-        """The state with what only the table knows: its history, its rows, and the files of its newest commit."""
+        """Return the state completed with what only the table knows: its history, row count and newest files."""
         named = None if logged is None else tuple(logged)
         history = tuple(self.states)[: _RETAINED_STATES - 1]  # and this one
         saved = replace(
@@ -341,12 +339,12 @@ class StreamTable(PinnedTable):
 
     @property
     def logged_at(self) -> int | None:
-        """The version of the newest state that brought rows, or of one that is unreadable; None: there is none."""
+        """The version of the newest state whose commit added rows, or of an unreadable state; None: there is none."""
         newest = self.newest
         return self.state_version if newest is None or newest.logged is not None else newest.logged_at
 
     def _naming(self, named: list[AddAction | RemoveAction], schema: pa.Schema | None, *, overwrite: bool) -> Change:
-        """A change that names files."""
+        """Return a change that commits by naming files."""
 
         def change(handle: DeltaTable, properties: CommitProperties) -> Mapping[str, int]:
             columns = handle.schema() if schema is None else self._prepared(schema)
@@ -366,10 +364,10 @@ class StreamTable(PinnedTable):
         *,
         logged: Sequence[DataFile] | None = None,
     ) -> list[DataFile]:
-        """Have delta-rs change the table in the commit that moves the state to `saved`; the files that it added.
+        """Have delta-rs change the table in the commit that moves the state to `saved`; return the files it added.
 
-        expected: what it is to count. logged: see `commit`. Raises what `commit` does. BugError: it counted something
-        else, and has committed.
+        expected: the counts that delta-rs must return. logged: see `commit`. Raises what `commit` raises. BugError:
+        when delta-rs returned other counts; the commit has already happened then.
         """
         receipt.check(None, stream=self.stream, path=str(self.root))
         before = {file.path for file in self.files()}
@@ -396,9 +394,10 @@ class StreamTable(PinnedTable):
     def _checked(
         self, receipt: Receipt | None, files: Sequence[DataFile], leaving: Sequence[str] | None, change: Change | None
     ) -> tuple[Receipt, int | None]:
-        """The receipt of a commit, compared with the files that come to the table and leave it, and the rows it leaves.
+        """Return a commit's receipt, checked against the added and removed files, and the table's row count after it.
 
-        leaving: None: all files. change: what delta-rs does instead; its rows are counted by the caller.
+        leaving: paths of the removed files; None: all files. change: what delta-rs does instead; the caller counts its
+        rows. The row count is None when the log does not tell it.
         """
         if change is not None and receipt is not None:
             return receipt, None
@@ -410,23 +409,23 @@ class StreamTable(PinnedTable):
         return receipt, None if before is None or removed is None else before + added - removed
 
     def _prepared(self, schema: pa.Schema) -> Schema:
-        """The schema for an overwrite, of which the table can hold all types."""
+        """Return the schema for an overwrite, after enabling the table features that its types need."""
         self.allow_types(schema)
         self._check_marker()
         return Schema.from_arrow(schema)
 
     def draft(self, version: int, saved: TableState) -> None:
-        """Put a state beside the table. It counts once a commit moves the marker to its version."""
+        """Write a state beside the table. It becomes valid once a commit moves the marker to its version."""
         self._states.write(version, saved)
 
     def load(self, version: int) -> TableState:
-        """The state of a retained version. Raises StateError: its file is missing, or no state of this stream."""
+        """Load the state of a retained version. Raises StateError: when its file is missing or not a valid state."""
         return self._states.load(version)
 
     def packed(self, texts: LayeredMap) -> Sequence[PackedLayer]:
-        """The layers in which the entries of the table's state lie; none where they are few."""
+        """The layers that store the entries of the table's state; empty where the entries are few."""
         return self._states.packed(texts)
 
     def names_of_states(self, versions: Collection[int]) -> set[str]:
-        """The files that states of these versions need."""
+        """The names of the files that the states of these versions consist of."""
         return self._states.names(versions)

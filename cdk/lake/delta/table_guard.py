@@ -1,10 +1,10 @@
-"""What may be done to a table, by the features that its log names: read when it is opened, before the first request.
+"""Guard: which operations a table's Delta features allow. Read when the table opens, before the first request.
 
-The kit writes Parquet files by itself and names them in commits. That is right for tables without features, and fast.
-Where it is not, delta-rs does it: its MERGE, UPDATE, DELETE and writer know deletion vectors, change feeds and
-constraints. What neither can do right is refused by name. Measured with delta-rs 1.6
-(`tests/lake/delta/test_table_guard.py` does each of these to a table with each of the features); the features are those
-of Delta's protocol.
+The kit writes Parquet files itself and names them in commits, which is fast, and correct for tables without features.
+Where it would be incorrect, delta-rs performs the operation: its MERGE, UPDATE, DELETE and writer support deletion
+vectors, change feeds and constraints. What neither can do correctly is refused by name. Measured with delta-rs 1.6
+(`tests/lake/delta/test_table_guard.py` performs each operation on a table with each feature); the features are those of
+Delta's protocol.
 """
 
 import re
@@ -26,9 +26,10 @@ from cdk.lake.storage.table_log import check_log, check_written
 
 
 class Use(StrEnum):
-    """What a sync does to a table, by the option that people know it by; HISTORY to that of another one.
+    """An operation of a sync on a table, named after the option that users know; HISTORY: appends to a history table.
 
-    The first three are what the write modes of these names do, and others may do as well. delta-rs has their words.
+    The first three are what the write modes of these names do; other modes may do the same. delta-rs uses the same
+    words.
     """
 
     APPEND = auto()
@@ -43,7 +44,7 @@ class Use(StrEnum):
 
 
 class Way(StrEnum):
-    """How the kit performs a use. FILES: it names its Parquet files. ENGINE: delta-rs does it. REFUSED: not at all."""
+    """How a use is performed. FILES: the kit names its own Parquet files. ENGINE: by delta-rs. REFUSED: not at all."""
 
     FILES = "files"
     ENGINE = "delta-rs"
@@ -51,7 +52,7 @@ class Way(StrEnum):
 
 
 class _Field(TypedDict, total=False):
-    """A field of a table's schema, as Delta's JSON has it."""
+    """A field of a table's schema in Delta's JSON format."""
 
     name: str
     type: object
@@ -61,7 +62,10 @@ class _Field(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log says about a table. fields: each field by its path, at any depth. unnamable: such files."""
+    """What the log says about a table.
+
+    fields: each field by its path, at any depth. unnamable: files whose names delta-rs spells differently.
+    """
 
     features: frozenset[str]
     writer: int
@@ -73,7 +77,7 @@ class _Log:
         return self.properties.get(name, "").lower() == "true"
 
     def marked(self, *marks: str) -> str:
-        """The fields whose metadata have one of these names, or one that begins with it."""
+        """The fields whose metadata has a key that starts with one of `marks`, joined by commas."""
         return ", ".join(
             path
             for path, field in self.fields.items()
@@ -86,22 +90,22 @@ class _Log:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of Delta tables, and what the kit may do to tables that have it."""
+    """A feature of Delta tables, and what the kit may do to tables with it."""
 
     name: str
     ways: Mapping[Use, Way]
-    """How the kit performs each use; it refuses the others."""
+    """How the kit performs each use; it refuses uses that are missing here."""
     why: str
-    """What would go wrong."""
+    """What would go wrong if a refused use were performed."""
     do: str = ""
-    """What helps, besides another path."""
+    """How the user can resolve a refusal, besides choosing another path."""
     names: tuple[str, ...] = ()
-    """Features of the protocol whose presence is enough."""
+    """Names of protocol features; a table that lists one of them has this feature."""
     look: Callable[[_Log], str] = lambda _: ""
-    """What else a table has of it; empty for nothing."""
+    """Detects the feature by other means; returns what it found, empty for nothing."""
 
     def detect(self, log: _Log) -> str:
-        """What a table has of it, empty for nothing."""
+        """Return what shows that a table has the feature; empty if it does not."""
         return self.look(log) or log.named(*self.names)
 
 
@@ -127,7 +131,7 @@ _HARMLESS = frozenset(
         "v2Checkpoint",
     }
 )
-"""Features whose presence alone asks nothing of writers; what uses some of them is looked for."""
+"""Features whose mere presence requires nothing of writers; `FEATURES` detects whether some of them are in use."""
 
 
 def _unwritable(name: str, *names: str) -> Feature:
@@ -223,20 +227,20 @@ FEATURES = (
     ),
     Feature("variant columns", _NONE, "the kit cannot write them", names=("variantType", "variantType-preview")),
 )
-"""Each feature that is known, as `docs/reference/table-features.md` shows them."""
+"""All known features, listed in `docs/reference/table-features.md`."""
 
 _OTHER = Feature("another feature", _NONE, "the kit does not know what it asks of writers")
 _NOT_OPENED = re.compile(r"Feature '([^']+)' is not supported|catalog-managed")
 _IDENTITY_WRITER, _FEATURES_WRITER = 6, 7
-"""Writer versions: the one that stands for identity columns, and the newest, which names features."""
+"""Writer versions: the one that implies identity columns, and the newest, which lists features by name."""
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What one version of a table allows."""
+    """The operations that one version of a table allows."""
 
     features: Sequence[tuple[Feature, str]] = ()
-    """The features of the table, each with what the table has of it."""
+    """The table's features, each with what it was detected by."""
     required: Sequence[str] = ()
     """The NOT NULL columns."""
     path: str = ""
@@ -249,17 +253,17 @@ class Guard:
 
     @property
     def constraints(self) -> str:
-        """What delta-rs checks of rows, as a clause."""
+        """The constraints that delta-rs checks rows against, for use in a message."""
         return "; ".join(f"{feature.name}: {what}" for feature, what in self.features if feature.ways == _CHECKED)
 
     def way(self, use: Use) -> Way:
-        """How the kit performs a use. Raises ConfigError: it refuses it."""
+        """Return how the kit performs a use. Raises ConfigError: when it is refused."""
         self.check([use])
         ways = {feature.ways[use] for feature, _ in self.features}
         return Way.ENGINE if Way.ENGINE in ways else Way.FILES
 
     def refusals(self, uses: Collection[Use]) -> list[str]:
-        """Why uses are refused, a sentence for each feature."""
+        """Return why uses are refused, one sentence for each feature; empty if they are allowed."""
         lines = []
         for feature, what in self.features:
             refused = [use for use in uses if feature.ways.get(use, Way.REFUSED) is Way.REFUSED]
@@ -273,7 +277,7 @@ class Guard:
         return lines
 
     def check(self, uses: Collection[Use], written: Collection[str] | None = None) -> None:
-        """Raise ConfigError where a use is refused, or a NOT NULL column is not among those that are written."""
+        """Raise ConfigError when a use is refused, or when `written` lacks a NOT NULL column."""
         lines = self.refusals(uses)
         missing = [] if written is None else [name for name in self.required if name not in written]
         if missing:
@@ -287,7 +291,7 @@ class Guard:
 
 @contextmanager
 def check_openable(path: str, stream: str) -> Iterator[None]:
-    """Raise ConfigError where delta-rs refuses to open a table for a feature that it does not know."""
+    """Raise ConfigError when delta-rs refuses to open a table because of a feature it does not support."""
     try:
         yield
     except DeltaError as error:
@@ -302,7 +306,7 @@ def check_openable(path: str, stream: str) -> Iterator[None]:
 
 
 def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
-    """The guard of the version that the handle is pinned to."""
+    """Return the guard of the version that the handle is pinned to."""
     log = _log(handle)
     features = [(feature, what) for feature in FEATURES if (what := feature.detect(log))]
     if log.writer == _IDENTITY_WRITER:
@@ -317,13 +321,13 @@ def guard_of(handle: DeltaTable, path: str, stream: str) -> Guard:
 
 
 def is_table(folder: Folder, stream: str) -> bool:
-    """Whether there is a table."""
+    """Whether the folder holds a Delta table."""
     with folder.explaining(stream):
         return DeltaTable.is_deltatable(folder.uri, folder.storage_options)
 
 
 def guard_at(folder: Folder, stream: str) -> Guard:
-    """The guard of the newest version of a table; one that allows everything where there is none."""
+    """Return the guard of a table's newest version; if there is no table, one that allows everything."""
     if not is_table(folder, stream):
         return Guard()
     with folder.explaining(stream):
@@ -331,7 +335,7 @@ def guard_at(folder: Folder, stream: str) -> Guard:
 
 
 class TableGone(StateError):
-    """A table that a sync has opened exists no more."""
+    """A table that the sync had opened no longer exists."""
 
     def __init__(self, folder: Folder, stream: str) -> None:
         super().__init__(
@@ -344,10 +348,10 @@ class TableGone(StateError):
 
 
 def open_newest(folder: Folder, stream: str) -> DeltaTable:
-    """The newest version of a table, which exists; the log tells, at the level DEBUG, of each that is opened.
+    """Open the newest version of an existing table; each opening is logged at level DEBUG.
 
-    Raises ConfigError: it has features that delta-rs cannot read. TableGone: it exists no more. BrokenLog: a file of
-    its log is damaged. StateError: delta-rs cannot open it for another reason.
+    Raises ConfigError: when the table has features that delta-rs cannot read. TableGone: when it no longer exists.
+    BrokenLog: when a file of its log is damaged. StateError: when delta-rs cannot open it for another reason.
     """
     logger.debug("%s: opened", folder)
     try:

@@ -1,7 +1,7 @@
-"""Tables that several pipelines fill: who the others are, where each stands, and whose rows a table has.
+"""Tables that several pipelines write to: the other pipelines, their states, and which pipeline wrote rows last.
 
-Each pipeline moves a marker of its own, `txn(spark-cdk/<pipeline>/<stream>)`, and has its states in a folder of its own
-beside the table. Commits that change rows move the marker of who made them, so the log says whose they are.
+Each pipeline moves its own marker, `txn(spark-cdk/<pipeline>/<stream>)`, and keeps its states in its own folder beside
+the table. A commit that changes rows moves the marker of the pipeline that made it, so the log tells its author.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from cdk.lake.storage.table_folders import HISTORY
 
 
 class OtherPipelines:
-    """The pipelines other than its own that fill the table of a stream, as its handle sees them."""
+    """The other pipelines that write to a stream's table, as of the version of the table's handle."""
 
     def __init__(self, table: PinnedTable) -> None:
         self._table = table
@@ -26,22 +26,22 @@ class OtherPipelines:
 
     @property
     def names(self) -> list[str]:
-        """Those that have committed to the table and whose states lie beside it, sorted."""
+        """The pipelines that have committed to the table and have states beside it, sorted."""
         return [name for name in self._with_states(self._table.stream) if name != self._table.pipeline]
 
     @property
     def generation(self) -> int:
-        """The greatest generation of their newest states; 0: there is none."""
+        """The greatest generation in their newest states; 0: there are no states."""
         return max((state.generation for _, state in self._states()), default=0)
 
     @property
     def keys(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns by which they merge rows, by name; none of one whose state cannot be read."""
+        """The columns that each pipeline merges rows by; without pipelines whose state cannot be read."""
         return {name: state.keys for name, state in self._states()}
 
     @property
     def last_writer(self) -> str:
-        """The one that changed rows last, by the log; empty: the table's own pipeline, or the log no longer says."""
+        """The pipeline that changed rows last, by the log; empty: the table's own pipeline, or the log cannot tell."""
         with suppress(FileNotFoundError):
             for version in range(self._table.version, -1, -1) if self else ():
                 if (writer := self._writer(version)) is not None:
@@ -49,7 +49,7 @@ class OtherPipelines:
         return ""
 
     def writer_since(self, version: int) -> str | None:
-        """One that has changed rows after a version; empty: none has. None: the log no longer says."""
+        """Return another pipeline that changed rows after a version; empty: none has. None: the log cannot tell."""
         if not self:
             return ""
         try:
@@ -59,7 +59,7 @@ class OtherPipelines:
 
     @property
     def other_stream(self) -> str:
-        """What else than its stream pipelines have filled the table with, in words; empty: nothing."""
+        """The other stream or history whose rows pipelines wrote to this table, as a phrase; empty: there is none."""
         stream, folder = self._table.stream, str(self._table.root).rpartition("/")[2]
         main = folder.removesuffix(HISTORY)
         if stream != folder and (names := self._with_states(folder)):
@@ -69,16 +69,16 @@ class OtherPipelines:
         return ""
 
     def _with_states(self, stream: str) -> list[str]:
-        """The pipelines that have committed to the table as that of `stream`, and whose states lie beside it."""
+        """Return the pipelines that have committed to this table as the table of `stream` and have states beside it."""
         table = self._table
         with table.root.explaining(table.stream):
             names = sorted(table.root.join("_cdk_state").folders())
         return [name for name in names if table.marker_of(name, stream) is not None]
 
     def _writer(self, version: int) -> str | None:
-        """Who made the commit of a version; empty: the table's own pipeline. None: no pipeline, or no row changed.
+        """Return the pipeline that made a commit; empty: the table's own. None: no pipeline, or no row changed.
 
-        Raises FileNotFoundError: the log was cleaned up.
+        Raises FileNotFoundError: when the log was cleaned up.
         """
         commit, table = commit_at(self._table.root, version), self._table
         if not (commit.changes_rows and commit.markers):

@@ -1,4 +1,4 @@
-"""What a table remembers of its stream between runs, and what a commit of it says in the log."""
+"""The state that a table stores for its stream between runs, and the metadata that a commit puts into the log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,88 +14,88 @@ NOTE = "spark-cdk.note"
 """In the metadata of a commit: what a person did to the state."""
 
 BEGUN_ANEW = '{"what":"ignore_old_state"}'
-"""The one note that a sync makes: it forgets the state, as `state.ignore_old_state` says."""
+"""The only note that a sync itself writes: it ignores the old state, as `state.ignore_old_state` requests."""
 
 SYNC = "spark-cdk.sync"
 """In the metadata of a commit: the id of the sync that made it."""
 
 COMPLETE = "spark-cdk.complete"
-"""In the metadata of a commit: whether its state is that of a stream read to its end, `true` or `false`."""
+"""In the metadata of a commit: whether its state says that the stream was read to its end, `true` or `false`."""
 
 _NEWEST = 3
-"""Files of a commit that are remembered: any one that is there still proves that its rows are."""
+"""How many files of a commit a state names: if one of them still exists, so do the rows of the commit."""
 
 _SHOWN = 4096
-"""Characters of a state in the metadata of its commit."""
+"""Maximum number of characters of the state in the metadata of its commit."""
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What a table remembers of its stream between runs."""
+    """The state that a table stores for its stream between runs."""
 
     sync_mode: str
     write_mode: str
     sync: str = ""
-    """The sync that saved it."""
+    """The id of the sync that saved this state."""
     generation: int = 1
-    """Counts full refreshes; each row carries it."""
+    """Number of the generation, which counts full refreshes; each row carries it."""
     complete: bool = False
-    """Whether the last sync of this generation reached the end."""
+    """Whether the last sync of this generation read the stream to its end."""
     refreshing: bool = False
-    """Whether an incremental read of this generation began that reads all again; it has ended where it is complete."""
+    """Whether an incremental read of this generation reads everything again; if `complete`, it has ended."""
     state: Stored = None
     """The stream's state in its exact wire form."""
     pending: tuple[DataFile, ...] = ()
     """Files of a generation that is not visible yet."""
     logged: tuple[DataFile, ...] | None = field(default=None, compare=False)
-    """Files that this commit names for the history of the table, as `StreamTable.commit` knows them.
+    """Files that this commit names for the table's history; set by `StreamTable.commit`.
 
-    Empty: rows came, and there is no history. None: no rows came.
+    Empty: the commit added rows, but there is no history. None: the commit added no rows.
     """
     logged_at: int | None = field(default=None, compare=False)
-    """The version of the last state before this one that brought rows, also where a RESTORE has undone it.
+    """The version of the last earlier state that added rows, even if a RESTORE has undone it.
 
-    No time, as `newest_at` is. `StreamTable.commit` knows it.
+    Not a time, unlike `newest_at`. Set by `StreamTable.commit`.
     """
     records: int = 0
     """Records committed in this generation."""
     known: int | None = None
-    """Rows that were visible when the read of this generation began, if stale rows are to leave.
+    """Rows that were visible when the read of this generation started, if stale rows are to be removed.
 
     None: they were not counted.
     """
     known_at: int | None = field(default=None, compare=False)
-    """The version of the table in which `known` rows were counted: rows of this generation came after it."""
+    """The table version in which `known` rows were counted; rows of this generation were added after it."""
     source: Mapping[str, JsonValue] | None = None
     """The validators of the responses that the rows came from (`cdk.sync.loop.conditional_state`).
 
-    None: the sync did not ask for them.
+    None: the sync did not request them.
     """
     start: JsonValue = field(default=None, compare=False)
-    """Where the stream's cursor begins, as the sync had it that saved this; None: unknown."""
+    """The start value of the stream's cursor in the sync that saved this state; None: unknown."""
     lookback: float | None = field(default=None, compare=False)
-    """How many seconds the stream's cursor looked back in the sync that saved this; None: unknown."""
+    """The lookback of the stream's cursor in the sync that saved this state, in seconds; None: unknown."""
     began: str | None = field(default=None, compare=False)
-    """When the sync began that read the first of what this state goes on with, a timestamp; None: unknown."""
+    """When the sync started that read the first records this state continues from, a timestamp; None: unknown."""
     window: Mapping[str, JsonValue] | None = field(default=None, compare=False)
-    """The window that this read was begun for (`cdk.sync.loop.skip_windows`); None: for none, or it is unknown."""
+    """The window that this read was started for (`cdk.sync.loop.skip_windows`); None: no window, or unknown."""
     keys: tuple[str, ...] = field(default=(), compare=False)
-    """The columns by which rows were merged, one for each key; none: they were not, or it is unknown."""
+    """The columns that rows were merged by, one for each key; empty: rows were not merged, or unknown."""
     rows: int | None = field(default=None, compare=False)
-    """Rows of the table after this commit, by its log; None: the log does not count them."""
+    """Rows of the table after this commit, according to its log; None: the log does not count them."""
     table_id: str = field(default="", compare=False)
-    """The id of the table, in the metadata of its log; empty: unknown. `StreamTable.commit` knows it."""
+    """The table's id from the metadata of its log; empty: unknown. Set by `StreamTable.commit`."""
     newest: tuple[str, ...] = field(default=(), compare=False)
-    """Some files of the newest commit that brought any, unless a later one removed them."""
+    """Some files of the newest commit that added any, without those that a later commit removed."""
     newest_at: int = field(default=0, compare=False)
-    """When the last of `newest` was written, in milliseconds since 1970; no version, as `logged_at` is."""
+    """When the last of `newest` was written, in milliseconds since 1970; not a version, unlike `logged_at`."""
     history: tuple[int, ...] = field(default=(), compare=False)
     """Versions of earlier states, newest first."""
 
     def with_newest(
         self, files: Sequence[DataFile], before: "TableState | None", stays: Callable[[str], bool]
     ) -> "TableState":
-        """This state with the files of the newest commit that brought any: of this one, or what stays of them."""
+        """Return this state with `newest` set: from `files`, or if empty, the files of `before` that stay."""
         if files:
             newest = files[-_NEWEST:]
             at = max(file.modified for file in newest)
@@ -108,7 +108,7 @@ class TableState:
 def commit_properties(
     app: str, version: int, saved: TableState, receipt: Receipt, *, note: str = "", alone: bool = False
 ) -> CommitProperties:
-    """What goes into the log with a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
+    """Return the properties of a commit that moves the marker of `app` to `version`; see `StreamTable.commit`."""
     metadata = {
         "spark-cdk.state": _for_people(saved),
         RECEIPT: receipt.to_text(),
@@ -118,15 +118,16 @@ def commit_properties(
     return CommitProperties(
         custom_metadata={**metadata, NOTE: note} if note else metadata,
         app_transactions=[Transaction(app, version)],
-        # delta-rs lets a file be removed that OPTIMIZE has removed before, by name or by an overwrite, and its rows
-        # would be there twice (measured, 1.6): where files leave, no neighbour may come in between. Rows that are only
-        # added it adds again beside those of neighbours, but not over a RESTORE, which sets the metadata.
+        # delta-rs accepts the removal, by name or by an overwrite, of a file that OPTIMIZE has already removed, and its
+        # rows would be duplicated (measured, 1.6): where files are removed, no other writer may commit in between.
+        # For commits that only add rows, it retries after other writers' commits, but not after a RESTORE, which sets
+        # the metadata.
         max_commit_retries=0 if alone else None,
     )
 
 
 def _for_people(saved: TableState) -> str:
-    """The state as the table's history shows it; never read back."""
+    """Return the state as shown in the table's Delta history; the kit never reads it back."""
     state, parts = apart(saved.state)
     for of, texts in parts.items():
         put_back(state, of, f"{len(texts):,} partitions")

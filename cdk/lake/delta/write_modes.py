@@ -1,7 +1,7 @@
-"""How rows get into a table: one class for each write mode, and its name in `MODES`.
+"""Write modes: how rows are written to a table. One class for each mode, registered by name in `MODES`.
 
-Each makes rows and state one commit, and leaves both as they were when it cannot. What others have to know of a mode
-are its `Traits`: no other module goes by names, so a mode that is added is added here alone.
+Each mode commits rows and state together, or changes neither. Other modules rely on a mode's `Traits` and never on its
+name, so a new mode is added in this module only.
 """
 
 from abc import ABC, abstractmethod
@@ -37,55 +37,55 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
 _LONGEST_MERGE = timedelta(days=1)
-"""Older files of merges are orphans; a younger one may belong to a run on another machine."""
+"""Scratch files of merges older than this are orphans; a younger one may belong to a run on another machine."""
 
 WriteModeName: TypeAlias = Literal["append", "overwrite", "append_dedup"]
 
 INCREMENTAL_DEFAULT: WriteModeName = "append"
-"""How incremental syncs write where the pipeline does not say."""
+"""The write mode of incremental syncs if the pipeline sets none."""
 FULL_REFRESH_DEFAULT: WriteModeName = "overwrite"
-"""The same of full refreshes, and of streams that are read again in place of rows without a key."""
+"""The write mode of full refreshes if the pipeline sets none, and of streams read again to replace keyless rows."""
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a write mode is to those who neither read nor write rows."""
+    """The properties of a write mode that the rest of the kit decides by."""
 
     use: Use
-    """What it does to a table, as guards have it."""
+    """What it does to a table, in the terms of `Guard`."""
     reread: str
-    """What becomes of rows when a stream is read again from its start, as the end of a message."""
+    """What happens to rows when a stream is read again from its start, as the end of a message."""
     one_row_per_key: bool = False
-    """Rows need a primary key, and no two of them have the same."""
+    """Rows need a primary key, and no two rows have the same key."""
     hidden_until_complete: bool = False
-    """No reader sees a generation before all of it is there; it then replaces the rows of the one before."""
+    """A generation is invisible until it is complete; it then replaces the rows of the previous one."""
     repeats_rows: bool = False
-    """What is read again is there once more."""
+    """Records that are read again become additional rows."""
 
     @property
     def merges(self) -> bool:
-        """Whether a new row replaces the one of its key, whenever that was read."""
+        """Whether a new row replaces the row with its key, even one of an earlier sync."""
         return self.one_row_per_key and not self.hidden_until_complete
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What a write mode is opened with, by a sync of one stream."""
+    """What a sync of one stream opens a write mode with."""
 
     table: StreamTable
     schema: pa.Schema
-    """What files are written with; the table may lack some of it yet."""
+    """The columns that files are written with; the table may not have all of them yet."""
     identity: Identity | None = None
-    """How rows are told apart, where the mode has one row per key."""
+    """How rows are told apart, if the mode has one row per key."""
     bounded: tuple[str, ...] = ()
     """Columns whose bounds go into the log."""
     history: Callable[[], RowHistory | None] = lambda: None
-    """Opens the history, if there is to be one."""
+    """Opens the history; returns None if the stream has no history."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The outcome of a commit: the state, the files that came and the receipt."""
+    """The outcome of a commit: the state, the added files and the receipt."""
 
     saved: TableState
     """The state that the next commit starts from."""
@@ -94,13 +94,13 @@ class Committed:
     files: Sequence[DataFile] = ()
     """The added files."""
     receipt: Receipt = field(default_factory=Receipt)
-    """What became of the rows."""
+    """What happened to the rows."""
     apart: int = 0
-    """Rows that came without a key."""
+    """Number of committed rows without a key."""
 
 
 class WriteMode(ABC):
-    """The writing end of one stream in one sync."""
+    """Base class of the write modes: writes one stream to its table during one sync."""
 
     traits: ClassVar[Traits]
 
@@ -109,32 +109,32 @@ class WriteMode(ABC):
 
     @property
     def in_read_order(self) -> bool:
-        """Whether it matters in which order slices are committed: of two rows, what was read last counts."""
+        """Whether slices must be committed in the order they are read: of rows of one key, the last read wins."""
         return False
 
     @property
     def staging(self) -> Folder:
-        """The folder that tasks write their files into."""
+        """The folder that tasks write their files to."""
         return self.tables[-1].root
 
     @property
     def tables(self) -> Sequence[StreamTable]:
-        """The tables that rows get into; files are written into the folder of the last one."""
+        """The tables that rows are added to; tasks write files to the folder of the last one."""
         return [self.table]
 
     @abstractmethod
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap = run_inline) -> Committed:
-        """Commit rows and the state that goes with them.
+        """Commit rows and the state that belongs to them.
 
-        saved: its records are those before this commit. spread: runs tasks where there is more to do than name files.
-        Raises ReceiptError, StateError, and what a store raises: neither is committed.
+        saved: its `records` is the count before this commit. spread: runs tasks where more is to be done than name
+        files. Raises ReceiptError, StateError, and what a store raises; then neither rows nor state are committed.
         """
 
-    def prepare(self, spread: TaskMap) -> None:  # noqa: B027 - most have nothing beside the table
-        """Prepare what lies beside the table, before the first commit."""
+    def prepare(self, spread: TaskMap) -> None:  # noqa: B027 - most modes have nothing to prepare
+        """Prepare scratch files and the history beside the table, before the first commit."""
 
     def add(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns; in a generation that is hidden they may be wider ones. Raises StateConflict."""
+        """Add columns; in a hidden generation they may be wider versions of existing ones. Raises StateConflict."""
         self.table.add(columns)
 
     def _changed(self, saved: TableState) -> bool:
@@ -143,7 +143,7 @@ class WriteMode(ABC):
 
 
 class Append(WriteMode):
-    """Every row is added, none is replaced."""
+    """Append: adds every row and replaces no row."""
 
     traits = Traits(
         Use.APPEND, "Records that it reads again become further rows beside those that are there", repeats_rows=True
@@ -159,7 +159,7 @@ class Append(WriteMode):
         return Committed(saved, done, files, receipt)
 
     def _added(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> Sequence[DataFile]:
-        """Commit the rows of files; the files that have them then."""
+        """Commit the rows of `files`; return the files that hold them afterwards."""
         table = self.table
         if not files or table.guard.way(Use.APPEND) is Way.FILES:
             table.commit(saved, files, logged=() if files else None, receipt=receipt)
@@ -169,9 +169,9 @@ class Append(WriteMode):
 
 
 class Overwrite(WriteMode):
-    """A generation stays invisible until it is complete; the commit that completes it replaces the one before.
+    """Overwrite: a generation stays invisible until it is complete; that commit then replaces the previous one.
 
-    The table's columns are then those that the generation's files were written with.
+    The table then has the columns that the generation's files were written with.
     """
 
     traits = Traits(
@@ -188,7 +188,7 @@ class Overwrite(WriteMode):
         del spread
         files, finished = rows.files, rows.finished
         receipt, pending = rows.staged, (*saved.pending, *files)
-        # What was hidden counts as the state counts it, what is shown as the files do.
+        # Hidden rows are counted by the state, shown rows by the footers of their files.
         shows = {"shown": saved.records, "added": row_count(pending)}
         receipt = replace(receipt, **(shows if finished else {"hidden": row_count(files)}))
         saved = replace(saved, pending=() if finished else pending, records=saved.records + receipt.staged)
@@ -200,16 +200,17 @@ class Overwrite(WriteMode):
         return Committed(saved, done, files, receipt)
 
     def _hidden(self, saved: TableState, files: Sequence[DataFile], receipt: Receipt) -> None:
-        """Commit a state that names the files, which no reader sees yet."""
+        """Commit a state that names the files; readers do not see them yet."""
         self.table.check_files(files)
         self.table.commit(saved, receipt=receipt)
 
     def _shown(self, saved: TableState, pending: Sequence[DataFile], receipt: Receipt) -> Receipt:
-        """Commit the complete generation in place of the present rows."""
+        """Commit the complete generation in place of the current rows."""
         table = self.table
         receipt = replace(receipt, removed=table.row_count() or 0)
         if table.guard.way(Use.OVERWRITE) is Way.ENGINE and pending:
-            # delta-rs writes the columns as they are: a generation that needs others was begun before it had to.
+            # delta-rs keeps the table's column types. A generation with other types was started before the table got
+            # the feature that requires delta-rs.
             final, columns = self._final_schema(), table.schema
             if any(columns.field(name).type != final.field(name).type for name in columns.names):
                 table.guard.check([Use.WIDEN])
@@ -220,7 +221,7 @@ class Overwrite(WriteMode):
         return receipt
 
     def _final_schema(self) -> pa.Schema:
-        """The generation's columns, and those that the table was given since: it never loses one."""
+        """The generation's columns, and those added to the table meanwhile: the table never loses a column."""
         others = [field for field in self.table.schema if field.name not in self._schema.names]
         return pa.schema([*self._schema, *others])
 
@@ -230,10 +231,10 @@ class Overwrite(WriteMode):
 
 
 class AppendDedup(WriteMode):
-    """One row per key: a new row replaces an older one. A history gets every row as it came.
+    """Append and deduplicate: one row per key, a new row replaces an older one. A history stores every row as read.
 
-    The table does not wait for the history: where it cannot be written, the sync logs that and continues, and the next
-    one adds the missing rows.
+    The table does not wait for the history: if the history cannot be written, the sync logs that and continues, and the
+    next sync adds the missing rows.
     """
 
     traits = Traits(
@@ -304,14 +305,14 @@ class AppendDedup(WriteMode):
         if staged_in is not None:
             source.check_files(files)
         with table.removing_if_changed([file for file in result.add if file not in files]):
-            # Alone, though no file may leave: a neighbour may have brought the same new key.
+            # `alone` even if no file is removed: another writer may have added a row with the same new key.
             table.commit(
                 saved, result.add, remove=result.remove, alone=True, logged=self._logged(files), receipt=receipt
             )
         return saved, result, receipt
 
     def _logged(self, files: Sequence[DataFile]) -> Sequence[DataFile]:
-        """What the history has to follow."""
+        """The files that the history has to add."""
         return () if self._history is None else files
 
     def _merged_by_engine(
@@ -328,7 +329,7 @@ class AppendDedup(WriteMode):
             written = table.change(saved, change, receipt, comparison.expected, logged=self._logged(files))
             result = replace(result, add=tuple(written))
         else:
-            # delta-rs commits no MERGE that changes nothing, and the state has to move.
+            # delta-rs makes no commit for a MERGE without changes, but the state has to move.
             table.commit(saved, alone=True, logged=self._logged(files), receipt=receipt)
         return saved, result, receipt
 
@@ -338,7 +339,7 @@ _UNKNOWN = Traits(Use.APPEND, "What becomes of rows that are there follows from 
 
 
 def traits_of(name: str) -> Traits:
-    """The traits of a write mode, as pipelines, catalogs and states name it; of an unknown one those of none."""
+    """Return the traits of a write mode by its name in pipelines, catalogs and states; neutral ones if unknown."""
     return MODES[name].traits if name in MODES else _UNKNOWN
 
 
@@ -349,7 +350,7 @@ def _rewritten(
     receipt: Receipt,
     mode: Literal["append", "overwrite"],
 ) -> Sequence[DataFile]:
-    """Have delta-rs write the rows of files, which no version names, into files of its own; these."""
+    """Have delta-rs write the rows of `files`, which no version names, to files of its own; return those."""
     schema = table.schema
     batches = (cast_batch(batch, schema) for file in files for batch in rows_of(table.root, file.path, {}, schema))
     written = table.change(saved, inserted(batches, schema, mode), receipt, logged=())
@@ -359,7 +360,7 @@ def _rewritten(
 
 
 def _merge_receipt(rows: CommitRows, merged: Merged) -> Receipt:
-    """The receipt of a commit with what merging counts, whoever writes the rows."""
+    """Return the receipt of a merge: the staged figures and what merging counted, whoever writes the rows."""
     return replace(
         rows.staged,
         superseded=merged.superseded,

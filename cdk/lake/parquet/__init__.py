@@ -1,4 +1,4 @@
-"""Arrow batches become Parquet files, and files are read, merged and rewritten by key; one batch at a time.
+"""Parquet files: write Arrow batches to files, and read, merge and rewrite files by key, one batch at a time.
 
-No log is read or written here: a file is known by its entry in a table's log (`table_files`).
+Nothing here writes to a table's log; modules refer to a file by its entry in the log (`table_files`).
 """

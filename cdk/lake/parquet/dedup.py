@@ -1,9 +1,9 @@
-"""Which of the rows that were read is the one that counts, key by key. Pure; needs no Spark.
+"""Deduplication: which row wins for each key. Pure; needs no Spark.
 
-Of the rows with one key the newest by cursor wins, as the stream's own cursor compares (`cdk.streams.order`); of equals
-the one that was read last. In what was read for one commit, a row without a value of the cursor that can be read is
-older than any that has one. It replaces the table's whatever that has, for a source that has renamed the cursor's
-field, or writes it in another way, gives what it has changed without such a value.
+Of the rows with one key, the newest by cursor value wins, in the order of the stream's cursor (`cdk.streams.order`); of
+equal values, the row read last. Among the rows of one commit, a row without a readable cursor value is older than
+any row with one. But it always replaces the table's row, whatever value that has: a source that has renamed the
+cursor's field, or changed its format, sends changed records without a readable value.
 
 A row without a key (`cdk.lake.parquet.keyless_rows`) is compared by what identifies it instead.
 """
@@ -23,26 +23,26 @@ from cdk.lake.arrow.json_text import from_json_text
 from cdk.lake.parquet.keyless_rows import ReadRows, original_of, separated_keys, texts_of
 from cdk.streams.order import Order, Rank, bytes_of
 
-# Columns of the tables that are compared here and in merges; no table of a lake has them.
+# Columns of the in-memory tables that this module and merges compare; no stored table has them.
 FILE, ROW, CURSOR, DELETED = "_file", "_row", "_cursor", "_deleted"
 NUMBER, APART, STALE = "_number", "_apart", "_stale"
 
 _RANKED_AS_IS = (pa.int64(), pa.int32(), pa.int16(), pa.int8())
-"""Types whose values are their own ranks, where the cursor counts."""
+"""Types whose values are their own ranks, if the cursor is an integer."""
 _ISO = frozenset({"%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d"})
-"""Formats that read nothing else than ISO 8601 does."""
+"""Formats that accept only spellings of ISO 8601."""
 
 
 @dataclass(frozen=True)
 class CursorColumn:
-    """The column of the cursor, and how two of its values compare."""
+    """The column of the cursor, and the order of its values."""
 
     field: str
-    """Its name in the source."""
+    """The cursor field's name in the source."""
     column: str
-    """Its name in the table.
+    """The column's name in the table.
 
-    Before the table has it, and where a value did not fit, the value is in `_airbyte_additional` or `_airbyte_meta`.
+    If the table does not have it yet, or a value did not fit, the value is in `_airbyte_additional` or `_airbyte_meta`.
     """
     order: Order
     json: bool = False
@@ -51,40 +51,41 @@ class CursorColumn:
 
 @dataclass(frozen=True)
 class Identity:
-    """The primary key of a table, and which of two rows with one key is newer."""
+    """The primary key of a table, and what decides which of two rows with one key is newer."""
 
     keys: tuple[str, ...]
     """Columns of the primary key, of scalar types."""
     cursor: CursorColumn | None = None
-    """The value that grows with each change, if there is one."""
+    """The cursor, which grows with each change of a row; None: the stream has no cursor."""
     hard: bool = False
-    """Whether rows of deleted keys leave the table; otherwise they stay, with the time of their deletion."""
+    """Whether rows of deleted keys are removed from the table; otherwise they stay, with the time of their deletion."""
     fields: tuple[str, ...] = ()
-    """The names of the columns of `keys` in the source; none where they are those of the columns."""
+    """The names of the columns of `keys` in the source; empty if they equal the names of the columns."""
 
     def columns(self, schema: pa.Schema) -> list[str]:
-        """The columns that a comparison needs; for few rows it needs others, too."""
+        """Return the columns that a comparison always needs; it needs others only for a few rows."""
         cursor = [self.cursor.column] if self.cursor is not None else []
         deleted = [DELETED_AT] if self.hard else []
         names = dict.fromkeys([*self.keys, *cursor, *deleted, RAW_ID])
         return [name for name in names if name in schema.names]
 
     def named(self, column: str) -> frozenset[str]:
-        """The names of a column of the key in the notes of `_airbyte_meta`."""
+        """Return the names that a column of the key may have in the changes of `_airbyte_meta`."""
         return frozenset(
             {column, *(field for key, field in zip(self.keys, self.fields, strict=False) if key == column)}
         )
 
 
 _NOT_DELETED = ("", "false", "null", "none", "no", "0", "0.0")
-"""Texts of the mark, in lower case, of rows that are there: a column that nobody declared is one of texts."""
+"""Values of the deletion mark, in lower case, that mean not deleted: an undeclared column holds strings."""
 
 
 def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
-    """The rows of a file as merging compares them, in order.
+    """Return the rows of a file as merging compares them, in file order.
 
-    part: the columns of `identity`. rest: returns others. Columns: `_k0`, ... the key, all null where the row is apart;
-    `_apart`, what identifies it; `_cursor`, the rank of its value; `_row`, `_deleted`, `_airbyte_raw_id`.
+    part: the columns of `identity`. rest: returns other columns. Columns of the result: `_k0`, ... the key, all null if
+    the row is apart; `_apart`, what identifies such a row; `_cursor`, the rank of the cursor value; `_row`, `_deleted`,
+    `_airbyte_raw_id`.
     """
     names = [f"_k{i}" for i in range(len(identity.keys))]
     nulls = reduce(pc.or_, [pc.is_null(part[name]) for name in identity.keys])
@@ -95,8 +96,8 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
         rest,
     )
     columns = dict(zip(names, keys, strict=True))
-    # What another writer has put there without a key and without an id is nothing that was read: all that could
-    # distinguish it from a row of the same content is its place.
+    # A row without a key and without an id comes from another writer, never from a read; only its place in the file
+    # could tell it from a row of the same content.
     columns[APART] = pc.if_else(pc.is_null(part[RAW_ID]), pc.binary_slice(apart, 0, 1), apart)
     columns[CURSOR] = _ranks(part, identity.cursor, rest)
     columns[ROW] = pa.array(range(part.num_rows), pa.int64())
@@ -107,7 +108,7 @@ def keyed(part: pa.Table, identity: Identity, rest: ReadRows) -> pa.Table:
 
 
 def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
-    """Which rows say that they are deleted, also by a mark that their column does not hold."""
+    """Return which rows are marked as deleted, including by a mark that did not fit its column."""
     deleted = _mean_deleted(marks)
     if pa.types.is_string(marks.type) or not pc.any(pc.is_null(marks)).as_py():
         return deleted
@@ -122,7 +123,7 @@ def _deleted(marks: pa.ChunkedArray, rest: ReadRows) -> pa.ChunkedArray:
 
 
 def _mean_deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which marks say that a row is deleted: no text that is empty, as in CSV, nor `false`, `null` or 0."""
+    """Return which marks mean deleted: any but null, empty strings (as in CSV), `false`, `null`, 0 and the like."""
     kind = marks.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         marked = pc.invert(pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(marks)), value_set=pa.array(_NOT_DELETED)))
@@ -136,17 +137,17 @@ def _mean_deleted(marks: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
-    """One row for each key in `parts`, sorted by key, those that are apart last; and where its row is.
+    """Return the winner of each key in `parts`, sorted by key, rows that are apart last.
 
-    parts: rows of one file each, as `keyed` gives them. keys: how many columns the key has. `_file`, `_row`: the place
-    of the part, and of the row in it. `_number`: the place in the result.
+    parts: the rows of one file each, as `keyed` returns them. keys: how many columns the key has. The result also has
+    `_file`: index of the part, `_row`: index of the row in it, `_number`: index in the result.
     """
     numbered = [
         part.append_column(FILE, pa.repeat(pa.scalar(n, pa.int32()), part.num_rows)) for n, part in enumerate(parts)
     ]
     rows = pa.concat_tables(_alike(numbered))
     names = [f"_k{i}" for i in range(keys)]
-    # Nulls come last in either order: a row without a cursor is older than one with.
+    # Nulls sort last in either order: a row without a cursor value is older than a row with one.
     if rows[APART].null_count < rows.num_rows:
         names.append(APART)
     order = [*((name, "ascending") for name in names), *((name, "descending") for name in (CURSOR, RAW_ID))]
@@ -156,9 +157,9 @@ def latest_rows(parts: Iterable[pa.Table], keys: int) -> pa.Table:
 
 
 def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Array, pa.Array]:
-    """Rows of a file that `winners` replace, and the numbers of winners that the file has newer rows than; both sorted.
+    """Return the rows of a file that `winners` replace, and the numbers of winners that are stale; both sorted.
 
-    existing: as `keyed` gives it. keys: how many columns the key has. The types of both are the same.
+    existing: as `keyed` returns it. keys: how many columns the key has. Both tables must have the same types.
     """
     joined = pairs(existing, winners, keys)
     stale = joined[STALE]
@@ -166,20 +167,20 @@ def superseded(existing: pa.Table, winners: pa.Table, keys: int) -> tuple[pa.Arr
 
 
 def pairs(existing: pa.Table, winners: pa.Table, keys: int) -> pa.Table:
-    """Each row that has the key of a winner, by `_row`; the winner, by `_number`; whether that is older: `_stale`."""
+    """Return each existing row with a winner's key, by `_row`, the winner's `_number`, and `_stale`: it is older."""
     existing, winners = _alike([existing, winners])
     joins = [_joined(existing, winners, [f"_k{i}" for i in range(keys)])]
     if winners[APART].null_count < winners.num_rows and existing[APART].null_count < existing.num_rows:
         joins.append(_joined(existing, winners, [APART]))
     joined = pa.concat_tables(joins)
     existing_cursor, new_cursor = joined[CURSOR], joined[f"{CURSOR}_new"]
-    # Where they cannot be compared, and of equals, the one that was just read is newer.
+    # If the values are equal or cannot be compared, the row just read is the newer one.
     stale = pc.fill_null(pc.greater(existing_cursor, new_cursor), False)
     return joined.select([ROW, NUMBER]).append_column(STALE, stale)
 
 
 def _joined(existing: pa.Table, winners: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows of both that have the same values in `names`, none of them null."""
+    """Return the pairs of rows that have the same values in `names`, none of them null."""
     has_key = pc.field(names[0]).is_valid()
     existing_rows = existing.filter(has_key).select([*names, CURSOR, ROW])
     new_rows = winners.filter(has_key).select([*names, CURSOR, NUMBER])
@@ -188,15 +189,15 @@ def _joined(existing: pa.Table, winners: pa.Table, names: Sequence[str]) -> pa.T
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of the key whose equal values are equal; NaN equals nothing, and is no value of a key."""
+    """Return a column of the key, normalized for joins. NaN becomes null: it equals nothing, so it is no key value."""
     if not pa.types.is_floating(column.type):
         return column
-    # 0.0 and -0.0 are equal, and a join treats them as different.
+    # 0.0 and -0.0 are equal, but a join treats them as different.
     return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), pc.add(column, pa.scalar(0.0, column.type)))
 
 
 def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: ReadRows) -> pa.Array:
-    """The rank of each row: integers of 64 bits, or bytes where these do not suffice; null where there is none."""
+    """Return the rank of each row's cursor value: 64-bit integers, or bytes if these do not suffice; null for none."""
     size = part.num_rows
     if cursor is None:
         return pa.nulls(size, pa.int64())
@@ -205,7 +206,7 @@ def _ranks(part: pa.Table, cursor: CursorColumn | None, rest: ReadRows) -> pa.Ar
         column_ranks = _column_ranks(part[cursor.column].combine_chunks(), cursor)
     if column_ranks.null_count == 0:
         return column_ranks
-    # Not in its column: the table has none yet, or the value did not fit.
+    # The value is not in its column: the table does not have the column yet, or the value did not fit.
     missing = pc.is_null(column_ranks)
     fallback = rest([META, ADDITIONAL], missing)
     names = {cursor.field, cursor.column}
@@ -228,10 +229,10 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
         return column.cast(pa.timestamp("us")).cast(pa.int64())
     if order.kind is datetime and pa.types.is_string(kind) and not cursor.json and _ISO.issuperset(order.formats):
         with suppress(pa.ArrowException):
-            # As `MomentOrder` has them, in a tenth of the time; it reads more spellings.
+            # The same ranks as `MomentOrder`, in a tenth of the time; `MomentOrder` parses more spellings.
             if (timestamps := to_timestamps(column, MOMENT)) is not None:
                 return timestamps.cast(pa.int64())
-    # Most values come more than once, or are written in a few ways.
+    # Most values occur more than once, so each distinct value is ranked only once.
     encoded = column.dictionary_encode()
     # Python has no timestamps before its year 1.
     values = (texts_of(encoded.dictionary) if pa.types.is_temporal(kind) else encoded.dictionary).to_pylist()
@@ -241,7 +242,7 @@ def _column_ranks(column: pa.Array, cursor: CursorColumn) -> pa.Array:
 
 
 def _additional(text: str | None, field: str) -> object:
-    """The value of a field that has no column. text: the row's `_airbyte_additional`."""
+    """Return the value of a field that has no column. text: the row's `_airbyte_additional`."""
     match None if text is None else from_json_text(text):
         case {**fields}:
             return fields.get(field)
@@ -252,19 +253,19 @@ def _additional(text: str | None, field: str) -> object:
 def _json(text: str | None) -> object:
     try:
         return None if text is None else from_json_text(text)
-    except ValueError:  # from before the column held JSON
+    except ValueError:  # written before the column held JSON
         return text
 
 
 def _array_of(ranks: Sequence[Rank | None]) -> pa.Array:
-    """Ranks as integers of 64 bits where these hold them, else as bytes."""
+    """Return ranks as 64-bit integers if all of them fit, else as bytes."""
     if all(rank is None or (type(rank) is int and -(2**63) <= rank < 2**63) for rank in ranks):
         return pa.array(ranks, pa.int64())
     return pa.array([bytes_of(rank) if isinstance(rank, int) else rank for rank in ranks], pa.binary())
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The tables with ranks of one type."""
+    """Return the tables with their ranks converted to one type."""
     arrays = _alike_arrays([table[CURSOR].combine_chunks() for table in tables])
     return [
         table.set_column(table.column_names.index(CURSOR), CURSOR, array)
@@ -284,7 +285,7 @@ def _alike_arrays(arrays: Sequence[pa.Array]) -> list[pa.Array]:
 
 
 def _first_of_each(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Of sorted rows, whether each is the first of its key."""
+    """Return, for sorted rows, whether each is the first of its key."""
     size = rows.num_rows
     if size == 0:
         return pa.array([], pa.bool_())

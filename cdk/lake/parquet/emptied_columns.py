@@ -1,4 +1,4 @@
-"""Columns that every row of a table has, and no record of a read: as a rule the source has renamed the field."""
+"""Emptied columns: every row of the table has a value, but no record of a read. Usually the source renamed a field."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +9,19 @@ from cdk.lake.parquet.table_files import FilledColumns
 from cdk.lake.parquet.writer import DataFile
 
 _MANY = 10
-"""Rows that a table must have, and records a read, for an empty column to be no accident."""
+"""The minimum rows of a table, and records of a read, for an empty column not to be a coincidence."""
 _FEW, _LARGE = 3, 50
-"""So few records are enough where the table has so many rows: the first sync after a field was renamed may be a small
-one, and later ones see nothing, for some rows lack the field by then."""
+"""_FEW records suffice if the table has at least _LARGE rows: the first sync after a field was renamed may be small,
+and later syncs cannot detect the change, because by then some rows lack the field."""
 _SHOWN = 5
 
 
 @dataclass
 class EmptiedColumns:
-    """Compares the rows of a read, which come in several commits, with those that the table had before.
+    """Compares the rows of a read, which may span several commits, with the rows that the table had before.
 
-    filled: looks at the table before the first of these commits. It is called once, and only where a column is empty.
+    filled: returns the filled columns of the table before the first of these commits. It is called at most once, and
+    only if a column is empty.
     """
 
     filled: Callable[[], FilledColumns]
@@ -33,23 +34,23 @@ class EmptiedColumns:
         """Count the rows of a commit that is about to be made."""
         for file in files:
             nulls = file.nulls
-            # Every row has one; where its nulls are not counted those of others are not, either.
+            # Every row has an id; if the nulls of ids are not counted, neither are those of other columns.
             self._counted = self._counted and RAW_ID in nulls
             for name in nulls.keys() | self._nulls.keys():
-                # What a file lacks is null in all of its rows.
+                # A column that a file lacks is null in all of its rows.
                 self._nulls[name] = self._nulls.get(name, self._rows) + nulls.get(name, file.rows)
             self._rows += file.rows
         if self._before is None and self._empty():
             self._before = self.filled()
 
     def warning(self) -> str:
-        """Which columns are empty in all rows of the read, though every row of the table had them; empty for none."""
+        """Return a warning that names the columns empty in all rows of the read but full before; empty if none are."""
         before = self._before
         if before is None or not self._counted or before.rows < _MANY:
             return ""
         if self._rows < (_FEW if before.rows >= _LARGE else _MANY):
             return ""
-        # Records that say a row was deleted often have no more than its key.
+        # Records of deletions often have no fields but the key.
         if self._nulls.get(DELETED_AT, self._rows) < self._rows:
             return ""
         emptied = [name for name in self._empty() if name in before.full]

@@ -1,9 +1,9 @@
-"""Stale rows: those of a table that carry the number of another generation than the last complete read.
+"""Stale rows: rows of a table whose generation number is not that of the last complete read.
 
-Merging a complete read gives each row that it saw the number of its generation, so the table itself says which rows are
-stale. Finding them takes a column or two of each file, one task a file, and no join and no second set of keys.
+Merging a complete read sets the generation number in each row that the read saw, so the table itself tells which rows
+are stale. Finding them takes one or two columns of each file, one task per file, no join and no second set of keys.
 
-A row without a number is not the kit's, and stays.
+A row without a generation number is not the kit's and stays.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ _HASH_BITS = 64
 
 @dataclass(frozen=True)
 class GenerationCounts:
-    """Rows of a file, or of a table. current: of the generation. stale: of another one, and not flagged."""
+    """Row counts of a file or a table. current: rows of the generation. stale: unflagged rows of other generations."""
 
     current: int = 0
     stale: int = 0
@@ -39,10 +39,10 @@ class GenerationCounts:
 
 @dataclass(frozen=True)
 class GenerationDiff:
-    """A table, and the generation of the rows that a complete read saw. A value; it travels to tasks."""
+    """A table, and the generation of the rows that a complete read saw. Immutable; it is sent to tasks."""
 
     table: TableLayout
-    """Has `DELETED_AT` where rows are to be flagged."""
+    """Its schema has `DELETED_AT` if rows are to be flagged."""
     generation: int
     keys: tuple[str, ...]
     """The columns of the key."""
@@ -53,7 +53,10 @@ class GenerationDiff:
         return list(dict.fromkeys([*self.keys, *_mark_columns(self)]))
 
     def summary(self, batches: Iterable[pa.RecordBatch]) -> tuple[GenerationCounts, int, str]:
-        """The counts of a table as its readers see it, the number of its rows, and the digest of its stale keys."""
+        """Return the counts of a table as its readers see it, its number of rows, and the digest of its stale keys.
+
+        batches: the `compared_columns` of all rows.
+        """
         schema = pa.schema([self.table.schema.field(name) for name in self.compared_columns])
         counts, rows, total = GenerationCounts(), 0, 0
         for batch in (cast_batch(batch, schema) for batch in batches):
@@ -63,16 +66,16 @@ class GenerationDiff:
         return counts, rows, _named(total)
 
     def counted(self, files: Sequence[TableFile], spread: TaskMap) -> list[GenerationCounts]:
-        """The current and the stale rows of each file."""
+        """Return the numbers of current and of stale rows of each file."""
         return spread(partial(_counted, self), files)
 
     def plan(self, files: Sequence[TableFile], spread: TaskMap) -> str:
-        """The digest of the stale keys of these files: equal for equal keys, in any order."""
+        """Return the digest of the stale keys of these files: the same for the same keys in any order."""
         parts: list[int] = spread(partial(_hashed, self), files)
         return _named(sum(parts))
 
     def flagged(self, files: Sequence[TableFile], now: datetime, spread: TaskMap) -> list[DataFile]:
-        """Rewrite these files with `now` in stale rows; nobody sees the new files before a commit names them."""
+        """Rewrite these files, flagging stale rows with `now`; new files are invisible until a commit names them."""
         return flat(spread(partial(_rewritten, self, now), files))
 
     def deleted(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
@@ -81,7 +84,7 @@ class GenerationDiff:
 
 
 def check_flag(schema: pa.Schema, where: str) -> None:
-    """Raise ConfigError where rows cannot be flagged: the column exists and does not hold timestamps."""
+    """Raise ConfigError when rows cannot be flagged: the column exists and holds neither timestamps nor strings."""
     if DELETED_AT not in schema.names:
         return
     kind = schema.field(DELETED_AT).type

@@ -1,9 +1,9 @@
-"""Rows without a key: what identifies each, so that it neither merges with another nor appears twice.
+"""Rows without a key: what identifies each, so that it neither merges with another row nor appears twice.
 
-A row is *apart* when a part of its key is null, is missing, or did not fit its column. It is not apart when the column
-was widened since and can hold the value now, even though the row still has null there. Where its key is complete, the
-key as the source sent it identifies a row that is apart (`_airbyte_meta` has it); otherwise all of its content does.
-Pure; needs no Spark.
+A row is *apart* when a part of its key is null, is missing, or did not fit its column. It is not apart if the column
+was widened since and can hold the value now, even though the row still has null there. A row that is apart is
+identified by its key as the source sent it, if that is complete (it is in `_airbyte_meta`); otherwise by all of its
+content. Pure; needs no Spark.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,30 +23,31 @@ from cdk.lake.arrow.conversions import NOT_A_NUMBER, CoercionError, conversion
 from cdk.lake.arrow.json_text import from_json_text, shown, valid
 
 ReadRows: TypeAlias = Callable[[Sequence[str] | None, pa.Array], pa.Table]
-"""Returns columns (None: all of the table's) of the rows of a file for which a mask is true."""
+"""Returns columns (None: all columns of the table) of the rows of a file for which a mask is true."""
 
 Change: TypeAlias = Mapping[str, str | None]
-"""What was done to a value, from `_airbyte_meta`; see `cdk.lake.arrow.coerce`."""
+"""The change made to a value, from `_airbyte_meta`; see `cdk.lake.arrow.coerce`."""
 
 RowMeta: TypeAlias = Mapping[str, Sequence[Change | None] | None] | None
 """A row's `_airbyte_meta`."""
 
 _NO_CONTENT = frozenset({RAW_ID, EXTRACTED_AT, GENERATION, DELETED_AT, ROW_SOURCE, ADDITIONAL, META})
-"""Columns of the kit that differ from read to read, that removing stale rows sets, or that hold values of others."""
+"""Columns of the kit that differ between reads, are set by removing stale rows, or hold values of other columns."""
 
 _DIGEST = 16
-"""Bytes of a digest."""
+"""Size of a digest in bytes."""
 NULL, HIDDEN = b"n", b"h"
-"""What the digest of a row that is apart begins with: a column of the key is null; none is, and the values differ from
-the source's."""
+"""The first byte of what identifies a row that is apart. NULL: a column of its key is null. HIDDEN: no column is null,
+but the values differ from the source's."""
 
 
 def separated_keys(
     keys: Sequence[pa.ChunkedArray], nulls: pa.Array, names: Sequence[frozenset[str]], rest: ReadRows
 ) -> tuple[Sequence[pa.ChunkedArray], pa.Array]:
-    """The columns of the key, null where the row is apart, and what identifies these rows.
+    """Return the columns of the key, null where the row is apart, and what identifies the rows that are apart.
 
-    nulls: whether the file has null in one of the columns. names: what `_airbyte_meta` may call each column.
+    nulls: whether each row has null in one of the columns. names: the names that `_airbyte_meta` may use for each
+    column.
     """
     size = len(keys[0])
     doubtful = _doubtful(keys, rest)
@@ -81,7 +82,7 @@ def separated_keys(
 
 
 def _with(column: pa.ChunkedArray, values: Mapping[int, object]) -> pa.ChunkedArray:
-    """The column with other values in some of its rows, in order."""
+    """Return the column with other values in some rows. values: by row number, in ascending order."""
     if not values:
         return column
     which = pa.array([row in values for row in range(len(column))], pa.bool_())
@@ -90,7 +91,7 @@ def _with(column: pa.ChunkedArray, values: Mapping[int, object]) -> pa.ChunkedAr
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a key. raw: as the source sent it, for the column could not hold it. value: else, of the column."""
+    """A part of a key. raw: `text` is as the source sent it: the column cannot hold it. value: otherwise, the value."""
 
     text: str
     raw: bool
@@ -98,12 +99,12 @@ class _Part:
 
 
 def _part(text: str | None, note: RowMeta, names: frozenset[str], kind: pa.DataType) -> _Part | None:
-    """A part of a doubtful key; None: unknown. text: the value of the column. note: the row's `_airbyte_meta`."""
+    """Return a part of a doubtful key; None: unknown. text: the column's value. note: the row's `_airbyte_meta`."""
     changed = _change(note, names)
     original = None if changed is None else changed["original"]
     if changed is None or original is None:
         return None if text is None else _Part(text, raw=False)
-    # What the column could not hold once, it may hold since it has become wider.
+    # A value that did not fit when it was written may fit since the column was widened.
     value = None if text is not None else _held(changed, original, kind)
     if value is None:
         return _Part(original, raw=True)
@@ -111,7 +112,7 @@ def _part(text: str | None, note: RowMeta, names: frozenset[str], kind: pa.DataT
 
 
 def _held(changed: Change, original: str, kind: pa.DataType) -> object:
-    """What a column holds of a value that was refused; None: nothing."""
+    """Return a once rejected value as a column of type `kind` holds it; None: it still does not fit."""
     is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind)
     if is_number and changed["reason"] == NOT_A_NUMBER:
         return None  # "1.5" is not 1.5
@@ -122,7 +123,7 @@ def _held(changed: Change, original: str, kind: pa.DataType) -> object:
 
 
 def original_of(note: RowMeta, names: Collection[str]) -> str | None:
-    """The original of a value that did not fit its column, from `_airbyte_meta`."""
+    """Return the original of a value that did not fit its column, from `_airbyte_meta`; None: there is none."""
     changed = _change(note, names)
     return None if changed is None else changed["original"]
 
@@ -140,20 +141,20 @@ def _doubtful(keys: Sequence[pa.ChunkedArray], rest: ReadRows) -> pa.Array:
     for column in keys:
         doubtful = pc.or_(doubtful, pc.is_null(column))
         if pa.types.is_string(column.type):
-            # A lone surrogate is written as an escape.
+            # A lone surrogate is written as an escape sequence.
             doubtful = pc.or_(doubtful, pc.fill_null(pc.match_substring(column, "\\"), False))
     if any(pa.types.is_timestamp(column.type) for column in keys):
-        # One that is finer than microseconds looks like any other.
+        # A timestamp that was finer than microseconds looks like any other.
         changes = pc.struct_field(rest([META], pa.repeat(True, len(doubtful)))[META], "changes")
         doubtful = pc.or_(doubtful, pc.fill_null(pc.greater(pc.list_value_length(changes), 0), False))
     return doubtful.combine_chunks()
 
 
 def _digests(rows: pa.Table) -> list[bytes]:
-    """A digest of the content of each row: the values of its fields that are not null, wherever the row has them.
+    """Return a digest of the content of each row: its non-null field values, wherever the row stores them.
 
-    The same value is in `_airbyte_additional` while there is no column for it, in `_airbyte_meta` while its column does
-    not hold it, and in the column afterwards, which somebody else may have added.
+    The same value is in `_airbyte_additional` while there is no column for it, in `_airbyte_meta` while its column
+    cannot hold it, and in the column otherwise, which another program may have added.
     """
     columns = [column for column in rows.schema if column.name not in _NO_CONTENT]
     kinds = {field_of(column): column.type for column in columns}
@@ -174,7 +175,7 @@ def _digests(rows: pa.Table) -> list[bytes]:
 
 
 def _contents(column: pa.Array) -> list[str | None]:
-    """Values as strings, a whole number alike in a column of integers and of doubles."""
+    """Return values as strings; an integer has the same string in a column of integers and one of doubles."""
     texts: list[str | None] = texts_of(column).to_pylist()
     if pa.types.is_floating(column.type):
         return [None if text is None else text.removesuffix(".0") for text in texts]
@@ -182,7 +183,7 @@ def _contents(column: pa.Array) -> list[str | None]:
 
 
 def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
-    """The fields of a row's `_airbyte_additional`, as the columns would have them, some of which are there since."""
+    """Return the fields of a row's `_airbyte_additional`, each as its column would hold it, if there is one by now."""
     try:
         fields = None if additional is None else from_json_text(additional)
     except ValueError:  # something else wrote the row
@@ -198,7 +199,7 @@ def _without_column(additional: str | None, kinds: Mapping[str, pa.DataType]) ->
 
 
 def _in_column(field: str, value: JsonValue, kind: pa.DataType) -> dict[str, str]:
-    """The content that a row has where a column of a type holds a value."""
+    """Return the content of a row for a value in a column of type `kind`: what it holds, and the originals."""
     changes: list[dict[str, str]] = []
     (text,) = _contents(pa.array([coerce_value(value, kind, field, changes)], kind))
     return {**({} if text is None else {field: text}), **_originals(changes)}
@@ -209,7 +210,7 @@ def _spelled(value: JsonValue) -> str:
 
 
 def _originals(changes: Iterable[Change | None]) -> dict[str, str]:
-    """What the source sent for values that their columns hold in another way, or not at all."""
+    """Return what the source sent for values that were changed to fit their columns, or did not fit."""
     return {
         change["field"] or "": change["original"]
         for change in changes
@@ -218,10 +219,10 @@ def _originals(changes: Iterable[Change | None]) -> dict[str, str]:
 
 
 def texts_of(column: pa.Array) -> pa.Array:
-    """Values as strings, whatever their type, to compare and to digest."""
+    """Return values as strings, whatever their type, to compare or digest them."""
     try:
         return as_texts(column)
-    except (pa.ArrowException, NotJson, ValueError):  # of a type that something else gave the table
+    except (pa.ArrowException, NotJson, ValueError):  # the column has a type that another program gave the table
         return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
 
 

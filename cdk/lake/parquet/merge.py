@@ -1,11 +1,11 @@
-"""Merging new rows into a table with one row per key: find the files that they touch, and rewrite only those.
+"""Merges new rows into a table with one row per key: finds the files that contain these keys and rewrites only those.
 
-The rows that were read lie in files that no version of the table names yet. One of them wins for each key
-(`cdk.lake.parquet.dedup`); files of the table that may hold its key are compared with it, one task a file, and written
-without the rows that it replaces. The result is for one commit: files to add, files to remove. Without that commit,
-the table stays as it is.
+The new rows are staged in files that no version of the table names yet. For each key one staged row wins
+(`cdk.lake.parquet.dedup`). Files of the table that may hold a winner's key are compared with the winners, one task per
+file, and rewritten without the rows that these replace. The result is the files to add and remove in one commit.
+Without that commit, the table stays as it is.
 
-A task reads all of a file's key columns and its rows a row group at a time.
+A task reads the key columns of a file as a whole, and its rows one row group at a time.
 """
 
 from bisect import bisect_left
@@ -35,9 +35,9 @@ from cdk.lake.parquet.writer import DataFile
 from cdk.lake.storage.folder import Folder
 
 SMALL_ROWS = 1_000_000
-"""Rows to compare up to which the driver does the work.
+"""Up to this many rows to compare, the driver does the work.
 
-Measured (benchmarks/spark/merges.py): it takes half the CPU of Spark's tasks there, and less than 600 MB.
+Measured (benchmarks/spark/merges.py): the driver then needs half the CPU of Spark's tasks, and less than 600 MB.
 """
 
 _BATCH_ROWS = 64_000
@@ -46,7 +46,7 @@ _SCRATCH = "_cdk_merge"
 
 @dataclass(frozen=True)
 class Merged:
-    """The result of a merge: what to commit."""
+    """The result of a merge: the files to commit, and row counts."""
 
     add: tuple[DataFile, ...]
     remove: tuple[TableFile, ...]
@@ -55,35 +55,35 @@ class Merged:
     replaced: int = 0
     """Rows that the table loses."""
     stale: int = 0
-    """Rows that were read and are older than the table's row."""
+    """Staged rows that are older than the table's row of their key."""
     superseded: int = 0
-    """Rows that were read and are older than another one of their key that was read."""
+    """Staged rows that are older than another staged row of their key."""
     deleted: int = 0
-    """Rows that were read and delete their key."""
+    """Staged rows that mark their key as deleted."""
     apart: int = 0
-    """Rows that were read without a key (`cdk.lake.parquet.dedup`)."""
+    """Staged rows without a key (`cdk.lake.parquet.dedup`)."""
     compared: int = 0
-    """Files of the table that were read."""
+    """Number of the table's files that were read."""
     orphans: tuple[str, ...] = ()
-    """Files that are orphans after the commit."""
+    """Staged files that are orphans after the commit."""
 
 
 @dataclass(frozen=True)
 class TableMerge:
-    """A table as merging sees it."""
+    """Merges staged rows into the files of one table."""
 
     table: TableLayout
     identity: Identity
     spark: TaskMap
     """Runs tasks on executors."""
     staged: Folder | None = None
-    """The folder of the rows that were read, if not the table's; they stay there."""
+    """The folder of the staged files, if not the table's; the files stay there."""
     small_rows: int = SMALL_ROWS
 
     def __call__(self, staged: Sequence[DataFile], table: Sequence[TableFile]) -> Merged:
-        """Merge the rows of `staged` into the table's files.
+        """Merge the rows of the files `staged` into the table's files.
 
-        The rows of both have their keys and cursor in columns of the schema's types. Raises what the folder raises.
+        Both have the keys and the cursor in columns of the schema's types. Raises what the folder raises.
         """
         read = [self.keyed(self.source, file.path) for file in staged]
         winners = latest_rows(read, len(self.identity.keys))
@@ -116,15 +116,15 @@ class TableMerge:
 
     @property
     def source(self) -> Folder:
-        """The folder of the rows that were read."""
+        """The folder of the staged files."""
         return self.staged or self.table.root
 
     def keyed(self, folder: Folder, path: str, partition: Texts | None = None) -> pa.Table:
-        """The rows of a file as `cdk.lake.parquet.dedup` compares them. partition: where in the table it lies."""
+        """Return the rows of a file as `cdk.lake.parquet.dedup` compares them. partition: the file's partition."""
         return self.keyed_rows(partial(rows_of, folder, path, partition or {}, self.table.schema))
 
     def keyed_rows(self, read: Callable[[Sequence[str]], Iterable[pa.RecordBatch]]) -> pa.Table:
-        """Rows as `cdk.lake.parquet.dedup` compares them. read: gives those of some columns that there are."""
+        """Return rows as `cdk.lake.parquet.dedup` compares them. read: yields rows with the columns that exist."""
 
         def rows(names: Sequence[str] | None, mask: pa.Array | None) -> pa.Table:
             names = schema.names if names is None else names
@@ -141,11 +141,11 @@ class TableMerge:
         return keyed(rows(self.identity.columns(schema), None), self.identity, rows)
 
     def _plain(self) -> "TableMerge":
-        """This merge for a task, which starts no tasks of its own."""
+        """Return this merge for use in a task, which starts no tasks of its own."""
         return replace(self, spark=run_inline)
 
     def _save(self, scratch: Folder, name: str, winners: pa.Table) -> None:
-        """Write the winners for the tasks. They are sorted by key: each task reads its own range."""
+        """Write the winners to a scratch file for the tasks. They are sorted by key: each task reads its own range."""
         scratch.make()
         with self.table.root.explaining():
             with scratch.open(name) as sink:
@@ -153,7 +153,7 @@ class TableMerge:
             scratch.make_durable(name)
 
     def _added(self, staged: Sequence[DataFile], winners: pa.Table, lost: pa.Array, run: TaskMap) -> list[DataFile]:
-        """The files of the winners: a staged file stays as it is where each of its rows is one."""
+        """Return the files with the winners. A staged file is used as it is if all its rows are winners."""
         retained = winners.filter(pc.invert(pc.or_(winners[DELETED], pc.is_in(winners[NUMBER], value_set=lost))))
         unchanged: list[DataFile] = []
         parts: list[_Part] = []
@@ -176,7 +176,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A compared file. replaced: rows that it loses. lost: numbers of winners that are older than its rows."""
+    """A compared file. replaced: how many rows it loses. lost: numbers of the winners that are older than its rows."""
 
     file: TableFile
     replaced: int
@@ -185,29 +185,29 @@ class _Compared:
 
 
 def remove_scratch(root: Folder, before: datetime) -> None:
-    """Remove the files of killed merges that are older than `before`: they hold keys."""
+    """Remove the scratch files of killed merges that are older than `before`, since they contain keys."""
     for scratch, name in scratch_files(root):
-        # Another run may remove it at this moment, and a store may refuse: then it stays for another time.
+        # Another run may remove the file at this moment, or the store may refuse: then it stays for a later sync.
         with suppress(FileNotFoundError, ConfigError, TransientError):
             if scratch.make_durable(name).modified < before.timestamp() * 1000:
                 scratch.delete(name)
 
 
 def scratch_files(root: Folder) -> Iterator[tuple[Folder, str]]:
-    """The temporary files of merges of a table, each with its folder."""
+    """Return the temporary files of merges of a table, each with its folder."""
     scratch = root.join(_SCRATCH)
     return ((scratch, name) for name in scratch.names())
 
 
 def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[TableFile]:
-    """The files that may hold one of the keys, or a row without a key that may equal one that was read."""
+    """Yield the files that may hold a winner's key, or a keyless row that may equal a keyless winner."""
     first = winners["_k0"].drop_null().to_pylist()
     apart = [None if mark is None else mark[:1] for mark in winners[APART].unique().to_pylist()]
     for file in table:
         if HIDDEN in apart or (NULL in apart and file.nulls != 0):
             yield file
         elif file.low is None or file.high is None or file.nulls != 0:
-            # Null may stand for a key that its column has become wide enough for since.
+            # Null may stand for a key that did not fit its column then, but fits since the column was widened.
             if first:
                 yield file
         else:
@@ -217,7 +217,7 @@ def _candidates(winners: pa.Table, table: Sequence[TableFile]) -> Iterator[Table
 
 
 def _compare(merge: TableMerge, name: str, file: TableFile) -> _Compared:
-    """Find the rows of a file that winners replace, and write the file without them."""
+    """Find the rows of a file that winners replace, and rewrite the file without them."""
     root = merge.table.root
     existing = merge.keyed(root, file.path, file.partition)
     filters: pc.Expression | None = None
@@ -240,7 +240,7 @@ def _keep(merge: TableMerge, part: _Part) -> list[DataFile]:
 
 
 def _selected(batches: Iterator[pa.RecordBatch], which: Callable[[pa.Array], pa.Array]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that `which` selects by their numbers."""
+    """Yield the rows of a file that `which` selects by row number."""
     start = 0
     for batch in batches:
         yield batch.filter(which(pa.array(range(start, start + batch.num_rows), pa.int64())))

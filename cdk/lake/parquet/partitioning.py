@@ -1,8 +1,8 @@
-"""The partitions of a table: how Delta's log spells a value, and which rows belong to which partition.
+"""The partitions of a table: how Delta's log spells partition values, and which rows belong to which partition.
 
-A file of a partitioned table holds rows with one value in each partition column, and the log names these values as
-strings: Delta, "Partition Value Serialization". The columns stay in the files all the same, so that readers of the
-files alone miss nothing; other writers leave them out, and `restored` puts them back.
+All rows of a file of a partitioned table have the same value in each partition column, and the log stores these values
+as strings: Delta, "Partition Value Serialization". The kit also writes the columns to the files, so that programs that
+read the files alone miss nothing; other writers leave them out, and `restored` adds them back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,13 +28,14 @@ _DIVIDE = (
 )
 
 Texts: TypeAlias = Mapping[str, str | None]
-"""The partition of a file: the string of each partition column's value, None for null."""
+"""The partition of a file: the value of each partition column as a string, None for null."""
 
 
 def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
-    """Raise ConfigError: a new table with the columns of `schema` cannot be partitioned by `names`.
+    """Raise ConfigError when a new table with the columns of `schema` cannot be partitioned by `names`.
 
-    A value of a partition column has one spelling. A double may have several, and Delta has none for structs and lists.
+    Each value of a partition column must have exactly one spelling: a double may have several, and Delta defines none
+    for structs and lists.
     """
     declared = [name for name in schema.names if name not in OWN_COLUMNS]
     for name in names:
@@ -47,7 +48,7 @@ def check_columns(schema: pa.Schema, names: Sequence[str], where: str) -> None:
 
 
 def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path: str) -> None:
-    """Raise ConfigError: the partition columns of the table differ from those of the pipeline."""
+    """Raise ConfigError when the partition columns of the table differ from those of the pipeline."""
     if tuple(actual) == tuple(expected):
         return
     columns = ", ".join(actual)
@@ -61,7 +62,7 @@ def check_same(actual: Sequence[str], expected: Sequence[str], where: str, path:
 
 
 def text_of(value: object) -> str | None:
-    """A value as the log spells it: timestamps in UTC with a `Z`, an empty string as null."""
+    """Return a value as spelled in the log: timestamps in UTC with a `Z`, an empty string as null."""
     match value:
         case None | str():
             return value or None
@@ -82,33 +83,33 @@ def text_of(value: object) -> str | None:
 
 
 def value_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """The value of a string that `text_of` returned."""
+    """Return the value for a string that `text_of` returned."""
     return pa.scalar(text, pa.string()).cast(kind)
 
 
 def split(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """The rows of each partition, in their order, under the texts of the columns `by`. They share no memory."""
+    """Yield the strings of the columns `by` and the rows of each partition, in their order. Batches share no memory."""
     if not batch.num_rows:
         return
     codes = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
     for name in by:
         coded = batch.column(name).dictionary_encode(null_encoding="encode")
-        # As many codes as rows at most, each time: the product stays far from 64 bits.
+        # Re-encoded in each round, there are at most as many codes as rows, so the product stays far below 64 bits.
         codes = pc.add(pc.multiply(codes, len(coded.dictionary)), coded.indices.cast(pa.int64()))
         codes = codes.dictionary_encode().indices.cast(pa.int64())
     order = pc.sort_indices(codes)
     start = 0
     for end in pc.run_end_encode(codes.take(order)).run_ends.to_pylist():
-        # Copied, not sliced: a small part that waits to be written must not keep the whole batch in memory.
+        # Copied, not sliced: a small buffered part must not keep the whole batch in memory.
         part = batch.take(order.slice(start, end - start))
         yield tuple(text_of(part.column(name)[0].as_py()) for name in by), part
         start = end
 
 
 def restored(batch: pa.RecordBatch, texts: Texts, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch`, of a file that lies at `texts`, with its partition columns, whether the file has them or not.
+    """Return `batch` with the partition columns of its file set to `texts`, whether the file has them or not.
 
-    Delta: what the log says of them holds, whatever is in the file.
+    Delta: the log's values are authoritative, whatever the file contains.
     """
     for name, text in texts.items():
         field = pa.field(name, schema.field(name).type)
@@ -119,9 +120,10 @@ def restored(batch: pa.RecordBatch, texts: Texts, schema: pa.Schema) -> pa.Recor
 
 
 def without_empty(batch: pa.RecordBatch, by: Sequence[str]) -> pa.RecordBatch:
-    """`batch` with null for each empty string in the columns `by`, and a note of it in `_airbyte_meta`.
+    """Return `batch` with null for each empty string in the columns `by`, and a note of that in `_airbyte_meta`.
 
-    The log cannot tell the two apart: left in the file, it would be empty to some readers and null to others.
+    The log cannot distinguish empty from null: some readers would read a string left in the file as empty, others as
+    null.
     """
     for name in by:
         at = batch.schema.get_field_index(name)

@@ -1,6 +1,6 @@
-"""Rewriting the files of a table: with wider columns, without some rows, or many small ones as few large ones.
+"""Rewriting the files of a table: with wider columns, without some rows, or many small files as few large ones.
 
-One task writes one new file, or the few that a large one becomes, and one commit names them all.
+One task writes one new file, or several if that would be too large; one commit names them all.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +18,13 @@ from cdk.lake.parquet.writer import DataFile, TableWriter
 from cdk.lake.storage.folder import Folder
 
 SMALL_BYTES, MANY = 16 * 2**20, 20
-"""The size of small files, and how many of them are worth a rewrite as large ones."""
+"""The size below which a file is small, and how many small files are worth a rewrite as large ones."""
 LARGE_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table's folder, and the columns that its files are to have. A value; it travels to tasks."""
+    """A table's folder, and the columns that new files of it are written with. Immutable; it is sent to tasks."""
 
     root: Folder
     schema: pa.Schema
@@ -34,23 +34,23 @@ class TableLayout:
     """The partition columns; a row whose value changes moves to another partition."""
 
     def rows(self, file: TableFile, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a file with all columns, or those with these names; columns that it lacks are null."""
+        """Yield the rows of a file with all columns, or only those in `names`; columns that it lacks are null."""
         names = self.schema.names if names is None else names
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in rows_of(self.root, file.path, file.partition, self.schema, names):
             yield cast_batch(batch, schema)
 
     def uncast_rows(self, file: TableFile) -> Iterator[pa.RecordBatch]:
-        """The rows of a file as they were written, with those columns of the table that it has.
+        """Yield the rows of a file as they were written, with those columns of the table that the file has.
 
-        A file of another writer may have more; readers of Delta ignore these.
+        A file of another writer may have additional columns; readers of Delta ignore them.
         """
         return rows_of(self.root, file.path, file.partition, self.schema, self.schema.names)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
-        """Write rows, cast to the table's columns, into new files; nobody sees these before a commit names them.
+        """Write rows, cast to the table's columns, to new files; these are invisible until a commit names them.
 
-        Where a batch cannot be had or written, no file remains.
+        If reading or writing a batch fails, no file remains.
         """
         writer = TableWriter(self.root, self.schema, self.bounded, self.partition_by)
         try:
@@ -62,26 +62,26 @@ class TableLayout:
             raise
 
     def unfit(self, files: Sequence[TableFile], spread: TaskMap) -> frozenset[str]:
-        """The columns that a double would round in some file."""
+        """Return the columns with a number, in some file, that a double would round."""
         columns: list[frozenset[str]] = spread(partial(_unfit, self), files)
         return frozenset().union(*columns)
 
     def rewrite(self, files: Sequence[TableFile], spread: TaskMap) -> list[DataFile]:
-        """Write the rows of each file again."""
+        """Rewrite the rows of each file."""
         return self.join([[file] for file in files], spread)
 
     def join(self, groups: Sequence[Sequence[TableFile]], spread: TaskMap) -> list[DataFile]:
-        """Write the rows of each group into one file, or as many as they fill."""
+        """Write the rows of each group to one file, or to as many as they fill."""
         return flat(spread(partial(_joined, self), groups))
 
 
 def flat(file_lists: Sequence[Sequence[DataFile]]) -> list[DataFile]:
-    """The files that several tasks wrote."""
+    """Return the files that several tasks wrote as one list."""
     return [file for files in file_lists for file in files]
 
 
 def crowded(files: Sequence[TableFile]) -> list[list[TableFile]]:
-    """The small files of each partition that has many, in groups that make a large one. A single file is no group."""
+    """Return the small files of each partition with many, in groups to join. A group has at least two files."""
     groups: list[list[TableFile]] = []
     small = sorted((file for file in files if file.size < SMALL_BYTES), key=_partition)
     for _, alike in groupby(small, _partition):

@@ -1,4 +1,4 @@
-"""The files of a table: those that a version names, and the actions of a commit that adds or removes some."""
+"""The files of a table: those that a version names, and the actions of a commit that adds or removes files."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -21,16 +21,16 @@ from cdk.lake.storage.folder import Folder
 from cdk.lake.storage.table_log import actions_of
 
 _AS_THEY_ARE = "!$&'()+,-./:;=@_~"
-"""Characters besides letters and digits that delta-rs 1.6 does not encode where it writes a path into the log."""
+"""Characters besides letters and digits that delta-rs 1.6 does not encode when it writes a path into the log."""
 _ODD = r"[^A-Za-z0-9!$&'()+,\-./:;=@_~]"
-"""Finds the others."""
+"""Matches the characters that it encodes."""
 
 Bound: TypeAlias = int | str | date | None
-"""A bound of a column's values; None where the log has none, or none that can be compared."""
+"""A bound of a column's values; None if the log has no bound or none that can be compared."""
 
 
 class AddEntry(TypedDict, total=False):
-    """A file that a commit adds, as Delta's protocol has it."""
+    """A file that a commit adds, in the format of Delta's protocol."""
 
     path: Required[str]
     partitionValues: Texts
@@ -40,61 +40,61 @@ class AddEntry(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class LoggedCommit:
-    """What the log says of one commit."""
+    """One commit as recorded in the log."""
 
     info: Mapping[str, JsonValue]
-    """What its writer says of it."""
+    """The writer's metadata, `commitInfo`."""
     add: Mapping[str, AddEntry]
-    """The files that come, by path."""
+    """The added files, by path."""
     remove: Collection[str]
-    """The paths of files that leave."""
+    """The paths of the removed files."""
     markers: Mapping[str, int]
-    """The transaction versions that it moves applications to."""
+    """The transaction versions that it sets, by application id."""
     changes_rows: bool
-    """Whether it says that rows come or go, and do not just move from file to file."""
+    """Whether it says that it adds or removes rows, not just moves them from file to file."""
 
     @property
     def operation(self) -> str:
-        """What its writer calls it; empty where it does not."""
+        """The name that its writer gives the operation; empty if it gives no name."""
         return str(self.info.get("operation", ""))
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of the table's present version."""
+    """A file of the table's current version."""
 
     path: str
-    """As the log spells it."""
+    """The path as spelled in the log."""
     rows: int
     low: Bound = None
     """The lower bound of the first key's values."""
     high: Bound = None
     """The upper bound."""
     partition: Texts = field(default_factory=dict)
-    """Its partition in a partitioned table. Not every writer keeps the partition columns in the file."""
+    """Its partition in a partitioned table. Not every writer stores the partition columns in the file."""
     size: int = 0
     nulls: int | None = None
-    """Nulls in columns of the key; None where the log does not count them."""
+    """Number of nulls in the key's columns; None if the log does not count them."""
 
 
 @dataclass(frozen=True)
 class FilledColumns:
-    """Which columns of a table have values. Columns whose nulls its log does not count are in none of the sets."""
+    """Which columns of a table have values. Columns whose nulls the log does not count are in neither set."""
 
     rows: int
     full: Collection[str]
-    """Those with a value in every row."""
+    """Columns with a value in every row."""
     some: Collection[str]
-    """Those with a value in any row."""
+    """Columns with a value in at least one row."""
 
 
 NO_COLUMNS = FilledColumns(0, (), ())
-"""Of a table without rows."""
+"""The value for a table without rows."""
 
 
 @dataclass(frozen=True)
 class LoggedFile:
-    """A file as the log has it. rows: None where the log does not count them. deleted: rows of its deletion vector.
+    """A file as recorded in the log. rows: None if the log does not count them. deleted: rows of its deletion vector.
 
     modified: when it was written, in milliseconds since 1970; 0 where the caller does not need it.
     """
@@ -105,14 +105,14 @@ class LoggedFile:
 
     @property
     def counted(self) -> int | None:
-        """The rows that a reader of the table sees."""
+        """The number of rows that a reader of the table sees; None: not counted."""
         return None if self.rows is None else self.rows - self.deleted
 
 
 def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
-    """The files of the version that the handle is pinned to, with the bounds of the first of some columns.
+    """Return the files of the handle's version.
 
-    Their nulls are those of all these columns.
+    keys: columns; the bounds of a file are those of the first of them, its nulls are summed over all of them.
     """
     key = keys[0] if keys else None
     rows = _statistics(handle).to_pylist()
@@ -133,18 +133,18 @@ def files_of(handle: DeltaTable, *keys: str) -> list[TableFile]:
 
 
 def _statistics(handle: DeltaTable) -> pa.Table:
-    """What the log says of each file, a column for each figure of a column.
+    """Return the log's statistics, a row for each file and a column for each figure of a table column.
 
-    Those of a column `a.b` and of a field `b` in a column `a` have one name, so neither is there.
+    The figures of a column `a.b` and of a field `b` in a column `a` have the same name; both are left out.
     """
-    # `pa.table` would import pandas, to see whether it was given a frame.
+    # `pa.table` would import pandas, to check whether its argument is a data frame.
     actions = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
     times = Counter(actions.column_names)
     return actions.select([n for n, name in enumerate(actions.column_names) if times[name] == 1])
 
 
 def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
-    """The files of the version that the handle is pinned to, by their path."""
+    """Return the files of the version that the handle is pinned to, by path."""
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     files = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()
     modified = files["modification_time"].cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
@@ -154,14 +154,14 @@ def logged_files(handle: DeltaTable) -> dict[str, LoggedFile]:
 
 
 def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
-    """How many rows of each file its deletion vector deletes."""
+    """Return how many rows of each file its deletion vector deletes, by path."""
     if "deletionVectors" not in (handle.protocol().writer_features or ()):
         return {}
     logged_paths = {unquote(path): path for path in paths}
     counts: dict[str, int] = {}
     for batch in pa.RecordBatchReader.from_stream(handle.deletion_vectors()):
         for uri, selected in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
-            # The address is absolute; the log's path is its end.
+            # The URI is absolute; the path in the log is its end.
             parts = unquote(uri).split("/")
             name = next(name for n in range(len(parts)) if (name := "/".join(parts[n:])) in logged_paths)
             counts[logged_paths[name]] = len(selected.values) - (pc.sum(selected.values).as_py() or 0)
@@ -169,17 +169,17 @@ def _deleted(handle: DeltaTable, paths: Sequence[str]) -> dict[str, int]:
 
 
 def rows_of(files: Mapping[str, LoggedFile]) -> int | None:
-    """The rows of files together; None where one is not counted."""
+    """Return the total rows of files; None if some file has no row count."""
     return total_rows([file.counted for file in files.values()])
 
 
 def total_rows(counts: Collection[int | None]) -> int | None:
-    """The sum; None where a count is missing."""
+    """Return the sum; None if a count is missing."""
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def commit_at(root: Folder, version: int) -> LoggedCommit:
-    """The commit that made a version. Raises FileNotFoundError: the log has it no more. BrokenLog: it is damaged."""
+    """Return the commit of a version. Raises FileNotFoundError: when it left the log. BrokenLog: when it is damaged."""
     lines = actions_of(root, version)
     infos, adds, removes, transactions = (
         [line[kind] for line in lines if kind in line] for kind in ("commitInfo", "add", "remove", "txn")
@@ -194,9 +194,9 @@ def commit_at(root: Folder, version: int) -> LoggedCommit:
 
 
 def apply_commit(files: dict[str, LoggedFile], commit: LoggedCommit) -> int | None:
-    """Let the files of a commit come and go; the rows that come less those that leave, None where some are not counted.
+    """Apply a commit to `files`; return the rows it adds minus those it removes, None if some are not counted.
 
-    A file that gets a deletion vector leaves and comes; one that is there already is only described anew.
+    A file that gets a deletion vector is removed and added; adding an existing file only replaces its entry.
     """
     come = {path: _added(add) for path, add in commit.add.items()}
     leave = {*come, *commit.remove} & files.keys()
@@ -207,7 +207,7 @@ def apply_commit(files: dict[str, LoggedFile], commit: LoggedCommit) -> int | No
 
 
 def row_count_of(add: AddEntry) -> int | None:
-    """The rows of a file, those that a deletion vector deletes too; None where its writer has not counted them."""
+    """Return the rows of a file, including those in its deletion vector; None if its writer did not count them."""
     rows: int | None = orjson.loads(add.get("stats") or "{}").get("numRecords")
     return rows
 
@@ -217,7 +217,7 @@ def _added(add: AddEntry) -> LoggedFile:
 
 
 def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]]:
-    """The oldest version whose files are known, and these; version 0 without files where the log is complete."""
+    """Return the oldest version whose files are known, and its files; version 0 and no files if the log is complete."""
     now = int(handle.version())
     first = now
     names = set(root.join("_delta_log").names())
@@ -225,7 +225,7 @@ def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]
         first -= 1
     if first < 0:
         return 0, {}
-    # A version whose own commit exists may still need others that do not.
+    # A version whose own commit exists may still depend on commits that were cleaned up.
     for version in range(first, now):
         try:
             older = DeltaTable(root.uri, version=version, storage_options=root.storage_options)
@@ -236,21 +236,21 @@ def oldest(root: Folder, handle: DeltaTable) -> tuple[int, dict[str, LoggedFile]
 
 
 def lost_files(root: Folder, files: Sequence[DataFile]) -> list[str]:
-    """Those of these files that are missing, or not as large as they were written."""
+    """Return the paths of those files that are missing or do not have the size they were written with."""
     sizes = root.sizes([file.path for file in files]) if files else {}
     return [file.path for file in files if sizes.get(file.path) != file.size]
 
 
 def missing_files(root: Folder, paths: Sequence[str]) -> list[str]:
-    """Those of these files, as the log spells them, that are missing."""
+    """Return the paths, spelled as in the log, whose files are missing."""
     if root.has(paths):
         return []
-    # The log writes the folder of a partition as a URL does; the file may be called by either.
+    # The log URL-encodes the folder of a partition; the file on disk may have either spelling.
     return [path for path in paths if not root.has([path]) and not root.has([unquote(path)])]
 
 
 def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
-    """The columns whose bounds the log has, of some file at least."""
+    """Return the columns whose bounds the log has for at least one file."""
     actions = _statistics(handle)
     lows = ((name, f"min.{name}") for name in pa.schema(handle.schema().to_arrow()).names)
     return tuple(
@@ -259,7 +259,7 @@ def bounded_columns(handle: DeltaTable) -> tuple[str, ...]:
 
 
 def filled_columns(handle: DeltaTable) -> FilledColumns:
-    """What the log says of the columns of the version that the handle is pinned to."""
+    """Return which columns have values, by the log, in the version that the handle is pinned to."""
     actions = _statistics(handle)
     rows = actions["num_records"]
     full, some = set(), set()
@@ -276,10 +276,10 @@ def filled_columns(handle: DeltaTable) -> FilledColumns:
 
 
 def unnamable_files(handle: DeltaTable) -> list[str]:
-    """The files, as the log spells them, that no commit through delta-rs can remove.
+    """Return the files, spelled as in the log, that no commit through delta-rs can remove.
 
-    delta-rs 1.6 decodes a path, spells it in its own way where it removes the file, and looks for what is removed by
-    the spelling: a file of a writer that spells otherwise stays. Its own DELETE, MERGE and overwrite leave it, too.
+    When delta-rs 1.6 removes a file, it decodes the path, encodes it in its own spelling and looks the file up by that
+    spelling: a file whose writer spelled it differently stays. So its own DELETE, MERGE and overwrite leave it, too.
     """
     # Not `pa.table`: it imports pandas, for a quarter of a second.
     paths = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=False)).read_all()["path"]
@@ -295,11 +295,12 @@ def file_actions(
     now: datetime,
     rows_change: bool = True,
 ) -> list[AddAction | RemoveAction]:
-    """The actions of a commit on files. remove: as `files_of` returns them.
+    """Return the actions of a commit that adds and removes files. remove: as `files_of` returns them.
 
-    An action that removes a file has its size and partition, too: readers of change feeds refuse it otherwise.
+    A remove action includes the file's size and partition: readers of change feeds refuse it otherwise.
 
-    rows_change: the commit adds or removes rows, and does not only move them between files; readers of changes need it.
+    rows_change: whether the commit adds or removes rows, rather than only moves them between files; readers of changes
+    rely on it.
     """
     actions: list[AddAction | RemoveAction] = []
     for file in add:
@@ -309,7 +310,7 @@ def file_actions(
     removed = int(now.timestamp() * 1000)
     return [
         *actions,
-        # Given as the log spells it, the path would be encoded once more, and the file would stay.
+        # A path spelled as in the log would be encoded a second time, and the file would stay.
         *(RemoveAction(unquote(file.path), rows_change, removed, file.size, dict(file.partition)) for file in remove),
     ]
 
@@ -328,7 +329,7 @@ def _nulls(row: Mapping[str, object], keys: Sequence[str], partition_by: Sequenc
 
 
 def _bound(value: object) -> Bound:
-    """A bound of the log, if it can be compared: the log rounds those of timestamps, and has none of other types."""
+    """Return a bound if it can be compared: the log rounds bounds of timestamps, and has none for other types."""
     match value:
         case bool() | datetime():
             return None

@@ -1,4 +1,4 @@
-"""The rows of a table's files, of any writer: with their partition columns, and in types that the kit handles."""
+"""Reading the rows of a table's files, of any writer: with their partition columns, and in types the kit handles."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
@@ -15,31 +15,31 @@ _BATCH_ROWS = 64_000
 def rows_of(
     folder: Folder, path: str, partition: Texts, schema: pa.Schema, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, with the columns that it has of `schema` and those of its partition.
+    """Yield the rows of a file in order, with all columns that it has, or those in `names`, and its partition columns.
 
-    path: as the log spells it. partition: the partition of the file. names: only these columns. Raises what the folder
-    raises.
+    path: as spelled in the log. partition: the partition of the file. schema: has the types of the partition columns.
+    names: only these columns. Raises what the folder raises.
     """
     texts = {name: text for name, text in partition.items() if names is None or name in names}
     with folder.explaining(), folder.reader(unquote(path)) as source:
         file = pq.ParquetFile(source)
         columns = None if names is None else [name for name in names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-            # For pyarrow, `a.b` is also the field `b` of a column `a`.
+            # pyarrow takes `a.b` also for the field `b` of a column `a`.
             own = batch if columns is None else batch.select(columns)
             yield restored(without_encoding(own), texts, schema)
 
 
 def schema_of(folder: Folder, path: str, stream: str = "") -> pa.Schema:
-    """The columns that a file was written with. Raises what the folder raises."""
+    """Return the columns that a file was written with. Raises what the folder raises."""
     with folder.explaining(stream), folder.reader(path) as source:
         return pq.read_schema(source)
 
 
 def without_encoding(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch without types of other writers that pyarrow cannot filter or take from.
+    """Return the batch without types of other writers for which pyarrow has no `filter` or `take`.
 
-    Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write strings as string_view, for which pyarrow 26 has none.
+    Measured: delta-rs' UPDATE, DELETE and MERGE (1.6) write strings as string_view, for which pyarrow 26 has neither.
     """
     schema = pa.schema([field.with_type(_type(field.type)) for field in batch.schema])
     return batch if schema.types == batch.schema.types else batch.cast(schema)

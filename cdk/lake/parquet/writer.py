@@ -1,4 +1,4 @@
-"""Parquet files of a table, written where the records are read."""
+"""Writer of a table's Parquet files; runs where the records are read."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,15 +16,15 @@ from cdk.lake.parquet.partitioning import Texts, split
 from cdk.lake.storage.folder import Folder, as_folder
 
 _LONGEST = 64
-"""Longer strings have no bounds: they would be the largest part of the log."""
+"""Longer strings get no bounds in the log: they would make up most of it."""
 
 COUNTED = 100
-"""Columns that a file may have for the nulls of each to be counted, for the same reason."""
+"""Up to this many columns of a file, the nulls of every column are counted; more would bloat the log as well."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When the writer writes the rows that it buffers."""
+    """Limits at which the writer flushes buffered rows and closes files."""
 
     group_rows: int = 64_000
     """Rows that fill a row group."""
@@ -33,15 +33,15 @@ class Limits:
     file_bytes: int = 256 * 2**20
     """A file ends with the row group that reaches this size."""
     partitions_bytes: int = 64 * 2**20
-    """What all partitions may buffer after a batch; the fullest write first."""
+    """Bytes that all partitions together may buffer after a batch; the fullest ones are flushed first."""
     partitions: int = 1000
-    """Partitions that may buffer rows."""
+    """Maximum number of partitions that buffer rows."""
     open_files: int = 64
-    """Partitions that may have a file open."""
+    """Maximum number of partitions with an open file."""
     gathered: int = 1_000
-    """Records of undecoded pages that become columns at once."""
+    """Records of undecoded pages that are converted to columns at once."""
     held_bytes: int = 64 * 2**20
-    """What a slice may keep in memory before its source reports a position."""
+    """Bytes that a slice may hold in memory before its source reports a position."""
 
 
 DEFAULT_LIMITS = Limits()
@@ -49,40 +49,40 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished file, which no version of the table names yet."""
+    """A finished file that no version of the table names yet."""
 
     path: str
-    """Relative to the table."""
+    """Path relative to the table."""
     size: int
     rows: int
-    """As its footer counts them."""
+    """Row count from its footer."""
     modified: int
-    """Milliseconds since 1970."""
+    """When it was written, in milliseconds since 1970."""
     stats: str = ""
-    """JSON, for Delta's log."""
+    """Statistics for Delta's log, JSON."""
     partition: Texts = field(default_factory=dict)
-    """The values of all its rows in the table's partition columns, as Delta's log has them."""
+    """The value that all its rows have in each partition column, spelled as in Delta's log."""
 
     def nulls_of(self, key: str) -> int:
-        """The rows that have no value in a column of the key: all, where it lacks that."""
+        """Return the number of rows without a value in a column of the key: all rows if the file lacks the column."""
         if key in self.partition:
             return self.rows if self.partition[key] is None else 0
         return self.nulls.get(key, self.rows)
 
     @property
     def nulls(self) -> Mapping[str, int]:
-        """The rows that have no value, of each column whose nulls are counted, see `stats_of`."""
+        """The number of rows without a value, for each column whose nulls are counted; see `stats_of`."""
         counts: Mapping[str, int] = orjson.loads(self.stats)["nullCount"]
         return counts
 
 
 class TableWriter:
-    """Writes batches into new files of a table; nobody sees them before a commit names them.
+    """Writes batches to new files of a table; the files are invisible until a commit names them.
 
-    Small pages are gathered into row groups; a file is closed when it is large enough, and when a batch brings columns
-    that it has not. A partitioned table gets files of its own for each partition; when too many are open, that of the
-    partition written to longest ago is closed. All lie right in the table's folder, for a value may hold characters
-    that a folder's name cannot. Not thread-safe.
+    The writer gathers small pages into row groups. It closes a file when it is large enough, or when a batch has
+    columns that the file lacks. A partitioned table gets separate files for each partition; when too many are open, the
+    writer closes the least recently written one. All files are written directly to the table's folder, because a
+    partition value may contain characters that a folder name cannot. Not thread-safe.
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class TableWriter:
         partition_by: Sequence[str] = (),
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Write into `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
+        """Write to `root`. bounded: columns whose bounds go into the log. partition_by: the partition columns."""
         self._root, self._schema, self._by = as_folder(root), schema, tuple(partition_by)
         self._limits = limits
-        # Delta has no bounds of partition columns: the partition says what they are.
+        # Delta has no bounds for partition columns: the partition is their value.
         self._bounded = [name for name in bounded if name not in self._by]
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
-        # Written to longest ago first.
+        # Ordered by last write, least recently written first.
         self._parts: dict[tuple[str | None, ...], _PartWriter] = {}
         self._files: list[DataFile] = []
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Add rows. The schema of a batch is the writer's, with more columns at its end, or with some of these missing.
+        """Add rows. A batch has the writer's schema, possibly with more columns at the end or without the last ones.
 
-        Rows whose columns have another type get files of their own.
+        Rows whose columns have another type are written to separate files.
 
-        Raises ConfigError and TransientError of a store, OSError of a disk; so does `close`.
+        Raises ConfigError and TransientError from a store, OSError from a disk; so does `close`.
         """
         for batch in batches:
             if not batch.num_rows:
@@ -129,20 +129,20 @@ class TableWriter:
                 self._split()
 
     def close(self) -> list[DataFile]:
-        """Finish and return the files; their content survives a power failure when this returns."""
+        """Finish and return the files; once this returns, their content survives a power failure."""
         self._split()
         for texts in list(self._parts):
             self._finish(texts)
         return self._files
 
     def discard(self) -> None:
-        """Remove all files that this writer has written, also unfinished ones."""
+        """Remove all files that this writer has written, including unfinished ones."""
         for part in self._parts.values():
             part.discard()
         _delete(self._root, [file.path for file in self._files])
 
     def _split(self) -> None:
-        """Split the buffered rows by partition: many pages at once, for a page has few rows of each."""
+        """Split the buffered rows by partition: many pages at once, as a page has few rows of each partition."""
         if not self._waiting:
             return
         fitted = [cast_batch(batch, self._schema) for batch in self._waiting]
@@ -152,7 +152,7 @@ class TableWriter:
                 self._part(texts).write(rows)
                 self._close_one_too_many()
         waiting_bytes = sum(part.waiting_bytes for part in self._parts.values())
-        # The fullest first: the larger a row group, the better it is packed.
+        # The fullest first: larger row groups compress better.
         for part in sorted(self._parts.values(), key=lambda part: part.waiting_bytes, reverse=True):
             if waiting_bytes <= self._limits.partitions_bytes:
                 break
@@ -181,7 +181,7 @@ class TableWriter:
 
 
 class _PartWriter:
-    """Writes the rows of one partition, or of a table that has none, file after file."""
+    """Writes the rows of one partition, or of an unpartitioned table, file after file."""
 
     def __init__(
         self, root: Folder, schema: pa.Schema, bounded: Collection[str], partition: Texts, limits: Limits
@@ -228,7 +228,7 @@ class _PartWriter:
     def discard(self) -> None:
         for open_file in (self._writer, self._sink):
             if open_file is not None:
-                # A full disk refuses the end of the file too; closed again, pyarrow misses the footer: RuntimeError.
+                # A full disk refuses the end of the file, too; a second close misses the footer: RuntimeError.
                 with suppress(OSError, pa.ArrowException, RuntimeError):
                     open_file.close()
         _delete(self._root, [*(file.path for file in self._files), *([self._name] if self._name else [])])
@@ -265,21 +265,21 @@ class _PartWriter:
 
 def _delete(root: Folder, names: Iterable[str]) -> None:
     for name in names:
-        # Where a folder cannot be written any more, what went wrong before counts.
+        # If the folder is no longer writable, the original error is the one to report.
         with suppress(OSError):
             root.delete(name)
 
 
 def _alike(first: pa.Schema, second: pa.Schema) -> bool:
-    """Whether the columns that both have are of the same types. One is a prefix of the other, by name."""
+    """Whether the columns that both schemas have are of the same types. By name, one is a prefix of the other."""
     return bool(first.equals(second)) or all(a.type == b.type for a, b in zip(first, second, strict=False))
 
 
 def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
-    """The statistics of a Parquet file, JSON: how many rows, and the bounds of those of its columns that are named.
+    """Return the statistics of a Parquet file as JSON: its row count, and the bounds of the columns in `names`.
 
-    Integers, strings and dates have bounds. Nulls are counted of all columns that hold no others, but only of those
-    that are named where a file has more than COUNTED. Delta: Per-file Statistics, of its protocol.
+    Integers, strings and dates have bounds. Nulls are counted for all columns without nested fields, or only for the
+    columns in `names` if the file has more than COUNTED columns. Delta protocol: Per-file Statistics.
     """
     counted = metadata.num_columns <= COUNTED
     low: dict[str, object] = {}
@@ -288,7 +288,7 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
     for column in range(metadata.num_columns):
         leaf = metadata.schema.column(column)
         path = leaf.path
-        # A field `b` in a column `a` has the path of a column `a.b`. Every column is nullable, and so are fields in it.
+        # A field `b` in a column `a` has the same path as a column `a.b`. All columns are nullable, nested ones too.
         nested = leaf.max_definition_level > 1 or leaf.max_repetition_level > 0
         if nested or not (counted or path in names) or not metadata.num_row_groups:
             continue
@@ -308,5 +308,5 @@ def stats_of(metadata: pq.FileMetaData, names: Collection[str]) -> str:
 
 
 def _is_comparable(value: object) -> bool:
-    """Whether every reader understands a bound alike; a datetime is a date, and has its own rules."""
+    """Whether all readers interpret a bound the same way. Compares exact types: a datetime is a date, but differs."""
     return type(value) in (int, date) or (type(value) is str and len(value) <= _LONGEST)

@@ -1,4 +1,4 @@
-"""Folders, local and in object stores, behind one interface; credentials for them; the lock of a pipeline's runs.
+"""Folders, local and in object stores, behind one interface; their credentials; the lock of a pipeline's runs.
 
-No table is known here: who asks gets bytes and names of files.
+The folders know nothing of tables: they deal in bytes and file names.
 """

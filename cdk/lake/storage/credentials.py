@@ -1,10 +1,10 @@
-"""The storage options of a pipeline: delta-rs' names, told to delta-rs and to pyarrow's file systems alike.
+"""The storage options of a pipeline: named as in delta-rs, and passed to both delta-rs and pyarrow's file systems.
 
-The shorter names of the stores of state logs (`access_key_id`) are understood as well, in any case.
+The shorter names of the stores of state logs (`access_key_id`) are accepted as well, in upper or lower case.
 
-Both must go to the same store with the same keys, so an option that only one of them knows is refused. What is not
-given is looked for in the driver's environment, under the same names, and travels with the job; what is not there
-either (a profile, the role of a machine) each machine finds by itself.
+Both libraries must access the same store with the same keys, so an option that only one of them supports is refused.
+Missing options are taken from the driver's environment, under the same names, and sent to the tasks. Credentials that
+are not there either (a profile, the role of a machine) are found by each machine itself.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,8 +28,8 @@ SCHEMES: Mapping[str, Kind] = MappingProxyType(
     {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 )
 
-# A store that does not answer must become an error while a user waits for it, and one that is busy for a moment
-# must not. pyarrow's attempts wait up to 1, 2, 4 seconds between them.
+# A store that does not respond must become an error while the user is still waiting, but a store that is busy for a
+# moment must not. pyarrow waits up to 1, 2, 4 seconds between its attempts.
 _CONNECT_SECONDS = 5
 _REQUEST_SECONDS = 60
 _ATTEMPTS = 4
@@ -45,14 +45,14 @@ _DELTA: Mapping[str, str] = MappingProxyType(
     }
 )
 _DELTA_OF: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
-    # The log's next version is put only if no other writer has: without it, the later of two runs would win.
+    # Write the log's next version only if no other writer has: without this, the later of two runs would win.
     {"s3": {"aws_conditional_put": "etag"}, "gs": {}, "az": {}}
 )
 
 
 @dataclass(frozen=True)
 class _Option:
-    """argument: pyarrow's name for it; empty where delta-rs alone needs it. secret: never shown."""
+    """A storage option. argument: pyarrow's name for it; empty if only delta-rs needs it. secret: never shown."""
 
     argument: str
     secret: bool = False
@@ -86,7 +86,7 @@ _OPTIONS: Mapping[Kind, Mapping[str, _Option]] = MappingProxyType(
 _PREFIXES: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
     {"s3": ("AWS",), "gs": ("GOOGLE",), "az": ("AZURE_STORAGE", "AZURE")}
 )
-"""What stands before the names that the stores of state logs know."""
+"""The prefixes that complete the shorter names of the stores of state logs."""
 _PAIRS: Mapping[Kind, tuple[tuple[str, ...], ...]] = MappingProxyType(
     {
         "s3": (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),),
@@ -97,10 +97,10 @@ _PAIRS: Mapping[Kind, tuple[tuple[str, ...], ...]] = MappingProxyType(
 
 
 def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Options:
-    """The options of a store: those given, the rest from the environment. True and numbers are given as text.
+    """Return the options of a store from `storage`, completed from the environment. Values become strings.
 
-    Keys are one option: a given one is never completed by another one's half from the environment.
-    Raises ConfigError: an unknown name, or half of a key.
+    Secret options count as one: if `storage` has any of them, the environment supplies no other.
+    Raises ConfigError: when a name is unknown, or a part of the credentials is missing.
     """
     supported = _OPTIONS[kind]
     explicit: dict[str, str] = {}
@@ -123,7 +123,7 @@ def options_of(kind: Kind, storage: Mapping[str, JsonValue], environ: Mapping[st
 
 
 def secrets_of(options: Mapping[str, JsonValue]) -> Iterator[str]:
-    """The values that must not be shown, and the passwords in addresses."""
+    """Yield the values of secret options, and the passwords in addresses."""
     secret = {name for supported in _OPTIONS.values() for name, option in supported.items() if option.secret}
     for name, value in options.items():
         text = _text(value)
@@ -134,15 +134,15 @@ def secrets_of(options: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def for_delta(kind: Kind, options: Options) -> dict[str, str]:
-    """The options as delta-rs takes them."""
+    """Return the options for delta-rs, with timeouts and retries."""
     return {**_DELTA, **_DELTA_OF[kind], **dict(options)}
 
 
 @lru_cache(maxsize=16)
 def file_system(kind: Kind, account: str, options: Options) -> fs.FileSystem:
-    """The file system of pyarrow for these options; one for each process. account: Azure's, where the address says it.
+    """Return pyarrow's file system for these options, cached for each process.
 
-    Raises ConfigError: no account.
+    account: Azure's storage account, if the address names it. Raises ConfigError: when Azure's account is missing.
     """
     arguments: JsonObject = {}
     for name, value in options:
@@ -158,7 +158,7 @@ def _s3(arguments: JsonObject, _: str) -> fs.FileSystem:
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
-        allow_delayed_open=True,  # a small file is one request and not three
+        allow_delayed_open=True,  # a small file takes one request instead of three
     )
 
 
@@ -181,7 +181,7 @@ _OPEN: Mapping[Kind, Callable[[JsonObject, str], fs.FileSystem]] = MappingProxyT
 
 
 def _full_name(kind: Kind, spelled: str) -> str | None:
-    """delta-rs' name of an option that is spelled so, or as in `state_provider`: `access_key_id`; None: it has none."""
+    """Return delta-rs' name of an option spelled in full or as in `state_provider` (`access_key_id`); None: unknown."""
     name = spelled.upper()
     name = "ENDPOINT_URL" if name == "ENDPOINT" else name
     names = (name, *(f"{prefix}_{name}" for prefix in _PREFIXES[kind]))

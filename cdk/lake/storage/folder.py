@@ -1,7 +1,7 @@
-"""A place: a folder on a disk or in a store, where tables, their state and the lock lie.
+"""Folders on a disk or in an object store, which hold tables, their states and the lock.
 
-A disk keeps what is written through a power failure: content and name are forced out before a write returns. A store
-does so by itself, and an object is there as a whole or not at all. The stores are in `cdk.lake.storage.object_store`.
+A file written to a disk survives a power failure: content and name are synced before a write returns. An object store
+ensures that itself, and an object exists as a whole or not at all. The stores are in `cdk.lake.storage.object_store`.
 """
 
 import errno
@@ -25,118 +25,118 @@ _DISK = fs.LocalFileSystem()
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A file as it lies there. size: bytes. modified: milliseconds since 1970."""
+    """Size and time of a stored file. size: bytes. modified: milliseconds since 1970."""
 
     size: int
     modified: int
 
 
 class Folder(ABC):
-    """A folder on a disk or in a store. A value: frozen, and it travels to tasks.
+    """A folder on a disk or in an object store. Immutable; it is sent to tasks.
 
-    `str` of it is the path or the address as people write it. Names are those of files right in the folder.
+    `str` returns the path or address as users write it. The names that its methods take are those of direct members.
     """
 
     @abstractmethod
     def join(self, *names: str) -> Self:
-        """The folder below, which need not exist."""
+        """Return the folder at these names below this one; it need not exist."""
 
     @property
     @abstractmethod
     def uri(self) -> str:
-        """The place as delta-rs takes it."""
+        """The folder's address in the form that delta-rs takes."""
 
     @property
     @abstractmethod
     def storage_options(self) -> dict[str, str] | None:
-        """What delta-rs needs to know to get there. Holds secrets."""
+        """The options that delta-rs needs to access the folder. Contains secrets."""
 
     @property
     def table_settings(self) -> dict[str, str]:
-        """Properties of the tables that are created here."""
+        """Properties for tables that are created in this folder."""
         return {}
 
     @property
     def on_disk(self) -> Path | None:
-        """The folder on a disk that all machines see, which can be listed and searched; None: it is in a store."""
+        """The path on a disk that all machines see, which can be listed and searched; None: it is in a store."""
         return None
 
     @property
     @abstractmethod
     def local_path(self) -> Path:
-        """The folder on this machine for what can only lie on a disk: locks and logs. It need not exist."""
+        """The folder on this machine for files that need a disk: locks and logs. It need not exist."""
 
     @abstractmethod
     def make(self) -> None:
-        """Make the folder and those around it, where folders have to be made."""
+        """Create the folder and its parents, where folders have to be created."""
 
     @abstractmethod
     def open(self, name: str) -> pa.NativeFile:
-        """A new file, for writing. `settle` it once it is closed."""
+        """Open a new file for writing. Call `make_durable` once it is closed."""
 
     @abstractmethod
     def make_durable(self, name: str) -> FileInfo:
-        """Make a closed file survive a power failure, and tell what lies there."""
+        """Make a closed file survive a power failure, and return its size and time."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A file's content. Raises FileNotFoundError."""
+        """Return a file's content. Raises FileNotFoundError."""
 
     @abstractmethod
     def reader(self, name: str) -> pa.NativeFile:
-        """A file, for reading any part of it. Raises FileNotFoundError."""
+        """Open a file for random access. Raises FileNotFoundError."""
 
     @abstractmethod
     def write(self, name: str, content: bytes, *, private: bool = False) -> None:
-        """Put a file there in one step: it has the old content or the new, and the new is durable on return.
+        """Write a file atomically: it has either the old or the new content, and the new one is durable on return.
 
-        private: only the user who writes it can read it, where the place knows users.
+        private: only the user who writes the file can read it, where the folder's storage has users.
         """
 
     @abstractmethod
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
-        """The bytes of those of these files that are there."""
+        """Return the size in bytes of those of these files that exist."""
 
     def has(self, names: Collection[str]) -> bool:
-        """Whether all these files are there."""
+        """Whether all these files exist."""
         return self.sizes(names).keys() >= set(names)
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names of the files, in any order; none where there is no such folder."""
+        """Return the names of the files, in any order; empty if the folder does not exist."""
 
     @abstractmethod
     def folders(self) -> list[str]:
-        """The names of the folders right in this one, in any order; none where there is no such folder."""
+        """Return the names of the direct subfolders, in any order; empty if the folder does not exist."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a file. One that is not there is no error, and what a store refuses to remove stays."""
+        """Remove a file. A missing file is no error; a file that a store refuses to remove stays."""
 
     @abstractmethod
     def explain(self, error: Exception, stream: str = "") -> Exception:
-        """The error as a person should see it: one of a store becomes a ConfigError or a TransientError."""
+        """Return the error to show to a user: an error of a store becomes a ConfigError or a TransientError."""
 
     @contextmanager
     def explaining(self, stream: str = "") -> Iterator[None]:
-        """Explain what pyarrow and delta-rs raise inside."""
+        """Pass errors that pyarrow and delta-rs raise inside the block through `explain`."""
         try:
             yield
         except (OSError, DeltaError, pa.ArrowException) as error:
             explained = self.explain(error, stream)
             if explained is error:
                 raise
-            # What a store says may repeat a key: it stays out of tracebacks.
+            # The message of a store may contain a key, so it must not appear in tracebacks.
             raise explained from None
 
     def inside(self, other: "Folder") -> bool:
-        """Whether this folder lies in the other one, at any depth."""
+        """Whether this folder is inside the other one, at any depth."""
         return str(self).startswith(f"{other}/")
 
 
 @dataclass(frozen=True)
 class LocalFolder(Folder):
-    """A folder on a disk, which all machines of a sync see at the same path. Its errors stay as they are."""
+    """A folder on a disk that all machines of a sync see at the same path. Its errors stay as they are."""
 
     path: Path
 
@@ -169,7 +169,7 @@ class LocalFolder(Folder):
         try:
             return _DISK.open_output_stream(str(self.path / name))
         except FileNotFoundError as error:
-            # The caller learns from its name that a file that was to be written is missed, and no other.
+            # The file name tells the caller that this is about the file being written, not another missing file.
             raise FileNotFoundError(error.errno, "the folder is gone", str(self.path / name)) from None
 
     def make_durable(self, name: str) -> FileInfo:
@@ -212,12 +212,12 @@ class LocalFolder(Folder):
     def delete(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
 
-    def explain(self, error: Exception, stream: str = "") -> Exception:  # noqa: ARG002 - a store's has both
+    def explain(self, error: Exception, stream: str = "") -> Exception:  # noqa: ARG002 - stores use both
         return error
 
 
 def unwritable(error: OSError, path: str) -> ConfigError | TransientError:
-    """The error of a file that a disk does not take."""
+    """Return the error to raise when the disk refuses to write a file."""
     why = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return TransientError(f"the target cannot be written: {why}. Make room, and run the sync again", path=path)
@@ -225,7 +225,7 @@ def unwritable(error: OSError, path: str) -> ConfigError | TransientError:
 
 
 def as_folder(where: Folder | Path) -> Folder:
-    """A path is a folder on a disk."""
+    """Return a path as a folder on a disk, and a folder as it is."""
     match where:
         case Path():
             return LocalFolder(where)
@@ -234,7 +234,7 @@ def as_folder(where: Folder | Path) -> Folder:
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The user's folder for what belongs to this machine: below `XDG_CACHE_HOME`, or `~/.cache`."""
+    """Return the user's cache folder on this machine: below `XDG_CACHE_HOME`, or `~/.cache`."""
     base = environ.get("XDG_CACHE_HOME")
     home = environ.get("HOME")
     return (Path(base) if base else (Path(home) if home else Path.home()) / ".cache") / "spark-cdk"

@@ -1,8 +1,8 @@
-"""A folder in an object store, through pyarrow's file systems, and what its refusals mean.
+"""A folder in an object store, accessed through pyarrow's file systems, and explanations of the store's errors.
 
-An object is put as a whole or not at all, and is durable when the store has said so. A Parquet file that is cut in the
-middle is an upload that is never completed. Measured with pyarrow 26: to remove the last object of a folder leaves an
-empty object named like the folder, which no reader of a table looks at.
+An object is written as a whole or not at all, and is durable once the store has confirmed it. A Parquet file whose
+writer is interrupted is an upload that never completes. Measured with pyarrow 26: removing the last object of a folder
+leaves an empty object with the folder's name, which readers of a table ignore.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _BAD_KEYS = (
     "InvalidToken|INVALID_CLIENT_TOKEN_ID|ExpiredToken|AuthenticationFailed|401 Unauthorized"
 )
 
-# What stores and their clients say, the most telling first.
+# Errors of stores and their clients, and what they mean; the most specific first.
 _REFUSALS = (
     (r"NoSuchBucket|NO_SUCH_BUCKET|ContainerNotFound", "there is no such bucket; create it, or correct the address"),
     (_BAD_KEYS, f"the store does not accept the keys; correct {_KEYS} in target.storage or in the environment"),
@@ -54,9 +54,9 @@ _UNREACHABLE = re.compile(r"NETWORK_CONNECTION|error sending request|tcp connect
 
 @dataclass(frozen=True)
 class ObjectStoreFolder(Folder):
-    """A folder in a store. scheme: as it was written. bucket: with the account, where the address has one.
+    """A folder in an object store. scheme: as the user wrote it. bucket: with the account, if the address has one.
 
-    key: of the folder, without a slash at either end; empty for the bucket itself. options: hold secrets.
+    key: the folder's prefix, without a slash at either end; empty for the bucket itself. options: contain secrets.
     """
 
     scheme: str
@@ -80,8 +80,9 @@ class ObjectStoreFolder(Folder):
 
     @property
     def table_settings(self) -> dict[str, str]:
-        # To open a table is a request for each commit since the log's last checkpoint, and to commit is another:
-        # with one checkpoint in 100 commits, as is the rule on disks, 190 and 75 after 60 commits; so, 24 and 16.
+        # Opening a table takes a request for each commit since the log's last checkpoint, and so does committing:
+        # 190 and 75 requests after 60 commits with a checkpoint every 100 commits, the default, which disks use; 24
+        # and 16 with this setting.
         return {"delta.checkpointInterval": "10"}
 
     @property
@@ -89,7 +90,7 @@ class ObjectStoreFolder(Folder):
         return cache_folder() / "targets" / hashlib.sha256(str(self).encode()).hexdigest()[:16]
 
     def make(self) -> None:
-        """Nothing: a store has no folders."""
+        """Do nothing: a store has no folders to create."""
 
     def open(self, name: str) -> pa.NativeFile:
         return self._files.open_output_stream(self._at(name))
@@ -108,7 +109,7 @@ class ObjectStoreFolder(Folder):
         with self.explaining():
             return self._files.open_input_file(self._at(name))
 
-    def write(self, name: str, content: bytes, *, private: bool = False) -> None:  # noqa: ARG002 - it knows no users
+    def write(self, name: str, content: bytes, *, private: bool = False) -> None:  # noqa: ARG002 - stores have no users
         with self.explaining(), self.open(name) as file:
             file.write(content)
 
@@ -133,7 +134,7 @@ class ObjectStoreFolder(Folder):
             self._files.delete_file(self._at(name))
 
     def explain(self, error: Exception, stream: str = "") -> Exception:
-        """As in Folder. A FileNotFoundError stays one, and so does what delta-rs itself refuses."""
+        """As in Folder. A FileNotFoundError is returned unchanged, and so is an error of delta-rs itself."""
         text = str(error)
         match error:
             case FileNotFoundError() | CdkError():
@@ -168,14 +169,15 @@ class ObjectStoreFolder(Folder):
         return file_system(self._kind, account, self.options)
 
     def _at(self, name: str = "") -> str:
-        """A name as pyarrow spells it: the bucket first."""
+        """Return the path of a name as pyarrow spells it: the bucket first."""
         return "/".join(filter(None, (self.bucket.partition("@")[0], self.key, name)))
 
 
 def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[str, str] = os.environ) -> Folder:
-    """The place that a person wrote: a path, `file:///path`, or the address of a store. A folder needs no `storage`.
+    """Return the folder at a user's address: a path, `file:///path`, or the address of a store.
 
-    Raises ConfigError: no address of a known store, or options that it does not have.
+    storage: the options of a store; not used for a local folder. Raises ConfigError: when the address is not of a known
+    store, or the store does not have the options.
     """
     if "://" not in address:
         return LocalFolder(Path(address).absolute())
@@ -188,7 +190,7 @@ def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[s
         raise ConfigError(f"expected a folder, or an address that begins with {known_schemes()}", path=parts.scheme)
     key = parts.path.removeprefix("/").removesuffix("/")
     user, _, _ = parts.netloc.rpartition("@")
-    if ":" in user:  # s3://key:secret@bucket is what some tools take
+    if ":" in user:  # some tools accept s3://key:secret@bucket
         raise ConfigError("keys are not read from an address; put them into target.storage", path=f"{parts.scheme}://")
     if not parts.netloc or parts.query or parts.fragment or {"", ".", ".."} & set(key.split("/") if key else ()):
         raise ConfigError("expected a bucket and a plain prefix: s3://bucket/prefix", path=address)
@@ -196,12 +198,12 @@ def folder_at(address: str, storage: Mapping[str, JsonValue], environ: Mapping[s
 
 
 def known_schemes() -> str:
-    """The beginnings of addresses, for a sentence."""
+    """Return the supported schemes of addresses, for use in a message."""
     return ", ".join(f"{scheme}://" for scheme in ("file", *SCHEMES))
 
 
 def _in_one_line(text: str) -> str:
-    """What went wrong, without the colours, the lines and the XML of it."""
+    """Return the reason of an error in one line, without its colours and XML."""
     if error := _XML_CODE.search(text):
         return f"{error[1]}: {error[2]}" if error[2] else error[1]
     return " ".join(_ANSI.sub("", text).split())

@@ -1,17 +1,17 @@
-"""One sync of a pipeline at a time on one machine, and whether the last one was cut.
+"""The run lock: one sync of a pipeline at a time on one machine, and whether the last sync was interrupted.
 
-The lock makes a second run fail early and says who holds it. It is not what keeps the tables right: the pinned handle
-does that (`cdk.lake.delta.stream_table`), across machines too. A file in the target, `_cdk/<pipeline>.sync`, names the
-sync that runs, and is removed when that sync ends, with failed streams or without. A name that no sync holds means: it
-was cut, by a kill, a signal or a limit, and the next run is the rest of it. The file is replaced as a whole, so a disk
-that is full keeps the name that it has.
+The lock makes a second run fail early with the name of its holder. It does not guarantee that the tables are correct:
+the pinned handle does (`cdk.lake.delta.stream_table`), across machines too. A file in the target,
+`_cdk/<pipeline>.sync`, names the running sync and is removed when that sync ends, whether streams failed or not. If the
+file exists but no sync holds the lock, the sync was interrupted by a kill, a signal or a limit, and the next run is the
+rest of it. The file is replaced atomically, so a full disk keeps the old name.
 
-The lock itself is an empty file beside it. A store has no locks: what is held is then a file in the user's cache
-folder, one for each address, which keeps out a second run on the same machine and no other. A run on another machine
-takes a sync that still runs for one that was cut: the first commit of either makes the other's next one fail.
+The lock itself is an empty file beside it. A store has no locks, so for a store the lock is a file in the user's cache
+folder, one for each address; it keeps out a second run on the same machine only. A run on another machine mistakes a
+sync that still runs for an interrupted one: the first commit of either makes the next commit of the other fail.
 
-Beside them, `_cdk/<pipeline>.completed` says of each stream when the read began that last came to its end: one that
-finds nothing new need not commit anything.
+Beside them, `_cdk/<pipeline>.completed` records for each stream when its last complete read started: a read that finds
+nothing new need not make a commit.
 """
 
 import fcntl
@@ -31,12 +31,12 @@ from cdk.lake.storage.folder import Folder, as_folder, unwritable
 
 @contextmanager
 def only_run(target: Folder | Path, pipeline: str, has_rest: Callable[[], bool] = lambda: False) -> Iterator[str]:
-    """Hold the pipeline's lock; the system frees it when the process ends, however it ends. Gives the sync's id.
+    """Hold the pipeline's lock and yield the sync's id; the system frees the lock however the process ends.
 
-    The id is that of the sync before when that one was cut: killed, or ended by an error of its own, or with a rest.
-    has_rest: whether the next run is the rest of this one, asked at its end.
-    Raises StateConflict: another process holds the lock. ConfigError: the target cannot be written, or a store refuses.
-    TransientError: a store does not answer.
+    The id is that of the previous sync if that was interrupted: killed, ended by its own error, or ended with a rest.
+    has_rest: whether the next run is the rest of this one; called at the end of the run.
+    Raises StateConflict: when another process holds the lock. ConfigError: when the target cannot be written, or a
+    store refuses access. TransientError: when a store does not respond.
     """
     notes, name = as_folder(target).join("_cdk"), f"{pipeline}.sync"
     with _locked(as_folder(target), pipeline):
@@ -49,14 +49,14 @@ def only_run(target: Folder | Path, pipeline: str, has_rest: Callable[[], bool] 
         if not has_rest():
             notes.delete(name)
             return
-        with suppress(OSError):  # it has the name already
-            # Of no process: the number of this one may soon be that of another.
+        with suppress(OSError):  # the file already has the id
+            # Without a process: the id of this process may soon be reused by another.
             notes.write(name, sync.encode())
 
 
 @contextmanager
 def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
-    """Hold the pipeline's lock without being a sync: one that was cut before is still to be gone on with.
+    """Hold the pipeline's lock without starting a sync: an interrupted sync stays interrupted and can be resumed.
 
     Raises StateConflict and ConfigError, as `only_run` does.
     """
@@ -65,7 +65,7 @@ def between_runs(target: Folder | Path, pipeline: str) -> Iterator[None]:
 
 
 def unfinished_sync(target: Folder, pipeline: str) -> tuple[str, bool] | None:
-    """The sync that has not ended, and whether its process is one of this machine and runs; None: all have ended."""
+    """Return the id of the unfinished sync, and whether its process runs on this machine; None: there is none."""
     sync, _, holder = _read(target.join("_cdk"), f"{pipeline}.sync").partition(" by process ")
     process, _, host = holder.partition(" on ")
     if not sync:
@@ -74,9 +74,9 @@ def unfinished_sync(target: Folder, pipeline: str) -> tuple[str, bool] | None:
 
 
 def note_completed(target: Folder, pipeline: str, began: Mapping[str, datetime]) -> None:
-    """Note that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store does.
+    """Record that the sync that holds the lock has read streams to their ends. Raises OSError, and what a store raises.
 
-    began: when the read of each stream did.
+    began: when the read of each stream started.
     """
     times = {**last_completed(target, pipeline), **began}
     content = to_json({name: moment.isoformat() for name, moment in times.items()})
@@ -84,8 +84,8 @@ def note_completed(target: Folder, pipeline: str, began: Mapping[str, datetime])
 
 
 def last_completed(target: Folder, pipeline: str) -> Mapping[str, datetime]:
-    """When the read of each stream began that last came to its end, as far as that was noted."""
-    with suppress(ValueError, TypeError, AttributeError):  # whatever else somebody has put there
+    """Return when the last complete read of each stream started, as far as it was recorded."""
+    with suppress(ValueError, TypeError, AttributeError):  # the file may have been edited
         noted: Stored = from_json(_read(target.join("_cdk"), f"{pipeline}.completed") or "{}")
         return {name: datetime.fromisoformat(moment) for name, moment in noted.items()}
     return {}

@@ -1,4 +1,4 @@
-"""The folders of the tables of a pipeline, and which of them are histories. Imports neither Spark nor pandas."""
+"""Finds the folders of a pipeline's tables, and which of them are histories. Imports neither Spark nor pandas."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import NamedTuple
 from cdk.base.values import from_json
 
 HISTORY = "_history"
-"""Ends the name of the folder of a table's history."""
+"""The suffix of the folder of a table's history."""
 
 
 class TableFolder(NamedTuple):
-    """The folder of a stream's table, or of its history where that lies alone.
+    """The folder of a stream's table, or of its history if that exists without the table.
 
-    namespace: the folder that it lies in, if any. stream: whose rows it has. history: the folder of its history.
+    namespace: the folder around it, if any. stream: the stream whose rows it has. history: the folder of its history.
     """
 
     path: Path
@@ -23,9 +23,9 @@ class TableFolder(NamedTuple):
 
 
 def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path], bool]) -> list[TableFolder]:
-    """The tables below a folder that the pipeline has filled, by path; histories lie with their tables.
+    """Return the tables below a folder that the pipeline has written, sorted by path; histories with their tables.
 
-    is_marked: whether the log of a table without a folder of states says so, for these are lost then.
+    is_marked: whether a table's log says that the pipeline wrote it; called if the folder of its states is missing.
     """
     roots = dict(_roots(target, None))
     filled = {root for root in roots if (root / "_cdk_state" / pipeline).is_dir() or is_marked(root)}
@@ -44,7 +44,7 @@ def table_folders(target: Path, pipeline: str, is_marked: Callable[[Path], bool]
 
 
 def tables_of_others(target: Path, pipeline: str) -> dict[str, list[str]]:
-    """The tables below a folder that other pipelines alone have filled: whose states lie there, by the table's name."""
+    """Return the tables below a folder that only other pipelines have written, by name, with those pipelines' names."""
     owners = {}
     for root, namespace in _roots(target, None):
         names = sorted(path.name for path in (root / "_cdk_state").glob("*") if path.is_dir())
@@ -54,7 +54,7 @@ def tables_of_others(target: Path, pipeline: str) -> dict[str, list[str]]:
 
 
 def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | None]]:
-    """Folders of tables: right below the target, or below a namespace."""
+    """Yield folders of tables with their namespace: directly below the target, or below a namespace."""
     for path in sorted(folder.iterdir()):
         if (path / "_delta_log").is_dir():
             yield path, namespace
@@ -63,7 +63,7 @@ def _roots(folder: Path, namespace: str | None) -> Iterator[tuple[Path, str | No
 
 
 def _is_history(root: Path, pipeline: str) -> bool:
-    """Whether the states beside a table are those of a history: a stream of its own may have such a name."""
+    """Whether the states beside a table are those of a history: a stream may have a name with that suffix, too."""
     if not root.name.endswith(HISTORY):
         return False
     names = sorted((root / "_cdk_state" / pipeline).glob("*.json"))

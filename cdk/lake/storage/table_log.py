@@ -1,8 +1,8 @@
-"""The files of a table's log: what is in a commit, and which file is damaged where a table cannot be opened.
+"""The files of a table's log: reads the actions of a commit, and finds the damaged file if a table cannot be opened.
 
-delta-rs says that a log cannot be read, and of most damage not in which file; a commit without a byte, as a machine
-leaves that loses its power, is none for it: the rows of that version are missing without a word. Here are the files
-that the newest version needs: the newest checkpoint, and all commits after it.
+delta-rs reports that a log cannot be read, but for most damage not in which file. It accepts an empty commit file, as a
+power failure may leave it: the rows of that version are then missing silently. This module checks the files that the
+newest version needs: the newest checkpoint, and all commits after it.
 """
 
 import re
@@ -16,7 +16,7 @@ from cdk.base.errors import StateError
 from cdk.lake.storage.folder import Folder
 
 Action: TypeAlias = dict[str, Any]
-"""A line of a commit. `Any`: what is in it is for its reader to say."""
+"""A line of a commit. `Any`: its structure depends on the kind of action, which the caller knows."""
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:.+\.)?(?:parquet|json)")
@@ -36,7 +36,7 @@ class BrokenLog(StateError):
 
 
 def actions_of(root: Folder, version: int, stream: str = "") -> list[Action]:
-    """The actions of the commit that made a version. Raises FileNotFoundError: the log has it no more. BrokenLog."""
+    """Return the actions of a version's commit. Raises FileNotFoundError: when it left the log. BrokenLog."""
     actions: list[Action] = []
     for number, line in enumerate(root.join("_delta_log").read(_file(version)).splitlines(), start=1):
         try:
@@ -53,7 +53,7 @@ def actions_of(root: Folder, version: int, stream: str = "") -> list[Action]:
 
 
 def check_written(root: Folder, version: int, stream: str) -> None:
-    """Raise BrokenLog: a commit that makes up `version` is empty, on a disk: a store puts files as a whole."""
+    """Raise BrokenLog when a commit that `version` needs is empty. Disks only: a store writes files as a whole."""
     if root.on_disk is None:
         return
     log = root.join("_delta_log")
@@ -64,7 +64,7 @@ def check_written(root: Folder, version: int, stream: str) -> None:
 
 
 def check_log(root: Folder, stream: str) -> None:
-    """Raise BrokenLog where a file that the newest version needs is missing, or cannot be read."""
+    """Raise BrokenLog when a file that the newest version needs is missing or unreadable."""
     log = root.join("_delta_log")
     commits, checkpoints = _versions(log)
     newest, summed = max(commits, default=-1), max(*checkpoints, _hinted(log), -1)
@@ -78,13 +78,13 @@ def check_log(root: Folder, stream: str) -> None:
 
 
 def broken_transaction(root: Folder, version: int, stream: str) -> BrokenLog:
-    """The error of a commit of a sync whose last line, which moves the state, is missing."""
+    """Return the error of a sync's commit whose last line, which moves the state, is missing."""
     problem = "found a commit of a sync without the line that moves the state, expected it at the end"
     return _broken_commit(root, version, problem, stream)
 
 
 def _check_checkpoint(root: Folder, version: int, stream: str, *, spare: bool) -> None:
-    """Raise BrokenLog: the checkpoint of a version is missing or unreadable. spare: all that it sums up is there."""
+    """Raise BrokenLog when a checkpoint is missing or unreadable. spare: all commits that it sums up exist."""
     do = _lost()
     if spare:
         moved = f"{_HINT} and the files of checkpoint {version}"
@@ -98,7 +98,7 @@ def _check_checkpoint(root: Folder, version: int, stream: str, *, spare: bool) -
 
 
 def _unreadable(log: Folder, name: str) -> str:
-    """Why a file of a checkpoint cannot be read; empty where it can."""
+    """Return why a file of a checkpoint cannot be read; empty if it can."""
     if not log.sizes([name]).get(name):
         return "it is empty"
     if name.endswith(".parquet"):
@@ -130,11 +130,11 @@ def _lost() -> str:
 
 
 def _hinted(log: Folder) -> int:
-    """The version of the checkpoint that the log names as its newest one; -1: it names none."""
+    """Return the version of the checkpoint that the log names as its newest; -1: it names no checkpoint."""
     try:
         hint = orjson.loads(log.read(_HINT))
     except (FileNotFoundError, orjson.JSONDecodeError):
-        return -1  # readers find it by its name
+        return -1  # readers then find checkpoints by file name
     match hint:
         case {"version": int(version)}:
             return version
@@ -143,7 +143,7 @@ def _hinted(log: Folder) -> int:
 
 
 def _versions(log: Folder) -> tuple[set[int], set[int]]:
-    """The versions that have commits, and those that have checkpoints."""
+    """Return the versions that have commits, and those that have checkpoints."""
     names = log.names()
     commits, checkpoints = (
         {int(match[1]) for match in map(kind.fullmatch, names) if match is not None} for kind in (_COMMIT, _CHECKPOINT)

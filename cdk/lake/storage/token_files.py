@@ -1,8 +1,8 @@
-"""TokenFiles: where a sync keeps refresh tokens that work once, beside its tables.
+"""TokenFiles: stores single-use refresh tokens of a sync beside its tables.
 
-They lie in `_cdk/tokens` of the target, a file for each, named after a digest of the credentials in the config. So all
-pipelines of a target that share credentials share them. What a file holds is sealed (`cdk.rest.auth.tokens`):
-only a user who has the config can open it, and one who may only read the tables cannot.
+The tokens are in `_cdk/tokens` of the target, each in a file named after a digest of the credentials in the config, so
+pipelines of a target that share credentials share tokens. The content of a file is sealed (`cdk.rest.auth.tokens`):
+only a user who has the config can open it; read access to the tables is not enough.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class TokenFiles:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Raise ConfigError where the disk refuses; a store says itself what is wrong."""
+        """Raise ConfigError when the disk refuses access; a store's errors are already explained."""
         try:
             yield
         except OSError as error:

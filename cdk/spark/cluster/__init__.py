@@ -1,1 +1,1 @@
-"""Sessions of Spark, their Java and code, and the executors as workers of a sync."""
+"""Spark sessions, the Java and the code that they need, and their executors as workers of a sync."""

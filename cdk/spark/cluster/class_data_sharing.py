@@ -1,9 +1,9 @@
-"""A file of Spark's classes as Java loads them fastest (JEP 310, JEP 350), in the user's cache folder.
+"""Class data sharing: an archive of Spark's classes that Java loads faster (JEP 310, JEP 350), in the user's cache.
 
-A JVM that starts Spark reads ten thousand classes from its jars and verifies each; from an archive it maps them. Java
-writes one when it ends, after the process that started it: no process waits for it. It takes 120 to 150 MB, so a
-machine's second sync has it written, and not the first, which may be the only one of a container. Java itself checks
-that an archive fits, and reads the jars as ever where it does not.
+A JVM that starts Spark reads ten thousand classes from its jars and verifies each; from an archive it maps them into
+memory. Java writes the archive when it exits, after the process that started it, so no process waits for that. An
+archive takes 120 to 150 MB, so it is written by a machine's second sync, not by the first, which may be the only one of
+a container. Java itself checks that an archive matches, and otherwise reads the jars as usual.
 """
 
 import hashlib
@@ -18,19 +18,19 @@ import pyspark
 _QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 
 _TRIES = 3
-"""How often an archive is asked for: Java writes none where a folder of the class path has files, or is killed."""
+"""How often the kit requests an archive: Java writes none if a folder on the class path has files, or it is killed."""
 
 _CLASS_PATH = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-"""Variables that tell Spark's launcher where classes are: an archive of others would not be used."""
+"""Variables that tell Spark's launcher where classes are: Java does not use an archive of other classes."""
 
-_ABANDONED = 3600.0  # seconds; writing takes ten at most
-_UNUSED = 60 * 86_400.0  # seconds; of a Java or a Spark that is gone
+_ABANDONED = 3600.0  # seconds; writing takes at most ten
+_UNUSED = 60 * 86_400.0  # seconds; such an archive belongs to a Java or Spark that was removed
 
 
 def archive_options(java: Path, cache: Path) -> str:
-    """Options of a JVM that is to run Spark: they use the archive, have one written, or are none.
+    """Return options for a JVM that will run Spark: to use the archive, to write one, or empty.
 
-    java: the home of the Java. cache: the folder for the archives; where it cannot be written there are none.
+    java: the home of the Java. cache: the folder for the archives; if it is not writable, returns no options.
     """
     folder = cache / "classes"
     archive = folder / f"{_digest(java)}.jsa"
@@ -58,7 +58,7 @@ def archive_options(java: Path, cache: Path) -> str:
 
 
 def _digest(java: Path) -> str:
-    """A name for what must be the same: the files of Java and of Spark, and where else classes are."""
+    """Return a digest of what an archive depends on: the files of Java and Spark, and other places of classes."""
     jars = Path(pyspark.__file__).parent / "jars"
     parts = [str(java), str(jars), pyspark.__version__, *(os.environ.get(name, "") for name in _CLASS_PATH)]
     for file in (java / "lib" / "modules", jars):
@@ -68,11 +68,11 @@ def _digest(java: Path) -> str:
 
 
 def _take_written(archive: Path) -> bool:
-    """Make the archive of what a JVM has written since; whether one is still at it."""
+    """Rename a file that a JVM has finished writing to `archive`; return whether a JVM is still writing one."""
     writing = False
     for written in archive.parent.glob(f"{archive.stem}.*.new"):
         with written.open("rb") as file:
-            # Java writes the header last; until then there are zeros in its place.
+            # Java writes the header last; until then it is zeros.
             complete = any(file.read(4))
         if complete:
             written.replace(archive)
@@ -90,7 +90,7 @@ def _forget_unused(folder: Path) -> None:
 
 
 def _base(java: Path, folder: Path) -> Path | None:
-    """The archive of Java's own classes, on top of which that of a program is; None where the Java brings one."""
+    """Return the archive of Java's own classes, the base of a program's archive; None if the Java includes one."""
     return None if (java / "lib" / "server" / "classes.jsa").exists() else folder / f"{_digest(java)}.java.jsa"
 
 

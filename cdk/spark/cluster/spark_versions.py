@@ -1,6 +1,6 @@
-"""What of the kit each version of Spark can do: the one module that knows versions.
+"""Which features of the kit each version of Spark supports. Only this module knows versions.
 
-`require` comes before what an older pyspark does not have is imported.
+Call `require` before importing what an older pyspark does not have.
 """
 
 import re
@@ -15,11 +15,11 @@ Version: TypeAlias = tuple[int, int]
 """The first two numbers of a version."""
 
 VERSIONS: tuple[Version, ...] = ((3, 5), (4, 0), (4, 1), (4, 2), (4, 3))
-"""Those that the kit is tested with."""
+"""The versions that the kit is tested with."""
 
 
 class Ability(StrEnum):
-    """What the kit offers, as people write it."""
+    """A feature of the kit that depends on Spark's version, as users write it."""
 
     SYNC = "sync"
     CONNECT = "Spark Connect"
@@ -31,7 +31,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True)
 class Need:
-    """Since which version there is an ability, what earlier ones lack, and what to do with these."""
+    """The first version with an ability, what earlier versions lack, and what to do with these."""
 
     since: Version
     lack: str = ""
@@ -46,7 +46,7 @@ NEEDS: Mapping[Ability, Need] = {
     Ability.STREAM: Need(
         (4, 2), "does not tell a data source where a query stands", "use spark.read with the option state, or a sync"
     ),
-    Ability.JAVA_24: Need((4, 1)),  # `java_home` has a text of its own
+    Ability.JAVA_24: Need((4, 1)),  # `java_home` raises its own message
 }
 
 
@@ -56,7 +56,7 @@ def can(version: Version, ability: Ability) -> bool:
 
 
 def installed_version() -> str:
-    """The version of the pyspark that is installed. Raises ConfigError: none is."""
+    """Return the version of the installed pyspark. Raises ConfigError: when it is not installed."""
     try:
         import pyspark  # noqa: PLC0415 - a sync in this process runs without it
     except ImportError as error:
@@ -65,7 +65,7 @@ def installed_version() -> str:
 
 
 def require(ability: Ability, installed: str | None = None) -> None:
-    """Raise ConfigError where the pyspark that is installed lacks an ability: what, which, and what to do."""
+    """Raise ConfigError when the installed pyspark lacks an ability, with what it lacks and what to do."""
     need = NEEDS[ability]
     installed = installed or installed_version()
     if not can(version_of(installed), ability):
@@ -76,7 +76,7 @@ def require(ability: Ability, installed: str | None = None) -> None:
 
 
 def version_of(text: str) -> Version:
-    """The first two numbers of `4.1.0.dev2`. Raises ConfigError: there are none."""
+    """Parse the first two numbers of a version such as `4.1.0.dev2`. Raises ConfigError: when there are none."""
     if (match := re.match(r"(\d+)\.(\d+)", text)) is None:
         raise ConfigError(f"found a pyspark of the version {text!r}, expected one that begins as 4.1 does")
     return int(match[1]), int(match[2])

@@ -1,4 +1,4 @@
-"""SparkWorkers: where the tasks of a pipeline run, Spark or this process. pyspark is imported where Spark is used."""
+"""SparkWorkers: decides whether tasks of a pipeline run on Spark or in this process. Imports pyspark only for Spark."""
 
 import os
 import re
@@ -15,19 +15,19 @@ from cdk.sync.tasks.workers import ClusterStart, Workers, beside_the_driver
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*(?:\d+|\*))?\])?")
 _ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
-"""Where one of these variables is set, Spark is there already, or somewhere else."""
+"""If one of these variables is set, Spark runs already, or on a server."""
 
 
 @dataclass(frozen=True)
 class SparkWorkers:
-    """The executors of a session that is started or joined when a sync needs them, or workers of this process."""
+    """The executors of a session that is started or joined when a sync needs them, or workers in this process."""
 
     options: SparkOptions
     _sent: list[object] = field(default_factory=list)
-    """What tasks need, where it is sent later or never."""
+    """Items that tasks need, to be checked if Spark starts later."""
 
     def check(self, item: object) -> None:
-        """Raise ConfigError for an item that cannot be pickled, where all is read on Spark."""
+        """Raise ConfigError when an item cannot be pickled and everything is read on Spark."""
         if self._start == "always":
             from cdk.spark.cluster.executors import check_travels  # noqa: PLC0415 - it imports pyspark
 
@@ -35,9 +35,9 @@ class SparkWorkers:
         self._sent.append(item)
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
-        """Start or join a session that has the code, or leave that for later.
+        """Start or join a session that has the code of `modules`, or prepare to do so later.
 
-        Raises ConfigError: Spark does not start. TransientError: Spark was lost.
+        Raises ConfigError: when Spark does not start. TransientError: when Spark was lost.
         """
         match self._start:
             case "always":
@@ -64,8 +64,8 @@ class SparkWorkers:
 
     @property
     def _tasks(self) -> int:
-        """How many tasks run at once: as many as on Spark, if that is on this machine."""
-        # Where there may be more on a cluster, there are several here: one alone would read slices in another order.
+        """How many tasks run at once in this process: as many as on Spark, if its master is local."""
+        # For a cluster, at least two, since a single task would read slices in another order than several.
         return _local_cores(self._master) or max(2, os.cpu_count() or 1)
 
 
@@ -77,7 +77,7 @@ def _executors(  # noqa: PLR0917 - what a session is started with
     sent: Sequence[object] = (),
     launch: JvmLaunch | None = None,
 ) -> Workers:
-    """The executors of a session; see `start_executors`. sent: what has not been checked and has to travel to them."""
+    """Return the executors of a session; see `start_executors`. sent: items to be sent to them, not checked yet."""
     from cdk.spark.cluster.executors import check_travels, start_executors  # noqa: PLC0415 - it imports pyspark
 
     for item in sent:
@@ -86,7 +86,7 @@ def _executors(  # noqa: PLR0917 - what a session is started with
 
 
 def _is_there() -> bool:
-    """Whether Spark is there already, or is to be found by what the environment says."""
+    """Whether a Spark session runs already, or the environment says where Spark is."""
     if any(name in os.environ for name in _ELSEWHERE):
         return True
     if "pyspark" not in sys.modules:
@@ -98,7 +98,7 @@ def _is_there() -> bool:
 
 
 def _local_cores(master: str) -> int | None:
-    """How many tasks a local master runs at once; None: the master is none."""
+    """Return how many tasks a local master runs at once; None: the master is not local."""
     match = _LOCAL.fullmatch(master)
     if match is None:
         return None
@@ -107,7 +107,7 @@ def _local_cores(master: str) -> int | None:
 
 
 class _Later:
-    """A session that starts beside a sync. Its methods are called from different threads."""
+    """A session that starts while a sync already reads. Its methods are called from different threads."""
 
     def __init__(
         self, options: SparkOptions, name: str, log: Path, modules: Collection[str], sent: Sequence[object]

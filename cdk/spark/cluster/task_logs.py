@@ -1,6 +1,6 @@
-"""What tasks of other processes log and print: it travels to the driver beside their results, and is logged there.
+"""Log and print output of tasks in other processes: sent to the driver with their results, and logged there.
 
-A Python worker that logs by itself writes into Spark's log, where secrets stay as they are and nobody looks.
+A Python worker that logs directly writes to Spark's log, where secrets are not masked and nobody looks.
 """
 
 import logging
@@ -17,13 +17,13 @@ from cdk.rest.http.activity import current_stream
 
 _LOGGERS = ("", logger.name, retries.name)
 _MOST = 1_000
-"""Lines of one task: a connector that logs each record must not fill the driver's memory."""
+"""Maximum number of lines of one task: a connector that logs each record must not fill the driver's memory."""
 _FORMAT = logging.Formatter()
 
 
 @dataclass(frozen=True)
 class TaskLine:
-    """One thing that a task logged, or printed. stream: that it was read for, if it is known."""
+    """A message that a task logged or printed. stream: the stream that was being read, if known."""
 
     text: str
     logger: str
@@ -34,17 +34,17 @@ class TaskLine:
 
     @classmethod
     def of(cls, record: logging.LogRecord) -> "TaskLine":
-        """What a log record says."""
+        """Return the line of a log record."""
         trace = _FORMAT.formatException(record.exc_info) if record.exc_info else None
         return cls(record.getMessage(), record.name, record.levelno, record.created, trace=trace)
 
     @classmethod
     def printed(cls, text: str) -> "TaskLine":
-        """A line of standard output."""
+        """Return a line of standard output."""
         return cls(text, printed.name, logging.INFO)
 
     def repeat(self) -> None:
-        """Log it in this process as if it had been logged here at that time."""
+        """Log the line in this process as if it had been logged here at that time."""
         fields = {
             "name": self.logger,
             "levelno": self.level,
@@ -58,15 +58,15 @@ class TaskLine:
 
 
 def log_levels() -> Mapping[str, int]:
-    """From which level on this process listens, by the logger's name, for its tasks to do the same."""
+    """Return the levels of this process's loggers, by name, for its tasks to use the same."""
     return {name: logging.getLogger(name).level for name in _LOGGERS}
 
 
 @contextmanager
 def gathering_lines(levels: Mapping[str, int]) -> Iterator[Sequence[TaskLine]]:
-    """Gather what this block logs, and prints, in any thread; nothing of it is written here.
+    """Collect what this block logs and prints, in any thread, instead of writing it.
 
-    levels: from which on, as `log_levels` of the driver says.
+    levels: the minimum level by logger, from `log_levels` in the driver.
     """
     lines = list[TaskLine]()
     surplus = 0
@@ -91,7 +91,7 @@ def gathering_lines(levels: Mapping[str, int]) -> Iterator[Sequence[TaskLine]]:
 
 @contextmanager
 def masked_lines(secrets: Secrets) -> Iterator[None]:
-    """Write what this block logs, and prints, to standard error alone, without secrets: for tasks of a user's query."""
+    """Write what this block logs and prints to standard error only, with secrets masked: for tasks of user queries."""
     errors = sys.stderr
 
     def write(line: TaskLine) -> None:
@@ -104,7 +104,7 @@ def masked_lines(secrets: Secrets) -> Iterator[None]:
 
 @contextmanager
 def _redirected(handle: Callable[[TaskLine], object]) -> Iterator[None]:
-    """Let `handle` get what this block logs, and prints, in any thread, and nobody else."""
+    """Pass what this block logs and prints, in any thread, to `handle` only."""
     root = logging.getLogger()
     handlers, root.handlers = root.handlers, []
     logging.captureWarnings(capture=True)

@@ -1,12 +1,12 @@
-"""The process that Spark forks its Python workers from, with what every task imports: `python -m` starts it.
+"""The process that Spark forks its Python workers from, with the imports of all tasks done; started with `python -m`.
 
-A worker of Spark's own daemon imports the kit, pyarrow and pydantic itself: half a second of CPU for each core of the
-machine and for each worker that died.
+With Spark's own daemon, each worker imports the kit, pyarrow and pydantic itself: half a second of CPU for each core of
+the machine, and for each worker that replaces a dead one.
 """
 
 from pyspark.daemon import manager
 
-import cdk.sync.tasks.bundle_task  # noqa: F401 - each worker has it then
+import cdk.sync.tasks.bundle_task  # noqa: F401 - forked workers inherit the import
 
 if __name__ == "__main__":
     manager()

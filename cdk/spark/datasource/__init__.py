@@ -1,4 +1,4 @@
-"""Spark's own doors to the streams of connectors."""
+"""The data source `cdk`: streams of connectors through `spark.read` and `spark.readStream`."""
 
 from cdk.spark.datasource.registration import register
 

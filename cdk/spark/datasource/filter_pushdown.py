@@ -1,7 +1,8 @@
-"""Reads of a whole stream; and filters that save requests: windows and partitions without a wanted row are not read.
+"""Batch reads of a stream, and filter pushdown, which skips windows and partitions without matching rows.
 
-Spark applies every filter again, so what is left out must only be what no filter would let through. That holds for
-moments and whole numbers. A text column is compared as text, which says nothing of time, so it narrows nothing.
+Spark applies every filter again, so pushdown must only skip rows that the filters would drop anyway. That is possible
+for timestamps and integers. A string column is compared as a string, which says nothing about time, so filters on it
+skip nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import datasource  # its filters are named where they are used: 4.0 has none
+from pyspark.sql import datasource  # filters are accessed only where they are used: 4.0 has none
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from cdk.base.values import FieldValue
@@ -22,40 +23,40 @@ from cdk.state.slice import Partition, Slice
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
-# A window whose start is moved begins this much earlier, or one number: some sources leave out what they are asked to
-# start at.
+# A window whose start is moved starts this much earlier, or one number earlier: some sources leave out records at the
+# requested start.
 _MARGIN = timedelta(days=1)
 
 Value: TypeAlias = datetime | int
 
 
 class BatchReader(DataSourceReader):
-    """Plans every slice of a stream, and reads them in tasks.
+    """Plans all slices of a stream, and reads them in tasks.
 
-    Planned once for each DataFrame that is loaded; each action on it reads the slices again.
+    They are planned once for each loaded DataFrame; each action on it reads the slices again.
     """
 
     def __init__(self, opened: OpenStream, reading: TaskReader) -> None:
         self._state, self._reading, self._tokens = opened.state, reading, opened.tokens
 
     def planned(self) -> Iterator[Slice]:
-        """Every slice of the stream since the state, in order."""
+        """Return all slices of the stream since the state, in order."""
         return iter(self._reading.stream.checkpoint_reader(self._state).next, None)
 
     def partitions(self) -> list[InputPartition]:
-        """The slices, dealt out to tasks. Parents of a substream are read here."""
+        """Return the slices, distributed to tasks. Reads the parents of a substream."""
         with masking(self._reading.secrets), self._tokens.run().working():
             return self._reading.distribute(list(self.planned()))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some slices."""
+        """Yield the rows of a partition's slices."""
         return self._reading.batches(partition)
 
 
 class FilterPushdown:
-    """What the filters of a query leave to read.
+    """Reduces the slices of a stream to those that the filters of a query need.
 
-    partition_columns: columns of which every record holds the value of its partition's field of that name.
+    partition_columns: columns in which every record has the value of its partition's field of that name.
     """
 
     def __init__(self, stream: Stream, declared: Mapping[str, ColumnType], partition_columns: Sequence[str]) -> None:
@@ -67,7 +68,7 @@ class FilterPushdown:
         self._partition_filters: list[tuple[str, Sequence[FieldValue]]] = []
 
     def add_filters(self, filters: "Iterable[datasource.Filter]") -> None:
-        """Learn from filters, all of which a row must pass."""
+        """Add filters; a row must pass all of them."""
         for item in filters:
             match item:
                 case datasource.EqualTo((name,), value) | datasource.EqualNullSafe((name,), value):
@@ -83,7 +84,7 @@ class FilterPushdown:
                     pass
 
     def apply(self, stream: Stream, slices: Iterable[Slice]) -> Iterator[Slice]:
-        """The slices that may hold rows, in order; an open window begins later where the filters do."""
+        """Yield the slices that may have matching rows, in order; an open window starts later if filters allow it."""
         for slice in slices:
             if self._wants(slice.partition) and (narrowed := self._cut(stream, slice)) is not None:
                 yield narrowed
@@ -125,7 +126,7 @@ class FilterPushdown:
 
 
 def is_later(cursor: Cursor, value: FieldValue, other: datetime) -> bool:
-    """Whether a cursor's value names a moment after another. Every cursor over moments reads ISO 8601."""
+    """Whether a cursor value is a later timestamp than `other`. Every cursor of timestamps reads ISO 8601."""
     text, reaches = other.isoformat(), cursor.state_order.reaches
     return reaches(value, text) and not reaches(text, value)
 
@@ -136,13 +137,13 @@ def _from(slice: Slice, start: FieldValue) -> Slice:
 
 
 def _start(cursor: Cursor, lower: datetime, now: datetime) -> FieldValue:
-    """Where the cursor itself would begin to find what is newer than `lower`, in its spelling; None: nowhere new."""
+    """Return where the cursor would start to read what is newer than `lower`, in its spelling; None: not narrowed."""
     try:
         before = lower - _MARGIN
     except OverflowError:
         return None
     window = next(cursor.windows(before.isoformat(), now, again=False), None)
-    # A cursor whose windows are months may begin only with the next one.
+    # A cursor with monthly windows may start only with the next month.
     return None if window is None or is_later(cursor, window.start, lower) else window.start
 
 
@@ -152,7 +153,7 @@ def _behind(cursor: Cursor, start: FieldValue, other: FieldValue) -> bool:
 
 
 def _kind(cursor: Cursor | None, column: ColumnType | None) -> type[Value] | None:
-    """What a filter on the cursor's column is compared with; None where the column does not tell how values follow."""
+    """Return the type to compare filters on the cursor's column as; None if its column's order is not the cursor's."""
     if cursor is not None and cursor.order.kind is int:
         return int if column == pa.int64() else None
     return datetime if cursor is not None and column == MOMENT else None
@@ -165,7 +166,7 @@ def _is(kind: type[Value], value: FieldValue) -> bool:
 
 
 def _may_equal(partition_value: FieldValue, filter_value: FieldValue) -> bool:
-    """Whether a column could show `held` as `wanted`. A column of texts shows other values as JSON."""
+    """Whether a column may show `partition_value` as `filter_value`. String columns show other values as JSON."""
     if isinstance(filter_value, str):
         return (
             str(partition_value) == filter_value
@@ -178,18 +179,18 @@ def _may_equal(partition_value: FieldValue, filter_value: FieldValue) -> bool:
 
 
 class PushdownReader(BatchReader):
-    """Leaves out slices that hold no row the query wants.
+    """A batch reader that skips slices without rows that match the query.
 
-    Spark plans a DataFrame with the filters of the first query on it, and keeps the plan for all others (4.1 and 4.3).
-    So this reader is used only where a person asks for it, who then runs one query on each DataFrame.
+    Spark plans a DataFrame with the filters of the first query on it, and reuses the plan for all others (4.1 and 4.3).
+    So this reader is used only if a user requests it, who must then run only one query on each DataFrame.
     """
 
     def __init__(self, opened: OpenStream, reading: TaskReader, *, partition_columns: tuple[str, ...]) -> None:
         super().__init__(opened, reading)
         self._pushdown = FilterPushdown(reading.stream, reading.declared, partition_columns)
 
-    def pushFilters(self, filters: "list[datasource.Filter]") -> "Iterable[datasource.Filter]":  # noqa: N802 - Spark's name
-        """Learn what the query wants. All filters are returned: Spark applies them to what is read."""
+    def pushFilters(self, filters: "list[datasource.Filter]") -> "Iterable[datasource.Filter]":  # noqa: N802 - by Spark
+        """Add the filters of the query. Returns all of them, so that Spark applies them to the rows."""
         self._pushdown.add_filters(filters)
         return filters
 

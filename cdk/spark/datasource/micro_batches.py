@@ -1,8 +1,8 @@
-"""The way of a streaming read: from one state to a later one that is known before anything is read.
+"""Micro-batches of a streaming read: from one state to a later one that is known before anything is read.
 
-Spark wants the end of a batch first, and its rows afterwards, perhaps again after a restart. So a batch reads windows
-that end at a moment in the past and own what lies before it; the state behind them says that moment, whatever records
-there were. A stream without a cursor moves partition by partition, from its start to `Done`.
+Spark requests the end of a batch first and its rows afterwards, possibly again after a restart. So a batch reads
+windows that end at a point in the past and own the records before it; the state after the batch is that point, whatever
+records there were. A stream without a cursor advances partition by partition, each from `Start` to `Done`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,16 +19,16 @@ from cdk.streams.checkpoint.parent_state import ParentState, followed_until
 from cdk.streams.cursor import Cursor
 from cdk.streams.stream import Stream
 
-# A cursor whose last window ends at the same value now and so much later has an end of its own: no format is coarser
+# A cursor whose last window ends at the same value now and this much later has an end of its own: no format is coarser
 # than years.
 _MUCH_LATER = timedelta(days=400)
 _FAR = datetime(9998, 1, 1, tzinfo=UTC)
-"""The present of a cursor that is asked for windows up to a value, or up to its own end."""
+"""The present, as passed to a cursor for windows up to a value, or up to its own end."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Up to where a batch reads. closing: the cursor's own end was reached, and nothing follows its last window."""
+    """The value up to which a batch reads. closing: it is the cursor's own end, and nothing follows its last window."""
 
     until: FieldValue
     closing: bool = False
@@ -36,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Step:
-    """A slice, and where its partition stands behind it; or, without a slice, how far parents are covered."""
+    """A slice, and its partition's position after it; or, without a slice, how far the parents are covered."""
 
     slice: Slice | None = None
     position: Position = field(default_factory=Start)
@@ -44,10 +44,10 @@ class Step:
 
 
 def check_streamable(stream: Stream, state: StreamState) -> None:
-    """Refuse what cannot be read batch by batch.
+    """Refuse streams and states that cannot be read batch by batch.
 
-    Raises ConfigError: where a batch of this stream ends is known only once it was read. BadState: the state holds the
-    open slices of a read that was cut.
+    Raises ConfigError: when the end of a batch of this stream is known only after it was read. BadState: when the state
+    has open slices of an interrupted read.
     """
     reason = None
     if stream.chosen_by_state:
@@ -71,16 +71,16 @@ def check_streamable(stream: Stream, state: StreamState) -> None:
 
 
 def _reader_of(stream: Stream) -> str:
-    """The module of the class that gives the stream its checkpoint reader."""
+    """Return the module of the class that defines the stream's checkpoint reader."""
     return next(cls.__module__ for cls in type(stream).__mro__ if "checkpoint_reader" in vars(cls))
 
 
 def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
-    """Up to where a batch planned at `now` reads; None: the cursor starts later.
+    """Return the value up to which a batch planned at `now` reads; None: the cursor starts later.
 
-    That is `lag` before now, less what the cursor looks back: what a later read would look at again is not settled.
+    That is `lag` before now, minus the cursor's lookback: records that a later read would read again are not final.
 
-    Raises ConfigError: the cursor's windows end elsewhere.
+    Raises ConfigError: when the cursor's windows do not end there.
     """
     cursor, upper = stream.cursor, now - lag
     assert cursor is not None
@@ -88,7 +88,7 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
         until = _within(stream.name, cursor, upper)
     else:
         until = _end(cursor, upper)
-        # The end of a cursor is taken at its word: what carries it, or is newer, is read with the last window.
+        # The cursor's own end is final: records with that value, or newer ones, are read with the last window.
         if until is not None and until == _end(cursor, upper + _MUCH_LATER):
             return Bound(until, closing=True)
     if until is None:
@@ -98,7 +98,7 @@ def find_bound(stream: Stream, now: datetime, lag: timedelta) -> Bound | None:
 
 
 def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: timedelta) -> Iterator[Step]:
-    """What there is to read beyond `state`, in order; between slices, how far the parents are covered once they are."""
+    """Yield what there is to read after `state`, in order; between slices, how far the parents are covered by then."""
     bound = None if stream.cursor is None else find_bound(stream, now, lag)
     if stream.cursor is not None and bound is None:
         return
@@ -115,7 +115,7 @@ def micro_batch_steps(stream: Stream, state: StreamState, now: datetime, lag: ti
 
 
 def state_after(state: StreamState, steps: Iterable[Step]) -> StreamState:
-    """The state behind some steps."""
+    """Return the state after some steps."""
     positions, parents = dict(state.positions), dict(state.parents)
     for step in steps:
         parents.update(step.parents)
@@ -125,7 +125,7 @@ def state_after(state: StreamState, steps: Iterable[Step]) -> StreamState:
 
 
 def drop_shared_cursor(state: StreamState) -> StreamState:
-    """A state with all partitions read: one cursor kept for all of them is no longer needed, and a new one starts."""
+    """Return a state with all partitions read without the cursor shared by all: new partitions then start anew."""
     if len(state.positions) < 2:  # noqa: PLR2004 - itself alone
         return state
     positions = {part: at for part, at in state.positions.items() if part != WHOLE}
@@ -135,11 +135,11 @@ def drop_shared_cursor(state: StreamState) -> StreamState:
 def slices_between(
     stream: Stream, start: StreamState, end: StreamState, known: Mapping[str, Partition]
 ) -> Iterator[Slice]:
-    """The slices that lead from one state to another, as `steps` gave them.
+    """Yield the slices that lead from one state to another, as `micro_batch_steps` yielded them.
 
     known: partitions with the fields of their parents, by key.
 
-    Raises BadState: the stream's cursor no longer leads there, because its start or its steps were changed.
+    Raises BadState: when the stream's cursor no longer leads there, because its start or its steps were changed.
     """
     for bare, position in end.positions.items():
         before = start.of(bare)
@@ -149,7 +149,7 @@ def slices_between(
         bound = None
         if stream.cursor is not None:
             value = _value(stream.cursor, position)
-            # The end of a cursor that was closed is its own, whatever time it is.
+            # A position that is done was closed at the cursor's own end, which does not depend on the time.
             bound = Bound(_end(stream.cursor, _FAR), closing=True) if position.done else Bound(value)
         reached = before
         for slice, reached in _partition(stream.cursor, partition, before, bound):  # noqa: B007 - the last one counts
@@ -166,7 +166,7 @@ def slices_between(
 def _partition(
     cursor: Cursor | None, partition: Partition, position: Position, bound: Bound | None
 ) -> Iterator[tuple[Slice, Position]]:
-    """The slices of a partition, and where it stands behind each."""
+    """Yield the slices of a partition, each with the partition's position after it."""
     if position.done:
         return
     if cursor is None or bound is None:
@@ -180,13 +180,13 @@ def _partition(
 
 
 def _windows(cursor: Cursor, after: FieldValue, bound: Bound) -> Iterator[Window]:
-    """The windows from a value to the bound. None looks back: what lies before the value was settled."""
+    """Yield the windows from a value to the bound, without lookback: records before the value were final."""
     if not bound.closing:
         yield from cursor.windows(after, _FAR, upto=bound.until, again=False)
         return
     windows = list(cursor.windows(after, _FAR, again=False))
     if not windows and cursor.greatest([after, bound.until]) == bound.until:
-        # An earlier batch ended exactly here, and left out what carries the end's own value.
+        # An earlier batch ended exactly at the cursor's end, and left out records with that value.
         windows = [Window(bound.until, bound.until, bound.until)]
     yield from windows
 
@@ -196,7 +196,7 @@ def _value(cursor: Cursor, position: Position) -> FieldValue:
 
 
 def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:
-    """`upper` as the cursor of a manifest spells it; None before its start. Its own end may move with the clock."""
+    """Return `upper` as a manifest's cursor spells it; None before its start. Its own end may move with the clock."""
     until = cursor.window_value(upper.isoformat())
     reached = _end(cursor, upper, until)
     if reached is None:
@@ -212,7 +212,7 @@ def _within(name: str, cursor: Cursor, upper: datetime) -> FieldValue:
 
 
 def _end(cursor: Cursor, now: datetime, upto: FieldValue = None) -> FieldValue:
-    """Where the last window of a first read ends; None without windows."""
+    """Return where the last window of a first read ends; None if there are no windows."""
     until = None
     for window in cursor.windows(None, now, upto=upto, again=False):
         until = window.until

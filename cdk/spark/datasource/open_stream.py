@@ -1,4 +1,4 @@
-"""From options to a stream that can be read, with its access tokens, and errors that show no secret of its config."""
+"""Opens the stream that options describe, with its access tokens; masks the secrets of its config in errors."""
 
 import sys
 import traceback
@@ -27,24 +27,24 @@ from cdk.streams.stream import Stream
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A stream, what must not be shown of its config, and the state a read of it starts from."""
+    """A stream, the secrets of its config, and the state that a read starts from."""
 
     stream: Stream
     secrets: Secrets
     state: StreamState
     config_secrets: bool
-    """Whether the config that was given has any."""
+    """Whether the config has secrets."""
     tokens: Tokens = field(default_factory=Tokens)
     """The access tokens of its reads."""
     concurrency: int = DEFAULT_CEILING
-    """Slices read at once, at most, as its source says."""
+    """Maximum number of slices read at once, as its source says."""
 
     @classmethod
     def of(cls, options: DataSourceOptions) -> "OpenStream":
-        """Find the source, check its config, take one of its streams.
+        """Find the source, check its config, and open one of its streams.
 
-        Raises ConfigError: no such connector or stream (with the nearest spelling), or the config does not fit the
-        source's schema. StateError: the state is none of this stream.
+        Raises ConfigError: when there is no such connector or stream (with the nearest spelling), or the config does
+        not match the source's schema. StateError: when the state is not a state of this stream.
         """
         secrets = Secrets()
         with masking(secrets):
@@ -52,7 +52,7 @@ class OpenStream:
         with masking(secrets), tokens.run().working():
             source = _source(options)
             source.events = ConfigEvents(secrets, options.config_file)
-            # Its file may have got new tokens since Spark made the options.
+            # The file may have got new tokens since Spark made the options.
             raw, where = options.read_config()
             config = prepared_config(raw, source, where, secrets)
             stream = named_stream(source.open(config), options.stream, "option stream")
@@ -63,9 +63,9 @@ class OpenStream:
 
 @contextmanager
 def masking(secrets: Secrets) -> Iterator[None]:
-    """Let no error out that shows a secret: Spark prints it, with its causes, wherever the query runs.
+    """Mask secrets in errors that leave the block: Spark prints them, with their causes, wherever the query runs.
 
-    Errors of the kit keep their class. Any other becomes a FatalError that holds its text and its traceback.
+    Errors of the kit keep their class. Any other becomes a FatalError with its text and its traceback.
     """
     try:
         yield
@@ -74,7 +74,7 @@ def masking(secrets: Secrets) -> Iterator[None]:
         error.path = secrets.mask(error.path)
         error.args = (error.message,)
         raise error from None
-    except Exception as error:  # noqa: BLE001 - it goes on as an error of the kit
+    except Exception as error:  # noqa: BLE001 - raised again as an error of the kit
         text = secrets.mask("".join(traceback.format_exception(error)))
         raise FatalError(f"{secrets.mask(f'{type(error).__name__}: {error}')}\n{text}") from None
 
@@ -85,21 +85,21 @@ def _source(options: DataSourceOptions) -> Source:
     assert options.connector is not None
     source = find_source(options.connector)
     if options.connector.endswith(".py"):
-        # No other process can import a file that was named by its path: it travels inside the job.
+        # No other process can import a file that was named by its path, so it is pickled into the job.
         register_pickle_by_value(sys.modules[_module(source)])  # type: ignore[no-untyped-call]
     return source
 
 
 def _module(source: Source) -> str:
-    """The module of a source that was read from a file; a plain one was made of the streams in it."""
+    """Return the module of a source that was read from a file; a plain `Source` was made from the file's streams."""
     return source.stream_classes[0].__module__ if type(source) is Source else source.module
 
 
 def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
-    """The tokens of a read, which are secret.
+    """Return the tokens of a read, which are added to `secrets`.
 
-    New refresh tokens are kept in the option `target`, as `sync` keeps them. Without it the file of the config has to
-    take them, which a manifest's source sees to. Raises ConfigError: `target` is no place.
+    New refresh tokens are stored in the folder of the option `target`, like `sync` does. Without it, they must be saved
+    to the config file, which the source of a manifest does. Raises ConfigError: when `target` is not a valid address.
     """
     tokens = Tokens()
     tokens.learn = secrets.add
@@ -113,16 +113,16 @@ def tokens_of(options: DataSourceOptions, secrets: Secrets) -> Tokens:
 
 
 class Nowhere:
-    """A TokenStore that takes no token: one that works once is then not used. why: what is missing.
+    """A TokenStore that stores no tokens, so that single-use refresh tokens are not used. why: what is missing.
 
-    Where a server has replaced a token unasked, the one in memory is all there is, and is used on.
+    If a server has replaced a token nevertheless, the only copy is in memory, and is used from then on.
     """
 
     def __init__(self, why: str) -> None:
         self._why = why
         self._lost: set[str] = set()
 
-    def load(self, name: str) -> str | None:  # noqa: ARG002 - it holds nothing
+    def load(self, name: str) -> str | None:  # noqa: ARG002 - it stores nothing
         return None
 
     def check(self, name: str) -> None:

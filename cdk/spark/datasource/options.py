@@ -1,4 +1,4 @@
-"""What the options of `spark.read.format("cdk")` say: which stream, which config, from where."""
+"""The options of `spark.read.format("cdk")`: the connector, its stream and config, and how to read."""
 
 import re
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _state(text: str) -> FieldValue:
 
 
 def _names(message: Mapping[str, FieldValue]) -> set[str]:
-    """The keys of a message and of what it wraps."""
+    """Return the keys of a message and of the messages that it wraps."""
     inner = [_names(message[key]) for key in ("state", "stream") if isinstance(message.get(key), Mapping)]
     return set(message).union(*inner)
 
@@ -60,41 +60,41 @@ _Count = Annotated[int, Field(ge=1)]
 
 
 class DataSourceOptions(BaseModel):
-    """The options of one read, checked by themselves; nothing is imported or opened yet."""
+    """The options of one read, checked without importing or opening anything."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     connector: Annotated[str, AfterValidator(_connector)] | None = None
     manifest: _Path | None = None
-    """The manifest, where there is no connector."""
+    """The manifest, instead of a connector."""
     allow_custom_code: bool = False
     stream: str
     config: str | None = Field(None, repr=False)
     """The config as JSON; Spark shows it in the plan of a streaming query."""
     secret_config: str | None = Field(None, repr=False)
-    """The same; Spark hides an option whose name has `secret` in it, without being told to."""
+    """The same; Spark hides options whose name contains `secret` by itself."""
     config_file: _Path | None = None
     target: Annotated[str, AfterValidator(_target)] | None = None
-    """Where refresh tokens that work once are kept, a folder or an address."""
+    """The folder or address where single-use refresh tokens are stored."""
     state: Annotated[FieldValue, BeforeValidator(_state)] = Field(None, repr=False)
     """The stream's wire state to start from."""
     concurrency: _Count | None = None
-    """Slices read at once, at most; None: what the source says."""
+    """Maximum number of slices read at once; None: as the source says."""
     push_down: bool = False
-    """Whether the filters of the one query save requests."""
+    """Whether the filters of the query, the only one on the DataFrame, save requests."""
     partition_columns: Annotated[tuple[str, ...], BeforeValidator(_columns)] = ()
-    """Columns of which every record holds the value that its partition has, for push_down."""
+    """Columns in which every record has the value of its partition, for push_down."""
     lag: Duration = timedelta(minutes=1)
     """How far a streaming read stays behind the present."""
     slices_per_batch: _Count | None = None
-    """The most that a batch of a streaming read takes; None for all there are."""
+    """Maximum number of slices in a batch of a streaming read; None: no limit."""
 
     @classmethod
     def of(cls, raw: Mapping[str, str], folder: Path) -> Self:
-        """Read options as Spark hands them over: all texts, names in any case. folder: what paths are relative to.
+        """Parse options as Spark passes them: all strings, names in any case. folder: the base of relative paths.
 
-        Raises ConfigError: options are unknown (with the nearest spelling), missing, hold something else, do not fit
-        together, or need a newer Spark. StateError: the state is a message.
+        Raises ConfigError: when options are unknown (with the nearest spelling), missing, invalid, contradict each
+        other, or need a newer Spark. StateError: when the state is a state message.
         """
         options = {name.lower(): value for name, value in raw.items()}
         try:
@@ -116,9 +116,9 @@ class DataSourceOptions(BaseModel):
         return self
 
     def read_config(self) -> tuple[Mapping[str, FieldValue], str]:
-        """The config, a file as it is now, and what to call it in errors, which show only where they are.
+        """Return the config, reading a file anew, and its name for errors, which show only locations, no values.
 
-        Raises ConfigError: it cannot be read, or is no object.
+        Raises ConfigError: when it cannot be read, or is not an object.
         """
         if self.config_file is not None:
             where, value = str(self.config_file), read_document(self.config_file)

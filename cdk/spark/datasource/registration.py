@@ -1,4 +1,4 @@
-"""How Spark gets to know the data source `cdk`."""
+"""Registers the data source `cdk` with a Spark session."""
 
 import sys
 from pathlib import Path
@@ -14,10 +14,10 @@ from cdk.spark.cluster.spark_versions import Ability, require
 def register(session: SparkSession) -> None:
     """Let `session.read.format("cdk")` and `session.readStream.format("cdk")` read streams.
 
-    Relative paths are from now on relative to the present folder, and connectors are looked for where this process
-    finds its modules, and a read has as many tasks as the cluster runs now. Sets nothing else of the session.
-    Raises ConfigError: Spark is too old, or the Python workers of a cluster do not find the kit. TransientError: Spark
-    was lost.
+    Relative paths are resolved against the folder that is current now, connectors are searched where this process finds
+    its modules, and a read has as many tasks as the cluster runs now. Changes nothing else in the session.
+    Raises ConfigError: when Spark is too old, or the Python workers of a cluster do not find the kit. TransientError:
+    when Spark was lost.
     """
     require(Ability.READ)
     from cdk.spark.datasource.source import CdkDataSource  # noqa: PLC0415 - older versions lack what it imports
@@ -34,12 +34,12 @@ def register(session: SparkSession) -> None:
 
 
 def _check_workers(session: SparkSession) -> None:
-    """Raise ConfigError where workers on other machines do not find the kit."""
+    """Raise ConfigError when workers on other machines do not find the kit."""
     context = session.sparkContext
     if str(context.master).startswith("local"):
         return
 
-    # By value: what stands in a module of the kit is not found where the kit is not.
+    # A local function is pickled by value; a function of the kit's module cannot be loaded where the kit is missing.
     def without_kit(_: int) -> str | None:
         from importlib.util import find_spec  # noqa: PLC0415 - runs elsewhere
 

@@ -1,4 +1,4 @@
-"""The data source that Spark knows as `cdk`."""
+"""The Spark data source `cdk`."""
 
 import sys
 from collections.abc import MutableMapping
@@ -17,10 +17,10 @@ from cdk.spark.datasource.task_reader import TaskReader
 
 
 class CdkDataSource(DataSource):
-    """A stream of a connector as a DataFrame.
+    """A connector's stream as a DataFrame.
 
-    folder: what relative paths are relative to. path: where else than in its own places Python finds modules.
-    tasks: how many tasks of the cluster run at once: Spark plans a read in a process where it cannot be asked.
+    folder: the base of relative paths. path: additional folders in which Python searches for modules. tasks: how many
+    tasks the cluster runs at once, since the process in which Spark plans a read cannot find that out.
     """
 
     folder: ClassVar[str] = "."
@@ -28,21 +28,21 @@ class CdkDataSource(DataSource):
     tasks: ClassVar[int] = 1
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Check the options by themselves. Raises ConfigError."""
+        """Check the options without opening anything. Raises ConfigError."""
         super().__init__(options)
         self._options = DataSourceOptions.of(options, Path(self.folder))
 
     @classmethod
     def name(cls) -> str:
-        """The name that `spark.read.format` takes."""
+        """Return the name for `spark.read.format`."""
         return "cdk"
 
     def schema(self) -> StructType:
-        """The columns of the table that `sync` would write. Raises ConfigError, StateError and errors of the source."""
+        """Return the columns that `sync` would write. Raises ConfigError, StateError, and errors of the source."""
         return self._opened()[1].schema
 
     def reader(self, schema: StructType) -> BatchReader:
-        """A read of everything, or of what is new since a state."""
+        """Return a reader of the whole stream, or of the records since a state."""
         opened, reading = self._read(schema)
         options = self._options
         if not options.push_down:
@@ -50,7 +50,7 @@ class CdkDataSource(DataSource):
         return PushdownReader(opened, reading, partition_columns=options.partition_columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A read that goes on. Raises ConfigError: Spark is too old, or would show a secret of the config."""
+        """Return a streaming reader. Raises ConfigError: when Spark is too old or would show a secret of the config."""
         require(Ability.STREAM)
         from cdk.spark.datasource.streaming import StreamReader  # noqa: PLC0415 - 4.1 lacks what it imports
 
@@ -73,7 +73,7 @@ class CdkDataSource(DataSource):
         return opened, reading
 
     def _opened(self) -> tuple[OpenStream, TaskReader]:
-        # Spark's processes start where its JVM was started, and know nothing of the notebook's folder.
+        # Spark's processes start in the folder in which its JVM was started, not in the notebook's folder.
         sys.path.extend(folder for folder in (self.folder, *self.path) if folder not in sys.path)
         opened = OpenStream.of(self._options)
         return opened, TaskReader.of(opened, self.tasks, self._options.concurrency)

@@ -1,8 +1,8 @@
-"""`spark.readStream.format("cdk")`: a stream read on and on, its state as the query's offset.
+"""`spark.readStream.format("cdk")`: reads a stream continuously, with its state as the query's offset.
 
-An offset is `{"state": TEXT}`, the stream's state in its exact wire form. Spark keeps it in the query's checkpoint. A
-batch lies between two states, and the later one is known before it is read (`micro_batch_steps`), so a batch that is
-repeated after a restart asks for the same windows.
+An offset is `{"state": TEXT}`, the stream's state in its exact wire form. Spark stores it in the query's checkpoint. A
+batch reads from one state to another, and the later state is known before the batch is read (`micro_batch_steps`), so a
+batch that is repeated after a restart requests the same windows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,14 +44,15 @@ from cdk.streams.stream import Stream
 Offset = dict[str, str]
 
 _BEYOND = (Side.EDGE, Side.AFTER)
-"""Where records lie that the next batch brings."""
+"""The sides of a window whose records the next batch reads."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on Spark's planner, one process for the life of a query, and reads them in tasks.
+    """Plans batches in Spark's planner, one process for the life of a query, and reads them in tasks.
 
-    lag: batches end this much before the present, for sources that show a record some time after its date.
-    slices: the most slices of a batch; None for all there are. How many rows one has is known only once it was read.
+    lag: batches end this long before the present, for sources that show a record only some time after its timestamp.
+    slices: the maximum number of slices of a batch; None: no limit. There is no limit of rows, because their number is
+    known only after a slice was read.
     """
 
     def __init__(self, opened: OpenStream, reading: TaskReader, *, lag: timedelta, slices: int | None) -> None:
@@ -63,22 +64,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._walk: _Walk | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
-        """The state that the query begins with: that of the option `state`, or none."""
-        # What only other forms of the state need would not come back from an offset.
+        """Return the offset of the state that the query starts from: the option `state`, or an empty state."""
+        # Parts that only other forms of the state need would not survive the round trip through an offset.
         return _offset(self._reading.stream, replace(self._first, extra={}, after=None, ranges_from=None))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The option `slices_per_batch`, for which Spark's word is files."""
+        """Return the limit of the option `slices_per_batch`, as a limit of files in Spark's terms."""
         return ReadAllAvailable() if self._slices is None else ReadMaxFiles(self._slices)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let every batch of this run end at the same moment, and list partitions once."""
+        """Make all batches of this run end at the same point in time, and list partitions only once."""
         self._fixed = self._reading.stream.now()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The state behind the next batch; `start` when there is none.
+        """Return the offset after the next batch; `start` if there is nothing to read.
 
-        limit: files are slices. A limit of rows or bytes gives one slice at a time, the least there is.
+        limit: files mean slices. With a limit of rows or bytes, a batch has a single slice, the minimum.
         """
         with masking(self._reading.secrets):
             if self._walk is None or self._walk.at != start or (self._walk.ended and self._fixed is None):
@@ -88,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._walk.go(_most(limit))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The slices between two offsets, the same whenever it is asked."""
+        """Return the slices between two offsets; the same on every call."""
         stream = self._reading.stream
         with masking(self._reading.secrets), self._tokens.run().working():
             before, after = _state(stream, start), _state(stream, end)
@@ -96,11 +97,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._reading.distribute(list(slices_between(stream, before, after, known)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some slices that lie before the end of their window."""
+        """Yield those rows of a partition's slices that lie before the end of their window."""
         return self._reading.batches(partition, self._before_end)
 
     def _before_end(self, slice: Slice, page: ReadPage) -> ReadPage:
-        """The page less what the next batch brings, where the source decides what a window holds."""
+        """Return the page without records that the next batch reads, if the source decides what a window contains."""
         cursor, window = self._reading.stream.cursor, slice.window
         if cursor is None or not cursor.by_request or window is None or window.last:
             return page
@@ -109,9 +110,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Walk:
-    """Steps from an offset on, and where they have led to.
+    """The steps from an offset onwards, and the offset reached so far.
 
-    known: the partitions met, with their parents' fields. run: of which these steps are a part.
+    known: the partitions seen, with the fields of their parents. run: the run that these steps belong to.
     """
 
     def __init__(self, stream: Stream, start: Offset, now: datetime, lag: timedelta, run: RunScope) -> None:
@@ -121,7 +122,7 @@ class _Walk:
         self._steps: Iterator[Step] = micro_batch_steps(stream, self._state, now, lag)
 
     def go(self, most: int | None) -> Offset:
-        """Take so many slices at most, and return the offset behind them."""
+        """Take at most `most` slices, and return the offset after them."""
         if self.ended:
             return self.at
         taken: list[Step] = []
@@ -141,7 +142,7 @@ class _Walk:
 
 
 def _listed(stream: Stream, state: StreamState) -> Mapping[str, Partition]:
-    """The partitions there are, for a batch that an earlier process planned."""
+    """Return the current partitions by key, for a batch that an earlier process planned."""
     return {partition.key: partition for partition in without_states(stream.partitions_since(state.parents))}
 
 

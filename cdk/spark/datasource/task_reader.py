@@ -1,4 +1,4 @@
-"""Slices as Spark's input partitions, and what a task makes of one: Arrow batches with the columns of a table."""
+"""Distributes slices to Spark's input partitions, and reads a partition in a task as Arrow batches of table columns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,18 +28,18 @@ from cdk.streams.read_slice import ReadPage, read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
 GENERATION = 0
-"""What `_airbyte_generation_id` holds: generations are those of a table, and count from 1."""
+"""The value of `_airbyte_generation_id`: generations belong to tables, where they count from 1."""
 
 Keep = Callable[[Slice, ReadPage], ReadPage]
-"""What of a page counts."""
+"""Returns the page without the records to leave out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """What one task reads, as it travels there.
+    """What one task reads; sent to the task.
 
-    threads: how many of its slices, or of their pages, it reads at once, at most. tokens: the access tokens of the
-    requests, by key. share: its part of what the API allows.
+    threads: maximum number of its slices, or of their pages, that it reads at once. tokens: the access tokens of the
+    requests, by key. share: its part of the API's rate limits.
     """
 
     slices: Sequence[Slice] = ()
@@ -50,9 +50,9 @@ class Hand:
 
 @dataclass(frozen=True)
 class TaskReader:
-    """A stream and the columns of its rows, as they travel to a task.
+    """Reads a stream's slices in tasks; sent to each task with the stream and its columns.
 
-    concurrency: slices read at once, at most, in all tasks together. tasks: how many tasks run at once.
+    concurrency: maximum number of slices read at once, in all tasks together. tasks: how many tasks run at once.
     """
 
     stream: Stream
@@ -63,27 +63,27 @@ class TaskReader:
 
     @classmethod
     def of(cls, opened: OpenStream, tasks: int, concurrency: int | None = None) -> "TaskReader":
-        """The reading of a stream that was opened. concurrency: None: what its source says."""
+        """Return the reader of an opened stream. concurrency: None: as its source says."""
         with masking(opened.secrets):
             declared = columns(opened.stream.json_schema())
             return cls(opened.stream, declared, opened.secrets, concurrency or opened.concurrency, tasks)
 
     @property
     def schema(self) -> StructType:
-        """The columns as `sync` writes them, in Spark's words; all are nullable."""
+        """The columns that `sync` writes, as Spark types; all are nullable."""
         return from_arrow_schema(table_schema(self.declared))
 
     def distribute(self, slices: Sequence[Slice]) -> list[InputPartition]:
-        """The slices as a partition for each task, one to each in turn; it reads its part of those at once.
+        """Distribute the slices round-robin to partitions, one for each task; each reads its share of them at once.
 
-        Each has the access tokens of the stream, which are obtained here: no task asks for what another has asked for.
-        What the API allows is divided among them, as if all ran at once.
+        Each partition has the access tokens of the stream, which are obtained here, so that tasks do not request the
+        same tokens. The API's rate limits are divided among them, as if all ran at once.
         Raises CdkErrors.
         """
         if not slices:
-            # Spark would make a partition of its own of none, and a reader gets another one in each version.
+            # Without any partition, Spark would make one of its own, which differs between its versions.
             return [InputPartition(Hand())]
-        # It is unknown how long the read takes: the tokens have at least half of their lives before them.
+        # The duration of the read is unknown, so the tokens must have at least half of their lifetime left.
         tokens = access_tokens(self.stream, inf)
         most = min(self.concurrency, max(1, self.stream.max_concurrency or self.concurrency))
         hands = 1 if self.stream.in_one_task else min(most, self.tasks, len(slices))
@@ -93,32 +93,32 @@ class TaskReader:
         return [InputPartition(Hand(tuple(slices[n::hands]), threads[n], tokens, shares[n])) for n in range(hands)]
 
     def batches(self, partition: InputPartition, keep: Keep = lambda _, page: page) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition's slices, a batch a page; pages of several slices mix.
+        """Yield the rows of a partition's slices, one batch per page; pages of several slices are interleaved.
 
-        Runs in a task, for each of its attempts from the start.
+        Runs in a task; each attempt of the task starts from the beginning.
 
-        Raises TransientError: the source refused a saved page token after it had given pages behind it.
-        CredentialsError: an access token ended, and its refresh token works once.
+        Raises TransientError: when the source refuses its own page token after pages of the slice were returned.
+        CredentialsError: when an access token has expired, and its refresh token is single-use.
         """
         rows, copies = RecordBatchBuilder(self.declared, generation=GENERATION), StreamCopies(self.stream)
         hand: Hand = partition.value
         delivered = set[int]()
 
         def read(numbered: tuple[int, Slice]) -> Iterator[ReadPage]:
-            # Only a state of exact form remembers records; looking for them costs a digest of each.
+            # Only a state in exact form has digests of records; comparing with them costs a digest of each record.
             edge = numbered[1].edge
             pages = read_without_boundary_duplicates if edge is not None and edge.keys else read_slice
             with copies.lent() as stream:
                 yield from pages(stream, numbered[1])
 
-        # Spark's workers live on: what a task keeps of the API is for this task.
+        # Spark reuses its workers: what a task learns of the API must not outlive the task.
         own_run = RunScope().working()
         masked = (masking(self.secrets), masked_lines(self.secrets))
         with limiting(), masked[0], masked[1], own_run, holding(hand.tokens, last=True), sharing(hand.share):
             run_tokens().learn = self.secrets.add
             for (n, slice), page in Threads(hand.threads)(iter(enumerate(hand.slices)), read):
                 if page.restarted and n in delivered:
-                    # Spark has the rows already, and they would come again.
+                    # Spark already has the rows, so they would be duplicated.
                     raise TransientError(
                         "the source refused its own page token in the middle of a slice; run the query again",
                         stream=self.stream.name,
