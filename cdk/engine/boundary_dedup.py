@@ -1,9 +1,9 @@
-"""Reading with a memory of the records that come again, for appending tables.
+"""Drops records that an earlier run or window has already read, for tables that are appended to.
 
-Most sources include the cursor value they are asked to start at, so each run meets the last records of the run before
-again; a record without a cursor value comes with every window. The state therefore keeps, bounded, a digest of each
-such record, and how often it came. As many records as it knows are dropped; one more of them is a new record, and so is
-one that was changed or that is new under the same cursor value.
+Most sources include records at the cursor value at which they are asked to start, so each run receives the last records
+of the previous run again; a record without a cursor value is returned with every window. The state therefore stores a
+digest of each such record, up to a limit, and how often it was read. That many equal records are dropped; any further
+one is new, as is a record that has changed or is new at the same cursor value.
 """
 
 import json
@@ -22,7 +22,7 @@ from cdk.streams.stream import Stream
 
 
 def read_without_boundary_duplicates(stream: Stream, slice: Slice) -> Iterator[ReadPage]:
-    """`read_slice`, less the records that `slice.edge` remembers; each page's edge says what to remember next."""
+    """Yield the pages of `read_slice` without the records in `slice.edge`; each page's edge is what to store next."""
     pages = read_slice(stream, slice)
     if stream.cursor is None:
         yield from pages
@@ -35,7 +35,7 @@ def read_without_boundary_duplicates(stream: Stream, slice: Slice) -> Iterator[R
 
 
 class _Memory:
-    """What is remembered while a slice is read: of earlier slices, which is dropped, and of this one."""
+    """The records remembered while a slice is read: those of earlier slices, which are dropped, and its own."""
 
     def __init__(self, cursor: Cursor, slice: Slice) -> None:
         met = slice.met or Edge(None)
@@ -46,7 +46,7 @@ class _Memory:
         self._counts = {digest: met.count(digest) for digest in met.keys}
 
     def look(self, page: ReadPage) -> ReadPage:
-        """The page without what is known, and with an edge that remembers the rest."""
+        """Return the page without known records, with the edge that covers the slice up to here."""
         self._advance(page.edge)
         records = page.records
         new = self._new_records(records) if records else ()
@@ -55,7 +55,7 @@ class _Memory:
         skipped = page.skipped + len(page.records) - len(records)
         if page.edge is None and not self._keys and not self._held:
             return page._replace(records=records, skipped=skipped)
-        # Equal records are the rule nowhere: most digests need no count.
+        # Equal records are rare, so most digests need no count.
         counts = {digest: count for digest, count in self._counts.items() if count > 1}
         edge = Edge(self._greatest, dict(self._keys), counts, dict(self._held))
         if len(edge.keys) < len(self._keys):
@@ -63,7 +63,7 @@ class _Memory:
         return page._replace(records=records, edge=edge, skipped=skipped)
 
     def _advance(self, edge: Edge | None) -> None:
-        """Follow the greatest value, and forget the records that it has left behind."""
+        """Advance the greatest cursor value, and forget records that the source will not repeat from there."""
         values = [value for value in (self._greatest, None if edge is None else edge.value) if value is not None]
         greatest = self._cursor.greatest(values) if values else None
         if greatest is not None and self._slice.window is not None:
@@ -74,16 +74,16 @@ class _Memory:
         self._forget(lambda _, value: value is None or self._cursor.repeats(value, greatest))
 
     def _forget(self, unless: Callable[[str, object], bool]) -> None:
-        # What an earlier run remembers counts to the end: equal records that come again later are compared with it.
+        # Keep the digests of an earlier run to the end: equal records may still be repeated and are compared with them.
         known = self._known.keys
         self._keys = {digest: value for digest, value in self._keys.items() if digest in known or unless(digest, value)}
         self._counts = {digest: self._counts[digest] for digest in self._keys}
 
     def _new_records(self, records: Sequence[Record]) -> Sequence[int]:
-        """Which of the records are not known. Only those that may come again are looked at closely."""
+        """Return the indices of the new records. Computes digests only of records that the source may repeat."""
         values = field_values(records, self._cursor.field)
         undated = frozenset(self._cursor.unreadable(values))
-        # Where no record was met but beyond the window, the cursor stays where it is.
+        # If all records so far were beyond the window, the cursor stays where it was.
         reached = self._known.value if self._greatest is None else self._greatest
         near: dict[object, bool] = {}
         indices, only_owed = [], self._slice.owed is not None
@@ -102,14 +102,14 @@ class _Memory:
         return indices
 
     def _is_new(self, digest: str, value: object) -> bool:
-        """Count a record, and say whether it is one more than those that are known."""
+        """Count a record, and return whether it exceeds the known number of equal records."""
         count = self._counts.get(digest, 0) + 1
         known = self._known.count(digest)
         owed = self._slice.owed
         if count > known and value is None:
             if owed is not None and count > known + owed.get(digest, 0):
                 return False
-            # Once one of them is held back the others are, too, for they cannot be told apart.
+            # If one of several equal records is held back, so are the others: they are indistinguishable.
             if digest in self._held or (self._slice.holds and len(self._held) < Edge.MAX_HELD):
                 self._held[digest] = self._held.get(digest, known) + 1
                 return False

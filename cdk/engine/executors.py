@@ -1,9 +1,9 @@
-"""Executors: who reads the slices.
+"""Executors: they decide on which threads slices are read.
 
-An executor takes pieces of work (slices, as a rule) from an iterator on the caller's thread, has each read, and gives
-the pages back on that thread, each with the piece it belongs to. Contract (tests/contract/test_executors.py): pages of
-one piece come in order; a piece is taken only when a thread can read it, but for one that waits while all are at work;
-an error in any is raised to the caller; closing the generator stops all work at the next page.
+An executor takes pieces of work (usually slices) from an iterator on the caller's thread, has each read, and yields
+the pages on that thread, each with the piece it belongs to. Contract (tests/contract/test_executors.py): the pages of
+one piece come in order; a piece is taken only when a thread can read it, except for one piece that waits while all
+threads are busy; an error in any piece is raised to the caller; closing the generator stops all work at the next page.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ class Executor(Protocol):
     def __call__(
         self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
-        """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
+        """Yield the pages of the work, each with its piece. most: the maximum number of pieces to read at once."""
 
 
 def serial(
     work: Iterator[W],
     read: Callable[[W], Iterator[ReadPage]],
     /,
-    most: int | None = None,  # noqa: ARG001 - there is never more than one
+    most: int | None = None,  # noqa: ARG001 - reads one at a time anyway
 ) -> Iterator[tuple[W, ReadPage]]:
     """Read one piece after the other on the caller's thread."""
     for piece in work:
@@ -38,23 +38,23 @@ def serial(
 
 
 class Threads:
-    """Reads up to `ceiling` pieces at once, for sources that make one wait. Holds at most two pages a thread.
+    """Reads up to `ceiling` pieces at once, for sources with latency. Holds at most two pages per thread.
 
-    As many are read as bring more (`Concurrency`), from one piece on; each call goes on from where the last one got to.
-    Where fewer pieces are left than may be read at once, requests of their next pages are sent ahead. With a ceiling of
-    one no thread is started.
+    Starts with one piece and reads as many at once as raises the throughput (`Concurrency`); each call starts at the
+    level that the previous one reached. When fewer pieces are left than may be read at once, requests for their next
+    pages are sent ahead. With a ceiling of one, starts no threads.
 
-    ceiling: how many, at most. learned: by all calls.
+    ceiling: the maximum number of pieces. learned: what all calls so far have learned about the source.
     """
 
     def __init__(self, ceiling: int, before: Learned = BEGINNING) -> None:
-        """before: what is known when the first call begins."""
+        """before: what is already known about the source before the first call."""
         self.ceiling = max(1, ceiling)
         self._concurrency = Concurrency(self.ceiling, before)
 
     @property
     def level(self) -> int:
-        """How many are read at once for now."""
+        """How many pieces are currently read at once."""
         return self._concurrency.level
 
     @property
@@ -64,7 +64,7 @@ class Threads:
     def __call__(
         self, work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
     ) -> Iterator[tuple[W, ReadPage]]:
-        """Pages of the work, each with the piece it belongs to. most: pieces at once, where these may not be more."""
+        """Yield the pages of the work, each with its piece. most: the maximum number of pieces to read at once."""
         if most is not None and most < self.ceiling:
             yield from Threads(most, self.learned)(work, read)
             return

@@ -1,4 +1,4 @@
-"""The schema of a stream as its first records show it, for authors who have not declared one."""
+"""Infers the schema of a stream from its first records, for authors who have not declared one."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -10,19 +10,19 @@ from cdk.state.stream_state import StreamState
 from cdk.streams.stream import Stream
 
 PAGES, RECORDS = 3, 1000
-"""How many pages that have records, or how many records, are read at most."""
+"""Reading stops after so many pages with records, or so many records."""
 
 
 def first_records(stream: Stream) -> Sequence[Record]:
-    """The records of the stream's first pages. Raises what reading the stream does."""
+    """Return the records of the stream's first pages. Raises what reading the stream raises."""
     return [record for page in _first_pages(stream) for record in page][:RECORDS]
 
 
 def shown_schema(stream: Stream, records: Sequence[Record] | None = None) -> JsonSchema:
-    """The stream's schema, and in it the fields of its first records that it does not declare.
+    """Return the stream's schema, extended by the undeclared fields of its first records.
 
-    A sync makes columns of the same types of them. Raises what reading the stream does, where `records` does not say
-    what it gave.
+    The types are those of the columns that a sync creates for these fields.
+    records: the stream's first records; None to read them, which raises what reading the stream raises.
     """
     records = first_records(stream) if records is None else records
     declared = stream.json_schema()

@@ -1,4 +1,4 @@
-"""A sync as protocol lines: statuses, pages of records, states, errors, in one order."""
+"""Reads the streams of a catalog and writes protocol lines: statuses, pages of records, states and errors, in order."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -40,26 +40,26 @@ from cdk.streams.state_check import check_values
 from cdk.streams.stream import Stream
 
 Write: TypeAlias = Callable[[bytes], None]
-"""Takes whole lines, in order, and has written them when it returns."""
+"""Receives complete lines in order; they are written when it returns."""
 
 
 class StreamsFailed(CdkError):
-    """Some streams could not be read to the end; the error of each has been said with its own kind.
+    """Some streams could not be read to the end. The error of each was already written, with its own failure type.
 
-    To a platform it is a config_error, as Airbyte's summary is, whatever the kinds of the streams' errors.
+    Its own failure type is config_error, as in Airbyte's summary, whatever those of the streams' errors.
     """
 
     failure_type = "config_error"
 
     def __init__(self, failures: Mapping[StreamDescriptor, Exception]) -> None:
-        """Keep the error of each stream in `failures`."""
+        """failures: the error of each failed stream."""
         texts = "; ".join(f"{descriptor}: {error_text(error)}" for descriptor, error in failures.items())
         super().__init__(f"{len(failures)} of the streams could not be read to the end: {texts}")
         self.failures = failures
 
 
 class Watch:
-    """A caller that watches how a read goes; by itself it lets all of it pass."""
+    """Observes the progress of a read. Subclasses override what they need; the methods of this class do nothing."""
 
     def started(self, stream: StreamDescriptor) -> None:
         """The first record or state of a stream is about to be read."""
@@ -71,7 +71,7 @@ class Watch:
         """A state has been written."""
 
     def ended(self, stream: StreamDescriptor, error: BaseException | None) -> None:
-        """The stream is read, has failed or is interrupted."""
+        """The stream was read to the end (error: None), failed, or was interrupted."""
 
 
 def run_read(
@@ -89,18 +89,22 @@ def run_read(
     longest_without_state: timedelta = LONGEST,
     limit: int | None = None,
 ) -> None:
-    """Read the streams of `catalog` in its order, going on from the states in `manager`.
+    """Read the streams of `catalog` in its order, resuming from the states in `manager`.
 
-    Of each stream `write` gets: STARTED, RUNNING before its first record, a page of records at a time, states that
-    come after all records they cover, and COMPLETE, before which there is always a state that counts the last records:
-    the one before, once more, where they did not change it. A stream that fails ends with INCOMPLETE and its error, and
-    the next one goes on. mask: hides secrets in errors. leaks: secrets that no state may have; its stream fails.
-    interruption: ends the read after the next state; the stream is INCOMPLETE, and those after it are not begun.
-    longest_without_state: how long to wait for a state that weighs more than the records; 0 for every one there is.
-    limit: records of each stream; one that has more is INCOMPLETE, its state covers whole pages, and the next goes on.
+    For each stream, `write` receives: STARTED, RUNNING before its first record, records a page at a time, states after
+    all records that they cover, and COMPLETE. COMPLETE always follows a state that counts the last records: the
+    previous state again, if these records did not change it. A stream that fails ends with INCOMPLETE and its error,
+    and the read continues with the next stream.
 
-    Raises, before anything is read, StateError: a state cannot be used; CatalogError: a stream is asked for twice.
-    Raises StreamsFailed after the last stream, when any has failed. Interrupted: before its end.
+    mask: hides secrets in errors. leaks: secrets that no state may contain; a stream whose state has one fails.
+    interruption: ends the read after the next state; the stream is INCOMPLETE, and later streams are not started.
+    longest_without_state: how long to hold back a state that weighs more than the records; 0 to write every state.
+    limit: maximum number of records per stream; a stream with more is INCOMPLETE, its state covers whole pages only,
+    and the read continues with the next stream.
+
+    Raises StateError, before anything is read: when a state cannot be used. Raises CatalogError, as early: when the
+    catalog has a stream twice. Raises StreamsFailed, after the last stream: when any has failed. Raises Interrupted:
+    when `interruption` ended the read early.
     """
     with one_run():
         leaks, interruption = leaks or SecretCheck(), interruption or Interruption()
@@ -147,7 +151,7 @@ def _read_all(
 
 
 class _Out(NamedTuple):
-    """Where the lines of a read go, and what looks at them on the way."""
+    """The output of a read, with everything that inspects or limits it."""
 
     write: Write
     clock: Clock
@@ -159,7 +163,7 @@ class _Out(NamedTuple):
 
 
 class _StreamRun:
-    """One stream on its way out: counts what has been written since its last state."""
+    """Writes one stream, and counts the records since its last state."""
 
     def __init__(
         self, stream: Stream, descriptor: StreamDescriptor, manager: ConnectorStateManager, out: "_Out"
@@ -175,7 +179,7 @@ class _StreamRun:
     def run(self, state: StreamState, execute: Executor, *, refreshes: bool) -> None:
         """Read the stream from `state` to its end. refreshes: see `read`.
 
-        Raises what reading raises, and Interrupted, after the state that could be saved.
+        Raises what reading raises, or Interrupted, in both cases after writing the last state that could be saved.
         """
         self._say(AirbyteStreamStatus.STARTED)
         end = AirbyteStreamStatus.COMPLETE
@@ -202,7 +206,8 @@ class _StreamRun:
         self._say(end)
 
     def _due(self) -> bool:
-        # To make a state that is not written costs as much as its partitions, after each of them.
+        # Building a state takes time proportional to its partitions. Doing so after each of them, only to drop the
+        # state, would be wasteful.
         return bool(self._interruption.why) or (has_checkpoints(self._stream) and self._pace.due())
 
     def _records(self, page: Sequence[Record]) -> None:
@@ -239,7 +244,7 @@ class _StreamRun:
 def _restore(
     catalog: ConfiguredAirbyteCatalog, offered: dict[StreamDescriptor, Stream], manager: ConnectorStateManager
 ) -> dict[StreamDescriptor, StreamState]:
-    """The states of all streams, so that a bad one is found before the first request."""
+    """Return the states of all streams, so that an invalid state is found before the first request."""
     states: dict[StreamDescriptor, StreamState] = {}
     for configured in catalog.streams:
         descriptor = configured.stream.descriptor
@@ -252,7 +257,7 @@ def _restore(
 
 
 def find_stream(configured: ConfiguredAirbyteStream, offered: Mapping[StreamDescriptor, Stream]) -> Stream:
-    """The stream that a catalog asks for. Raises CatalogError: the source lacks it, or has another cursor."""
+    """Return the stream that a catalog names. Raises CatalogError: when the source lacks it or its cursor differs."""
     descriptor = configured.stream.descriptor
     stream = offered.get(descriptor)
     if stream is None:

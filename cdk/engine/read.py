@@ -1,7 +1,7 @@
-"""The read loop. There is one, whatever is read and however.
+"""The read loop: the only one, for all kinds of streams and executors.
 
-The promise: a state comes after every record it covers, and covers every record it comes after that a restart would
-not read again. The destination keeps that order: state is durable no earlier than the records it covers.
+Its guarantee: a state is emitted after every record that it covers, and it covers every record before it that a restart
+would not read again. The destination preserves that order: a state becomes durable no earlier than its records.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,30 +21,30 @@ from cdk.streams.read_slice import PageWarnings, ReadPage, read_slice
 from cdk.streams.stream import Stream, StreamCopies
 
 Due: TypeAlias = Callable[[], bool]
-"""Whether a state may be said now; see `cdk.engine.checkpoint_throttle`."""
+"""Whether a state may be emitted now; see `cdk.engine.checkpoint_throttle`."""
 
 
 def always() -> bool:
-    """A state after every page that changed it."""
+    """The `Due` that emits a state after every page that changed it."""
     return True
 
 
 def read(
     stream: Stream, state: StreamState, execute: Executor = serial, due: Due = always, *, refreshes: bool = False
 ) -> Generator[Sequence[Record] | StreamState]:
-    """Records and states of `stream`, going on from `state`. Only the caller's thread touches state.
+    """Yield the records and states of `stream`, resuming from `state`. Only the caller's thread touches state.
 
-    The last item of a read that changed anything is its final state. When reading fails, or is interrupted, the state
-    of what came before is given first, then the error is raised. A slice that the source will never give (a FatalError)
-    fails the stream too, but the slices after it are read first: the state keeps it open. refreshes: it is a full
-    refresh, in which the state is that of an interrupted one.
+    The last item of a read that changed the state is the final state. When reading fails or is interrupted, yields the
+    state of the records so far, then raises the error. A slice that fails for good (a FatalError) fails the stream too,
+    but only after the remaining slices have been read: the state keeps the failed slice open. refreshes: this is a full
+    refresh, and `state` may be that of an interrupted one.
     """
     reader = _reader(stream, state, refreshes=refreshes)
     failures: list[FatalError] = []
     warnings, again = PageWarnings(resumed=bool(state.positions)), FirstWarning()
     pages = partial(_pages, StreamCopies(stream), failures)
     try:
-        # A reader that has nothing to plan for now may plan on once the slices that are out have ended.
+        # A reader without a next slice may plan further ones once the slices being read have ended.
         while (first := reader.next()) is not None:
             for slice, page in execute(chain([first], iter(reader.next, None)), pages, most=stream.max_concurrency):
                 again(reader.mismatch and f"{stream.name}: {reader.mismatch}; it is read from its start")
@@ -78,7 +78,7 @@ def _pages(copies: StreamCopies, failures: list[FatalError], slice: Slice) -> It
         try:
             yield from read_slice(stream, slice)
         except FatalError as error:
-            # Of a whole stream, what is raised says as much.
+            # If the slice is the whole stream, the error that `read` raises says the same.
             if slice.partition or slice.window is not None:
                 logger.error("%s %s: %s", stream.name, slice, error.message)
             failures.append(error)

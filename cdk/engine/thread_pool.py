@@ -1,8 +1,9 @@
-"""AdaptiveThreadPool: threads that read pieces of work for a caller, who gets all pages. The kit has no other threads.
+"""AdaptiveThreadPool: threads that read pieces of work for a caller, which receives all pages.
 
-As many threads read as its `Concurrency` allows, and none while that is one and the process does not wait: Python runs
-one thread at a time, so on a fast API handing pages from one thread to another only costs, a fifth of the CPU for pages
-of a thousand records. There the caller reads by itself.
+The kit starts no other threads, except those of `cdk.sync.tasks` and the one of `repeating_in_a_thread` below.
+As many threads read as the pool's `Concurrency` allows. While that is one and the process does not wait for I/O, the
+caller reads on its own thread: Python runs one thread at a time, so on a fast API handing pages from one thread to
+another only costs CPU, a fifth of it for pages of a thousand records.
 """
 
 import queue
@@ -24,29 +25,29 @@ T = TypeVar("T")
 W = TypeVar("W")
 
 _LOOK, _LONG_LOOK = 0.02, 0.1
-"""Seconds of reading after which it is looked how much was waited: for many pieces, and within one."""
+"""Seconds of reading after which the share of waiting is checked: between pieces, and within one piece."""
 
 _ALONE = 0.6
-"""The share from which on the caller had better read: what it could do while a worker waits is too little."""
+"""The share of CPU time from which the caller should read itself: a worker would wait too little to be worth it."""
 
 
 class AdaptiveThreadPool(Generic[W]):
-    """Worker threads that take work from one queue and put pages into another. Holds at most two pages a thread.
+    """Worker threads that take work from one queue and put pages into another. Holds at most two pages per thread.
 
-    Threads that no piece needs, for all that there are being read, can send the requests of their next pages ahead.
+    When all remaining pieces are being read, idle threads can send the requests for their next pages ahead.
     """
 
     def __init__(self, concurrency: Concurrency, read: Callable[[W], Iterator[ReadPage]]) -> None:
-        """concurrency: how many threads, from page to page. read: gives the pages of a piece; any thread goes on."""
+        """concurrency: the number of threads, updated after each page. read: yields a piece's pages, on any thread."""
         self._concurrency, self._read = concurrency, read
         self._work: queue.SimpleQueue[_Reading[W] | Callable[[], None] | None] = queue.SimpleQueue()
         self._pages: _Bounded[_TimedPage[W] | _Reading[W] | _End] = _Bounded(concurrency.ceiling)
         self._stop, self._back = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
-        # Pieces that were handed out and have not come back; those that workers are at; and those that wait for room.
+        # Pieces handed out that have not come back; those that workers read, or whose page waits for room in the queue.
         self._busy, self._reading, self._counting = 0, 0, threading.Lock()
         self._ahead = 0
-        """Requests that were sent ahead, but for those of the pages that are being read."""
+        """The number of requests sent ahead, without those that pages being read have claimed."""
         self._paused: deque[_Reading[W]] = deque()
         self._more = self._alone = True
         self._serial = concurrency.ceiling == 1
@@ -59,7 +60,7 @@ class AdaptiveThreadPool(Generic[W]):
             self._stop.set()
         for _thread in self._threads:
             self._work.put(None)
-        # Workers may wait to put something: make room until each has ended.
+        # Workers may be blocked on the full queue: drain it until each has ended.
         while any(thread.is_alive() for thread in self._threads) or not self._pages.empty():
             try:
                 item = self._pages.get(timeout=0.02)
@@ -71,7 +72,7 @@ class AdaptiveThreadPool(Generic[W]):
             reading.close()
 
     def pages(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
-        """Hand out work while a thread may read it, and pass on what comes back."""
+        """Hand out work to threads as they become free, and yield the pages that they read."""
         idle = Idle()
         while True:
             if self._busy == 0 and self._concurrency.level == 1:
@@ -94,7 +95,7 @@ class AdaptiveThreadPool(Generic[W]):
                 raise item.error
 
     def _next(self, work: Iterator[W]) -> "_Reading[W] | None":
-        """What is to be read next: first what was begun."""
+        """Return the next piece to read, None if there is none. Pieces that were paused come first."""
         if self._paused:
             return self._paused.popleft()
         for piece in work if self._more else ():
@@ -103,9 +104,10 @@ class AdaptiveThreadPool(Generic[W]):
         return None
 
     def _hand_out(self, work: Iterator[W]) -> None:
-        """Give every worker something to read; and, when all are at work, one piece for the thread that is ready first.
+        """Give every worker a piece to read and, when all are busy, queue one more for the thread that is free first.
 
-        Where each waits 50 ms for a response, that one piece is 3 % of the time: the caller may have a page in hand.
+        The caller may be busy with a page when a thread becomes free. With responses that take 50 ms, the queued piece
+        saves 3 % of the time.
         """
         level = self._concurrency.level
         most = level + (level == len(self._threads) > 1)
@@ -116,7 +118,7 @@ class AdaptiveThreadPool(Generic[W]):
             self._give(reading)
 
     def _read_inline(self, work: Iterator[W]) -> Iterator[tuple[W, ReadPage]]:
-        """Read on the caller's thread until the process turns out to wait; then a worker goes on."""
+        """Read on the caller's thread until the process turns out to wait; then hand over to a worker."""
         idle = Idle()
         while (reading := self._next(work)) is not None:
             reading.begin()
@@ -125,10 +127,10 @@ class AdaptiveThreadPool(Generic[W]):
                     yield timed.piece, timed.page
                     if timed.seconds is not None:
                         self._concurrency.completed(timed.seconds, 1)
-                        # Between pieces it is looked more often, so this is of one piece.
+                        # The check between pieces runs more often, so this one is about a single long piece.
                         waits = idle.since() > _LONG_LOOK and idle.share() < _ALONE
                         if not self._serial and (waits or self._concurrency.level > 1):
-                            # To take it back again would be to and fro.
+                            # Once handed over because it waits, the piece must not come back: it would go to and fro.
                             self._alone = self._alone and not waits
                             self._give(reading)
                             return
@@ -147,31 +149,31 @@ class AdaptiveThreadPool(Generic[W]):
         self._work.put(reading)
 
     def _add_thread(self, most: int) -> None:
-        """Start a thread, unless there are so many."""
+        """Start a thread, unless there are `most` already."""
         if len(self._threads) < most:
             thread = threading.Thread(target=self._loop, daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def has_idle(self) -> bool:
-        """Whether a thread could send a request ahead; for any thread."""
+        """Whether a thread could send a request ahead. May be called from any thread."""
         needed = self._more or bool(self._paused) or self._stop.is_set()
         return not needed and self._busy + self._ahead < self._concurrency.level > 1
 
     def submit(self, call: Callable[[], None], /) -> bool:
-        """Have a thread run a call, where one is to spare; for whichever thread reads a piece."""
+        """Run a call on an idle thread; returns False if there is none. Called by the thread that reads a piece."""
         with self._counting:
             if not self.has_idle():
                 return False
             self._ahead += 1
-            # Who reads may wait for what another thread was sent for.
+            # A thread that reads a piece may be blocked until another thread has fetched the response: allow for both.
             self._add_thread(2 * self._busy + self._ahead)
-            # Before the end of the pool, which waits for this lock.
+            # While the lock is held, so that the call is queued before the end of the work.
             self._work.put(call)
         return True
 
     def release(self) -> None:
-        """The request that a call has sent is that of a page being read, or has come to nothing; for any thread."""
+        """Stop counting a request sent ahead: a page being read has claimed it, or it failed. For any thread."""
         with self._counting:
             self._ahead -= 1
 
@@ -188,7 +190,7 @@ class AdaptiveThreadPool(Generic[W]):
             self._pages.put(item)
 
     def _read_on(self, reading: "_Reading[W]") -> "_Reading[W] | _End":
-        """Put the pages into the queue until it ends, or the caller wants it back."""
+        """Put the pages of a piece into the queue until it ends, the caller wants it back, or it is surplus."""
         reading.begin()
         try:
             while not self._stop.is_set() and (timed := reading.next()) is not None:
@@ -204,21 +206,21 @@ class AdaptiveThreadPool(Generic[W]):
         return _End(None)
 
     def _is_surplus(self, page: ReadPage) -> bool:
-        """Whether fewer are to be read at once, and this is one that can wait: nothing is open between two pages."""
+        """Whether too many pieces are being read, and this one can pause here: its page ends at a checkpoint."""
         return self._reading > self._concurrency.level and isinstance(page.position, Checkpoint)
 
 
 class _TimedPage(NamedTuple, Generic[W]):
-    """A page of a piece."""
+    """A page of a piece, with the time that it took."""
 
     piece: W
     page: ReadPage
     seconds: float | None
-    """How long it took; None: it is no page of the source, but the end that follows one."""
+    """How long the page took; None if it is not a page of the source but the end of the piece that follows one."""
 
 
 class _Reading(Generic[W]):
-    """A piece being read, in a context of its own: the thread that goes on with it finds there what was set before."""
+    """A piece being read, in its own context: a thread that resumes it sees the context variables that were set."""
 
     def __init__(
         self,
@@ -228,14 +230,14 @@ class _Reading(Generic[W]):
         concurrency: Concurrency,
         ahead: ReadAhead[object],
     ) -> None:
-        """stop: ends it also in the middle of a wait. concurrency: learns of complaints."""
+        """stop: ends the reading even in the middle of a wait. concurrency: receives complaints, see `complain_to`."""
         self._piece, self._read, self._first, self._began, self._ahead = piece, read, True, 0.0, ahead
         self._context = copy_context()
         self._context.run(_prepare, stop, concurrency, ahead)
         self._pages = self._all()
 
     def next(self) -> _TimedPage[W] | None:
-        """The next page, None at the end. Raises what reading raises."""
+        """Return the next page, or None at the end. Raises what reading raises."""
         try:
             page = self._context.run(next, self._pages, None)
         except BaseException:
@@ -252,11 +254,11 @@ class _Reading(Generic[W]):
         return _TimedPage(self._piece, page, seconds)
 
     def begin(self) -> None:
-        """Count the time of the next page from now on: what was waited for a thread is no part of it."""
+        """Start timing the next page now, so that the wait for a thread is not included."""
         self._began = time.monotonic()
 
     def close(self) -> None:
-        """End the reading, and let go of what its slice holds."""
+        """Stop reading and release the resources of the slice."""
         self._context.run(self._pages.close)
         self._ahead.close()
 
@@ -271,7 +273,7 @@ def _prepare(stop: threading.Event, concurrency: Concurrency, ahead: ReadAhead[o
 
 
 class _Bounded(Generic[T]):
-    """A queue that holds so many items, made of two that take no lock in Python."""
+    """A queue with a maximum size, made of two `SimpleQueue`s, which take no lock in Python."""
 
     def __init__(self, size: int) -> None:
         self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
@@ -280,23 +282,23 @@ class _Bounded(Generic[T]):
             self._room.put(None)
 
     def put(self, item: T) -> None:
-        """Add an item, once there is room."""
+        """Add an item; blocks while the queue is full."""
         self._room.get()
         self._items.put(item)
 
     def get(self, timeout: float | None) -> T:
-        """The oldest item. Raises queue.Empty: there is none for `timeout` seconds."""
+        """Remove and return the oldest item. Raises queue.Empty: when there is none for `timeout` seconds."""
         item = self._items.get(timeout=timeout)
         self._room.put(None)
         return item
 
     def empty(self) -> bool:
-        """Whether there is nothing to get at this moment."""
+        """Whether the queue is empty at this moment."""
         return self._items.empty()
 
 
 class _End:
-    """A worker finished a piece, or failed in it."""
+    """The end of a piece: a worker finished it, or failed with `error`."""
 
     __slots__ = ("error",)
 
@@ -305,17 +307,17 @@ class _End:
 
 
 class Idle:
-    """How much of a core the process has taken since it was last asked; the rest it has waited."""
+    """Measures the share of CPU time that the process used since the last measurement; the rest was waiting."""
 
     def __init__(self) -> None:
         self._wall, self._cpu, self._share = time.monotonic(), time.process_time(), 1.0
 
     def since(self) -> float:
-        """Seconds since it was last asked."""
+        """Return the seconds since the last measurement."""
         return time.monotonic() - self._wall
 
     def share(self) -> float:
-        """The share; what is asked next counts from now. Of too short a time it says nothing: it is what it was."""
+        """Return the CPU share and start a new measurement; after too short a time, return the previous share again."""
         wall, cpu = time.monotonic(), time.process_time()
         if wall - self._wall > _LOOK:
             self._share = (cpu - self._cpu) / (wall - self._wall)
@@ -324,12 +326,12 @@ class Idle:
 
 
 Repeating: TypeAlias = Callable[[Callable[[], None], float], AbstractContextManager[None]]
-"""Wraps a block: while it runs, a function is called every so many seconds, whose errors the block raises."""
+"""Wraps a block: calls a function at an interval in seconds while the block runs; the block raises its errors."""
 
 
 @contextmanager
 def repeating_in_a_thread(function: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call a function every so many seconds in a thread of its own, until the block ends; then raise its error."""
+    """Call a function at an interval in seconds, in a thread of its own, until the block ends; then raise its error."""
     over, failures = threading.Event(), list[BaseException]()
 
     def run() -> None:
@@ -339,7 +341,7 @@ def repeating_in_a_thread(function: Callable[[], None], seconds: float) -> Itera
         except BaseException as error:  # noqa: BLE001 - raised where the block ends
             failures.append(error)
 
-    # The threads that read may be in the middle of a page for as long as that takes.
+    # A thread of its own, because the reading threads may be busy with one page for a long time.
     thread = threading.Thread(target=copy_context().run, args=[run], daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""Catalogs: the streams a source offers, and those a sync wants, with how it wants them."""
+"""Catalogs: the streams that a source offers, and the streams that a sync reads, with how it reads and writes them."""
 
 from enum import StrEnum
 
@@ -16,7 +16,7 @@ class SyncMode(StrEnum):
 
 
 class DestinationSyncMode(StrEnum):
-    """What a destination does with the records; a source carries it and ignores it."""
+    """How a destination writes the records. A source passes it on and ignores it."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -26,7 +26,7 @@ class DestinationSyncMode(StrEnum):
 
 
 class StreamDescriptor(WireModel):
-    """Which stream: its name and, for sources with several, its namespace. Hashable."""
+    """Identifies a stream: its name and, in sources that have several namespaces, its namespace. Hashable."""
 
     name: str
     namespace: str | None = None
@@ -38,8 +38,9 @@ class StreamDescriptor(WireModel):
 class AirbyteStream(WireModel):
     """A stream as a source offers it.
 
-    json_schema: empty only in catalogs written by hand, where it is not read.
-    source_defined_primary_key: a list of paths, each a list of fields. is_resumable: a cut full refresh can go on.
+    json_schema: empty only in handwritten catalogs, where nothing reads it.
+    source_defined_primary_key: a list of paths, each a list of fields.
+    is_resumable: whether an interrupted full refresh can resume.
     """
 
     name: str
@@ -54,21 +55,21 @@ class AirbyteStream(WireModel):
 
     @property
     def descriptor(self) -> StreamDescriptor:
-        """The name by which states and traces call this stream."""
+        """The descriptor that states and traces use for this stream."""
         return StreamDescriptor(name=self.name, namespace=self.namespace)
 
 
 class AirbyteCatalog(WireModel):
-    """The streams that a source has: what `discover` gives."""
+    """All streams of a source: the result of `discover`."""
 
     streams: list[AirbyteStream]
 
 
 class ConfiguredAirbyteStream(WireModel):
-    """A stream a sync wants.
+    """A stream that a sync reads, with its modes.
 
-    generation_id, minimum_generation_id, sync_id: the platform's book-keeping for the destination; `read`
-    carries them along, `sync` follows the generations.
+    generation_id, minimum_generation_id, sync_id: the platform's bookkeeping for the destination. `read` ignores
+    them; `sync` acts on the generations.
     """
 
     stream: AirbyteStream
@@ -84,6 +85,6 @@ class ConfiguredAirbyteStream(WireModel):
 
 
 class ConfiguredAirbyteCatalog(WireModel):
-    """The streams a sync wants, in the order they are read."""
+    """The streams that a sync reads, in the order in which it reads them."""
 
     streams: list[ConfiguredAirbyteStream]

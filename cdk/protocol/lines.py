@@ -1,4 +1,4 @@
-"""Messages as lines of JSON: a page of records in one pass, anything else one by one."""
+"""Messages as lines of JSON: a page of records is encoded in one pass, every other message on its own."""
 
 import json
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ _CUT = orjson.Fragment(_CUT_TEXT)
 
 
 def message_line(message: AirbyteMessage) -> bytes:
-    """The line of a message, with its line feed.
+    """Return the line of a message, including the line feed.
 
-    Fields that are None are left out; nulls inside a state, a config or a record stay.
+    Omits fields that are None; nulls inside a state, a config or a record stay.
     """
     try:
         return message.model_dump_json(by_alias=True, exclude_none=True).encode() + b"\n"
     except PydanticSerializationError:
-        # Text that UTF-8 cannot hold (half a surrogate pair); the standard library writes it as an escape.
+        # UTF-8 cannot encode half a surrogate pair; the standard library writes it as an escape.
         return json.dumps(message.model_dump(by_alias=True, exclude_none=True)).encode() + b"\n"
 
 
 def state_line(message: AirbyteMessage) -> bytes:
-    """The line of a STREAM state. As `message_line`, three times faster where the state is large."""
+    """Return the line of a STREAM state: the same as `message_line`, but three times faster for a large state."""
     state = message.state
     assert state is not None
     assert state.stream is not None
@@ -49,14 +49,13 @@ def state_line(message: AirbyteMessage) -> bytes:
 
 
 def record_lines(stream: str, namespace: str | None, records: Sequence[Record], emitted_at_ms: int) -> bytes:
-    """The lines of a page of records, each with its line feed; no bytes for no records.
+    """Return the lines of a page of records, each with its line feed; empty bytes if there are no records.
 
     emitted_at_ms: milliseconds since 1970, the same for the whole page.
-    Fields of a record that are null are left out, as Airbyte has it; nulls deeper inside stay.
-    NaN and infinities become null, values of Python what `cdk.base.records.plain_values` says, numbers keep every
-    digit.
+    Omits top-level fields that are null, as Airbyte does; nested nulls stay. NaN and infinities become null, Python
+    values are converted as in `cdk.base.records.plain_values`, and numbers keep every digit.
 
-    Raises FatalError naming the stream and the field: a value that JSON cannot hold.
+    Raises FatalError naming the stream and the field: when JSON cannot represent a value.
     """
     if not records:
         return b""
@@ -67,7 +66,8 @@ def record_lines(stream: str, namespace: str | None, records: Sequence[Record], 
     if lines is not None and (text := lines.lines) is not None and b"null" not in text:
         return b"".join((head, text.replace(b"\n", tail + head), tail))
     try:
-        # To look for a null in each record takes as long as to write it; most pages have some at once, or none.
+        # Searching each record for nulls takes as long as encoding it. Most pages either have a null in their first
+        # record, or have none at all.
         page = b"null" if None in records[0].values() else _dumps_page(records)
         texts = _cut(_dumps_page(_without_nulls(records)) if b"null" in page else page)
     except TypeError:
@@ -85,11 +85,12 @@ def _without_nulls(records: Sequence[Record]) -> list[Record]:
 
 
 def _dumps_page(records: Sequence[Record]) -> bytes:
-    """The JSON text of the records, a cut between each two, from one call of the encoder.
+    """Encode all records in one call of the encoder, with a separator between every two records.
 
-    Raises TypeError for what it does not know. Five times faster than a call per record: most of such a call is memory
-    for its result. The cut cannot be met inside a record, because JSON text has no raw line feed; its length lets the
-    search skip ahead.
+    Five times faster than one call per record, which spends most of its time allocating its result. The separator
+    cannot occur inside a record, because JSON text contains no raw line feed; its length lets the search skip ahead.
+
+    Raises TypeError: when the encoder does not support a value.
     """
     items: list[Record | orjson.Fragment] = [_CUT] * (2 * len(records) - 1)
     items[::2] = records
@@ -97,7 +98,7 @@ def _dumps_page(records: Sequence[Record]) -> bytes:
 
 
 def _cut(page: bytes) -> list[bytes]:
-    """The text of each record."""
+    """Split the result of `_dumps_page` into the text of each record."""
     texts = page.split(b"," + _CUT_TEXT + b",")
     texts[0] = texts[0][1:]
     texts[-1] = texts[-1][:-1]
@@ -105,7 +106,7 @@ def _cut(page: bytes) -> list[bytes]:
 
 
 def _dumps(stream: str, record: Record) -> bytes:
-    """One record, when the fast encoder refused its page."""
+    """Encode one record of a page that the fast encoder could not encode."""
     try:
         return orjson.dumps(record, fragment)
     except TypeError:

@@ -1,4 +1,4 @@
-"""The envelope: every line on the wire is one AirbyteMessage; and what goes into it but catalogs and traces."""
+"""The envelope, AirbyteMessage, of which every line on the wire is one, and its contents except catalogs and traces."""
 
 from enum import StrEnum
 from typing import Literal
@@ -12,7 +12,7 @@ from cdk.protocol.traces import AirbyteTraceMessage
 
 
 class AirbyteStateType(StrEnum):
-    """What a state message speaks about."""
+    """What a state message covers: one stream, all streams at once, or the legacy map of streams."""
 
     STREAM = "STREAM"
     GLOBAL = "GLOBAL"
@@ -20,29 +20,29 @@ class AirbyteStateType(StrEnum):
 
 
 class AirbyteStreamState(WireModel):
-    """The state of one stream: any JSON object, in which nulls are kept."""
+    """The state of one stream: any JSON object; its nulls are preserved."""
 
     stream_descriptor: StreamDescriptor
     stream_state: JsonValue = None
 
 
 class AirbyteGlobalState(WireModel):
-    """The states of all streams at once, beside one they share."""
+    """The states of all streams at once, and a state that they share."""
 
     stream_states: list[AirbyteStreamState]
     shared_state: JsonValue = None
 
 
 class AirbyteStateStats(WireModel):
-    """How many records this state covers that the state before it did not."""
+    """The number of records that this state covers and the previous state did not."""
 
     record_count: float | None = Field(default=None, alias="recordCount")
 
 
 class AirbyteStateMessage(WireModel):
-    """One of `stream`, `global_` or the legacy `data`, a map from stream name to state.
+    """A state: exactly one of `stream`, `global_` or the legacy `data`, a map from stream name to state.
 
-    `type` may be missing in a state that is read; one that is written has it.
+    `type` may be missing in a state that the kit reads; a state that the kit writes always has it.
     """
 
     type: AirbyteStateType | None = None
@@ -54,7 +54,7 @@ class AirbyteStateMessage(WireModel):
 
 
 class AuthFlowType(StrEnum):
-    """How the platform obtains credentials for a person."""
+    """The OAuth version with which the platform obtains a user's credentials."""
 
     OAUTH2_0 = "oauth2.0"
     OAUTH1_0 = "oauth1.0"
@@ -63,8 +63,8 @@ class AuthFlowType(StrEnum):
 class AdvancedAuth(WireModel):
     """How the platform fills credentials into a config.
 
-    predicate_key, predicate_value: where and with what value the config asks for this flow.
-    oauth_config_specification: the JSON Schemas and addresses of the flow, as the platform defines them.
+    predicate_key, predicate_value: the path in the config, and the value there, that select this flow.
+    oauth_config_specification: the JSON Schemas and URLs of the flow, as the platform defines them.
     """
 
     auth_flow_type: AuthFlowType | None = None
@@ -74,7 +74,7 @@ class AdvancedAuth(WireModel):
 
 
 class ConnectorSpecification(WireModel):
-    """The config a source takes, as a JSON Schema in which `airbyte_secret: true` marks secrets."""
+    """The config that a source accepts, as a JSON Schema in which `airbyte_secret: true` marks secrets."""
 
     connection_specification: JsonObject = Field(alias="connectionSpecification")
     documentation_url: str | None = Field(default=None, alias="documentationUrl")
@@ -88,27 +88,27 @@ class ConnectorSpecification(WireModel):
 
 
 class CheckStatus(StrEnum):
-    """Whether a source can be read with a config."""
+    """Whether a source can be read with a given config."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
 
 
 class AirbyteConnectionStatus(WireModel):
-    """The result of `check`; `message` says what to do about a failure."""
+    """The result of `check`. `message` says how to fix a failure."""
 
     status: CheckStatus
     message: str | None = None
 
 
 class OrchestratorType(StrEnum):
-    """What a control message asks of the platform."""
+    """What a control message asks the platform to do."""
 
     CONNECTOR_CONFIG = "CONNECTOR_CONFIG"
 
 
 class AirbyteControlConnectorConfigMessage(WireModel):
-    """A config that changed during the run, to be kept: a rotated refresh token, for one."""
+    """A config that changed during the run, for the platform to save: for example, with a rotated refresh token."""
 
     config: JsonObject
 
@@ -122,7 +122,7 @@ class AirbyteControlMessage(WireModel):
 
 
 class Type(StrEnum):
-    """The kinds of messages; the field of the same name holds the content."""
+    """The kinds of messages. The field of the same name in AirbyteMessage holds the content."""
 
     RECORD = "RECORD"
     STATE = "STATE"
@@ -135,7 +135,7 @@ class Type(StrEnum):
 
 
 class Level(StrEnum):
-    """How serious a log line is."""
+    """The severity of a log message."""
 
     FATAL = "FATAL"
     ERROR = "ERROR"
@@ -146,7 +146,7 @@ class Level(StrEnum):
 
 
 class AirbyteLogMessage(WireModel):
-    """A line of the log."""
+    """A log message. `stack_trace` belongs to the error that it reports, if any."""
 
     level: Level
     message: str
@@ -154,7 +154,7 @@ class AirbyteLogMessage(WireModel):
 
 
 class AirbyteRecordMessageMetaChange(WireModel):
-    """What was done to a field that did not fit, and why (`SOURCE_SERIALIZATION_ERROR` and the like)."""
+    """How a field whose value did not fit was changed, and why (for example `SOURCE_SERIALIZATION_ERROR`)."""
 
     field: str
     change: Literal["NULLED", "TRUNCATED"]
@@ -162,13 +162,13 @@ class AirbyteRecordMessageMetaChange(WireModel):
 
 
 class AirbyteRecordMessageMeta(WireModel):
-    """What happened to a record on its way."""
+    """The changes that were made to a record before it was emitted."""
 
     changes: list[AirbyteRecordMessageMetaChange] | None = None
 
 
 class AirbyteRecordMessage(WireModel):
-    """One record. `emitted_at` is in milliseconds since 1970. A read writes pages of these with `record_lines`."""
+    """One record. `emitted_at` is in milliseconds since 1970. `record_lines` writes a whole page of these at once."""
 
     stream: str
     data: JsonObject
@@ -178,7 +178,7 @@ class AirbyteRecordMessage(WireModel):
 
 
 class AirbyteMessage(WireModel):
-    """A line on the wire: its `type` says which of the other fields is set."""
+    """A line on the wire. `type` says which of the other fields is set."""
 
     type: Type
     log: AirbyteLogMessage | None = None

@@ -1,4 +1,4 @@
-"""Lines of the protocol that report what happens: statuses, errors, log lines."""
+"""Protocol lines that report the progress of a run: stream statuses, errors, log messages."""
 
 import traceback
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from cdk.protocol.traces import (
 )
 
 Mask: TypeAlias = Callable[[str], str]
-"""Hides secrets in a text; `str` hides none."""
+"""Masks the secrets in a text; `str` masks nothing."""
 
 
 def milliseconds(at: datetime) -> int:
-    """Milliseconds since 1970, as `emitted_at` counts them."""
+    """Return milliseconds since 1970, the unit of `emitted_at`."""
     return int(at.timestamp() * 1000)
 
 
 def failure_type(error: BaseException) -> FailureType:
-    """Who can help: as the error says; nobody where a connection broke, it may heal; whoever wrote the code else."""
+    """Return the failure type of an error: its own for a CdkError, transient for a broken connection, else system."""
     match error:
         case CdkError():
             return FailureType(error.failure_type)
@@ -43,7 +43,7 @@ def failure_type(error: BaseException) -> FailureType:
 
 
 def error_text(error: BaseException) -> str:
-    """What people read of an error: its own words if it is one of the kit's, else its kind and its words."""
+    """Return the message for users: a CdkError's own, any other error's with its class and the connector's line."""
     match error:
         case CdkError():
             return str(error)
@@ -54,7 +54,7 @@ def error_text(error: BaseException) -> str:
 def status_line(
     stream: StreamDescriptor, status: AirbyteStreamStatus, at: datetime, *, limited_until: datetime | None = None
 ) -> bytes:
-    """The line with the status of a stream. at: now. limited_until: it waits until then, because the API limits it."""
+    """Return the line with the status of a stream. at: now. limited_until: until when a rate limit makes it wait."""
     limited = None
     if limited_until is not None:
         reset = AirbyteStreamStatusRateLimitedReason(quota_reset=milliseconds(limited_until))
@@ -70,7 +70,7 @@ def status_line(
 def error_line(
     error: BaseException, at: datetime, *, mask: Mask = str, stream: StreamDescriptor | None = None
 ) -> bytes:
-    """The line of an error, with its stack. at: now. stream: the one that failed. Secrets are masked in all of it."""
+    """Return the line of an error with its stack trace. at: now. stream: the failed one. mask: applied to all texts."""
     detail = error.detail if isinstance(error, CdkError) and error.detail else repr(error)
     trace = AirbyteTraceMessage(
         type=TraceType.ERROR,
@@ -87,6 +87,6 @@ def error_line(
 
 
 def log_line(level: Level, text: str, *, stack_trace: str | None = None, mask: Mask = str) -> bytes:
-    """A line of the log. Secrets are masked."""
+    """Return the line of a log message. mask: applied to the text and the stack trace."""
     log = AirbyteLogMessage(level=level, message=mask(text), stack_trace=mask(stack_trace) if stack_trace else None)
     return message_line(AirbyteMessage(type=Type.LOG, log=log))

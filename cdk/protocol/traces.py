@@ -1,4 +1,4 @@
-"""Trace messages: what happens to streams, apart from their records."""
+"""Trace messages: errors, estimates, stream statuses and analytics."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ from cdk.protocol.model import WireModel
 
 
 class TraceType(StrEnum):
-    """What a trace speaks about."""
+    """The kind of a trace message."""
 
     ERROR = "ERROR"
     ESTIMATE = "ESTIMATE"
@@ -16,7 +16,7 @@ class TraceType(StrEnum):
 
 
 class FailureType(StrEnum):
-    """Who can help: a person, time, or the makers."""
+    """Who or what can resolve a failure: the developers (system), the user (config), or time (transient)."""
 
     SYSTEM_ERROR = "system_error"
     CONFIG_ERROR = "config_error"
@@ -24,7 +24,7 @@ class FailureType(StrEnum):
 
 
 class AirbyteErrorTraceMessage(WireModel):
-    """What went wrong: `message` for people, the rest for logs."""
+    """An error: `message` is for users, the other fields are for logs."""
 
     message: str
     internal_message: str | None = None
@@ -34,7 +34,7 @@ class AirbyteErrorTraceMessage(WireModel):
 
 
 class AirbyteStreamStatus(StrEnum):
-    """Where a stream is in this sync. RUNNING comes with its first record."""
+    """The progress of a stream in this sync. RUNNING is emitted before its first record."""
 
     STARTED = "STARTED"
     RUNNING = "RUNNING"
@@ -43,26 +43,26 @@ class AirbyteStreamStatus(StrEnum):
 
 
 class AirbyteStreamStatusReasonType(StrEnum):
-    """Why a stream stands still."""
+    """Why a stream makes no progress."""
 
     RATE_LIMITED = "RATE_LIMITED"
 
 
 class AirbyteStreamStatusRateLimitedReason(WireModel):
-    """quota_reset: when the source answers again, in milliseconds since 1970."""
+    """The end of a rate limit. quota_reset: when the source accepts requests again, in milliseconds since 1970."""
 
     quota_reset: int | None = None
 
 
 class AirbyteStreamStatusReason(WireModel):
-    """A reason beside a status."""
+    """The reason for a stream's status, with its details."""
 
     type: AirbyteStreamStatusReasonType
     rate_limited: AirbyteStreamStatusRateLimitedReason | None = None
 
 
 class AirbyteStreamStatusTraceMessage(WireModel):
-    """The status of one stream."""
+    """The status of one stream, with reasons if it makes no progress."""
 
     stream_descriptor: StreamDescriptor
     status: AirbyteStreamStatus
@@ -70,14 +70,14 @@ class AirbyteStreamStatusTraceMessage(WireModel):
 
 
 class EstimateType(StrEnum):
-    """What an estimate is of."""
+    """Whether an estimate covers one stream or the whole sync."""
 
     STREAM = "STREAM"
     SYNC = "SYNC"
 
 
 class AirbyteEstimateTraceMessage(WireModel):
-    """How much there is to read, in rows and bytes, as far as it is known."""
+    """An estimate of how much there is to read, in rows and bytes; None for what is unknown."""
 
     name: str
     type: EstimateType
@@ -87,14 +87,14 @@ class AirbyteEstimateTraceMessage(WireModel):
 
 
 class AirbyteAnalyticsTraceMessage(WireModel):
-    """A figure for the platform's statistics."""
+    """A value for the platform's usage statistics."""
 
     type: str
     value: str | None = None
 
 
 class AirbyteTraceMessage(WireModel):
-    """Exactly one of the four kinds. `emitted_at` is in milliseconds since 1970."""
+    """A trace: exactly one of the four kinds is set, as `type` says. `emitted_at` is in milliseconds since 1970."""
 
     type: TraceType
     emitted_at: float

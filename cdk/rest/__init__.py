@@ -1,6 +1,6 @@
 """The front door of the HTTP layer: what a connector author needs to read an API.
 
-Its names are imported when they are first used: what imports a module of this package does not pay for the others.
+Its names are imported on first use, so that importing a module of this package does not import all the others.
 """
 
 from typing import TYPE_CHECKING

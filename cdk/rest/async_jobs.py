@@ -1,6 +1,6 @@
-"""Jobs: reports that an API prepares while one waits. Asked for, looked after, downloaded, deleted.
+"""Asynchronous jobs: reports that an API prepares in the background. Creates, polls, downloads and deletes them.
 
-A running job can travel in a state: a read that is cut goes on with the job that the earlier one asked for.
+The state can contain a running job: an interrupted read then resumes with the job that the earlier read created.
 """
 
 import threading
@@ -22,16 +22,16 @@ from cdk.state.slice import Slice
 from cdk.streams.page import Item, Page
 
 Status: TypeAlias = Literal["running", "completed", "failed", "timeout", "skipped"]
-"""How a job is. skipped: there is nothing to report; timeout: the API gave it up."""
+"""The status of a job. skipped: the API has nothing to report; timeout: the API gave up."""
 
 ATTEMPTS = 3
-"""How often a job is asked for before the slice fails."""
+"""How often a job is created before the slice fails."""
 
 POLL = 5.0
-"""Seconds between two looks at a job."""
+"""Seconds between two requests for the status of a job."""
 
 PLACE_POLL = 0.1
-"""Seconds between two looks whether another job may run: no request is sent for one."""
+"""Seconds between two checks whether another job may run, which send no request."""
 
 _LONGEST_TOKEN = 10_000
 _REFUSALS = (NotFound, BadRequest, Forbidden)
@@ -41,9 +41,9 @@ _REFUSALS = (NotFound, BadRequest, Forbidden)
 class Job:
     """A job at an API.
 
-    created: what the API answered when it was asked for, see `response_values`. token: what of that a state may keep,
-    None if it is secret or long. polled: the last response to how it is. resumed: an earlier read asked for it, and
-    downloaded `done` of its targets, `count` in all, and of the next one all pages before `page`.
+    created: the response that created it, see `response_values`. token: what of that response a state may contain; None
+    if it is secret or too long. polled: the last response to a status request. resumed: an earlier read created the job
+    and downloaded `done` of its `count` targets, and all pages before `page` of the next target.
     """
 
     slice: Slice
@@ -57,9 +57,9 @@ class Job:
 
 
 class JobApi(Protocol):
-    """How an API's jobs are worked with. All methods raise what sending a request raises; safe from several threads.
+    """The operations on an API's jobs. All methods raise what sending a request raises. Thread-safe.
 
-    deletes: `delete` removes a job, so that no read can go on with it.
+    deletes: whether `delete` removes a job, so that a later read cannot resume with it.
     """
 
     @property
@@ -68,19 +68,19 @@ class JobApi(Protocol):
     def create(self, slice: Slice) -> Response: ...
 
     def status(self, job: Job) -> Status:
-        """Look how a job is, and keep the response in `job.polled`."""
+        """Request the status of a job, and store the response in `job.polled`."""
 
     def targets(self, job: Job) -> tuple[Sequence[str], str]:
-        """What is to be downloaded of a completed job, in an order that does not change; and a warning, if any."""
+        """Return the targets to download of a completed job, in a stable order, and a warning or an empty string."""
 
     def download(self, job: Job, target: str, page: Mapping[str, JsonValue] | None) -> Iterator[Item]:
-        """The records of a target; pages where there is a token to go on from, and the last. page: such a token."""
+        """Yield the records of a target, in pages if it has page tokens. page: the token to resume at, None for all."""
 
     def abort(self, job: Job) -> None:
-        """Stop a job whose result is not needed any more."""
+        """Stop a job whose result is no longer needed."""
 
     def delete(self, job: Job) -> None:
-        """Remove a job whose records were read."""
+        """Remove a job after its records were read."""
 
 
 class JobBudget:
@@ -93,28 +93,29 @@ class JobBudget:
         self._lock, self._free = threading.Lock(), max(1, count)
 
     def try_start(self) -> bool:
-        """Whether one more job may run; it then counts as running."""
+        """Reserve a place for one more job. Returns False if the maximum number of jobs already runs."""
         with self._lock:
             free = self._free > 0
             self._free -= free
         return free
 
     def release(self) -> None:
-        """A job runs no longer."""
+        """Free the place of a job that no longer runs."""
         with self._lock:
             self._free += 1
 
 
 class JobReader:
-    """Reads a slice by a job: asks for it, waits, downloads its targets one after the other, deletes it.
+    """Reads a slice by a job: creates it, waits for it, downloads its targets one after the other, and deletes it.
 
-    A job that fails or takes longer than `timeout` is asked for again, three times in all; the wait is the sum of its
-    sleeps, so that no clock is needed. failed_wait: seconds before a failed one is asked for again.
-    resumable: states are kept in the middle of a slice. A job that no state keeps is aborted when the read is cut.
-    A job that is deleted gives no states between its records: it is gone before the last ones are safe, and a read that
-    cannot go on with it has those twice that are.
+    A job that fails or takes longer than `timeout` is created again, up to three attempts in all. The time is the sum
+    of the sleeps, so that no clock is needed. failed_wait: seconds before a new attempt after a failed job.
+    resumable: whether states within a slice are saved. A job that no state contains is aborted when the read is
+    interrupted. A job that is deleted yields no checkpoints between its records: it is deleted before its last records
+    are durable, and a read that could not resume with it would emit the durable ones twice.
 
-    `read` raises FatalError: the last attempt failed, too; StaleToken: the job of an earlier read is gone.
+    `read` raises FatalError: when the last attempt fails, too. It raises StaleToken: when the job of an earlier read no
+    longer exists.
     """
 
     def __init__(
@@ -131,12 +132,12 @@ class JobReader:
         self._timeout, self._failed_wait, self._resumable = timeout.total_seconds(), failed_wait, resumable
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """The records of a slice. Says where a cut read may go on: at the job, and behind each of its targets."""
+        """Yield the records of a slice, with checkpoints at the job and after each of its targets."""
         taken = self._wait_for_a_place(slice)
         try:
             job = yield from self._completed(slice)
         finally:
-            # Downloads run beside other jobs: the stream that reads them may itself need a job to go on.
+            # Free the place before downloading: the stream that consumes the records may itself need a job to continue.
             if taken:
                 self._budget.release()
         if job is not None:
@@ -147,7 +148,7 @@ class JobReader:
         waited = 0.0
         while not self._budget.try_start():
             if waited >= self._timeout:
-                # Two jobs that wait for each other's records would otherwise wait for ever.
+                # Two jobs that wait for each other's records would otherwise wait forever.
                 logger.warning("%s: waited %.0f s for another job to end; asking for this one beside it", slice, waited)
                 return False
             self._sleep(PLACE_POLL)
@@ -155,7 +156,7 @@ class JobReader:
         return True
 
     def _completed(self, slice: Slice) -> Generator[Item, None, Job | None]:
-        """A job of the slice that has completed; None when there is nothing to report."""
+        """Create jobs until one completes, and return it; None when the API has nothing to report."""
         job = _resumed(slice, slice.start)
         ended = ""
         for attempt in range(1, ATTEMPTS + 1):
@@ -212,11 +213,11 @@ class JobReader:
             raise
 
     def _ended(self, job: Job, status: Status, attempt: int) -> str:
-        """Tidy up after a job that gave nothing, and say how it ended."""
+        """Clean up after a job that failed or timed out, and return which of the two for messages."""
         if status == "timeout":
             self._quietly("aborted", job)
         if job.done or job.page:
-            # Another job may bring other targets, so what is known of these tells nothing.
+            # Another job may have other targets, so the progress in these cannot be carried over.
             raise StaleToken("the job that an earlier read asked for has ended before all of it was downloaded")
         ended = "failed" if status == "failed" else "timed out"
         logger.warning("the job for %s %s (attempt %d of %d)", job.slice, ended, attempt, ATTEMPTS)
@@ -249,7 +250,7 @@ class JobReader:
             raise
 
     def _quietly(self, what: Literal["aborted", "deleted"], job: Job) -> None:
-        """Abort or delete a job. When that fails nothing is lost but the API's space."""
+        """Abort or delete a job. A failure is only logged: it costs nothing but space at the API."""
         try:
             (self._api.abort if what == "aborted" else self._api.delete)(job)
         except ReadError as error:
@@ -259,7 +260,7 @@ class JobReader:
 def _position(
     job: Job, done: int, count: int, page: Mapping[str, JsonValue] | None = None
 ) -> Mapping[str, JsonValue] | None:
-    """Where a cut read goes on: behind the targets that are done, or at a page of the next. None for a secret job."""
+    """Return the token to resume from, after the `done` targets or at a page of the next; None if the job has none."""
     if job.token is None:
         return None
     token = {"job": job.token, "done_targets": done, "targets": count}
@@ -267,11 +268,11 @@ def _position(
 
 
 def _no_position(*_: object) -> None:
-    """No place to go on: the job may be gone by then."""
+    """Return no token to resume from, because the job may no longer exist by then."""
 
 
 def response_values(response: Response) -> Mapping[str, JsonValue]:
-    """A response as requests that follow it see it: the fields of its JSON body, `headers`, and the `request`."""
+    """Return a response as later requests refer to it: the fields of its JSON body, `headers`, and the `request`."""
     sent = response.request
     body = None if sent.body is None else sent.body.decode(errors="replace")
     request = {"method": sent.method, "url": sent.full_url, "headers": sent.headers, "body": body}
@@ -287,7 +288,7 @@ def _fields(response: Response) -> Mapping[str, JsonValue]:
 
 
 def _token(response: Response) -> JsonValue:
-    """What a state may keep of the response that created a job; None if it holds secrets of the request, or is long."""
+    """Return what a state may contain of the response that created a job; None if it has secrets or is too long."""
     headers = {name: text for name, text in response.headers.items() if not (looks_secret(name) or "cookie" in name)}
     token = {"body": _fields(response), "headers": headers}
     text = canonical(token)
@@ -295,7 +296,10 @@ def _token(response: Response) -> JsonValue:
 
 
 def _resumed(slice: Slice, start: Position) -> Job | None:
-    """The job that an earlier read was cut in. Raises StaleToken: the state says something else."""
+    """Return the job in which an earlier read was interrupted, None if there was none.
+
+    Raises StaleToken: when the state contains something other than a job.
+    """
     match start:
         case Checkpoint(cursor={"job": {"body": dict(body), "headers": dict(headers)} as token, **progress}):
             return Job(

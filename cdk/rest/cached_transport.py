@@ -1,4 +1,4 @@
-"""Cached responses: for parents that several children read, and for developing without asking the API again."""
+"""Cached responses: for parents that several children read, and for development without repeated requests."""
 
 import threading
 from collections.abc import MutableMapping
@@ -22,7 +22,7 @@ _STRIPES = 64
 
 
 class CachedResponses:
-    """Responses by the digest of their request, in memory or in a folder. Safe to use from several threads."""
+    """Responses by the digest of their request, in memory or in a folder. Thread-safe."""
 
     def __init__(self, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self._folder, self._max_bytes = folder, max_bytes
@@ -42,9 +42,9 @@ class CachedResponses:
         self._open()
 
     def to(self, request: Request, transport: Transport) -> Response:
-        """The kept response to `request`, or the one `transport` gives, kept from then on if it is a success."""
+        """Return the cached response to `request`, or send it by `transport` and cache the response if successful."""
         storage, key = self._storage(), _key(request)
-        # Who asks for what another is fetching waits for it.
+        # A thread waits while another one fetches the same response.
         with self._locks[int(key[:8], 16) % _STRIPES]:
             packed = storage.get(key)
             if packed is not None:
@@ -70,7 +70,7 @@ class CachedResponses:
 
 
 class _RunCaches:
-    """The responses that a run keeps in memory, by what sent their requests, as long as that lives."""
+    """The responses that a run caches in memory, by the transport that sent the requests, as long as that exists."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,15 +82,15 @@ class _RunCaches:
 
 
 class CachedTransport:
-    """Sends a GET once and gives the same response from then on; everything else goes through.
+    """Sends each GET once and returns the same response from then on. Other requests are always sent.
 
-    transport: what really sends. folder: where the responses are kept, in a SQLite file of requests-cache, from run to
-    run; None keeps them in memory until the run ends, one set for all that send by this transport: who syncs again in
-    the same process sees what is new. max_bytes: what this process keeps at most; later responses are not kept.
+    transport: sends the requests. folder: where responses are stored across runs, in a SQLite file of requests-cache.
+    None caches them in memory until the run ends, shared by all users of the same `transport`, so another sync in the
+    same process reads fresh data. max_bytes: limit of what this process caches; later responses are not cached.
 
-    Only successes are kept. Requests are told apart by a digest of everything in them, credentials included; neither
-    these nor other secrets of the request are written in clear. In another process it starts with what the folder
-    holds.
+    Only successes are cached. A request is identified by a digest of everything in it, including credentials; neither
+    these nor other secrets of the request are stored in clear. In another process, the transport starts with the
+    contents of the folder.
     """
 
     def __init__(self, transport: Transport, *, folder: str | Path | None = None, max_bytes: int = MAX_BYTES) -> None:
@@ -98,7 +98,7 @@ class CachedTransport:
         self._responses = None if folder is None else CachedResponses(folder, max_bytes)
 
     def send(self, request: Request) -> Response:
-        """The kept response to `request`, or a new one."""
+        """Return the cached response to `request`, or a new one."""
         if request.method != "GET":
             return self._transport.send(request)
         responses = self._responses or current_run().own(_RunCaches).of(self._transport, self._max_bytes)
@@ -106,10 +106,10 @@ class CachedTransport:
 
 
 def _file(folder: Path) -> MutableMapping[str, bytes]:
-    from requests_cache.backends.sqlite import SQLiteDict  # noqa: PLC0415 - takes 100 ms, for those who use a folder
+    from requests_cache.backends.sqlite import SQLiteDict  # noqa: PLC0415 - takes 100 ms, and only a folder needs it
 
     folder.mkdir(parents=True, exist_ok=True)
-    # serializer=None: bytes as they are, instead of pickles.
+    # serializer=None: store the bytes unchanged instead of pickling them.
     responses: MutableMapping[str, bytes] = SQLiteDict(
         folder / "responses.sqlite", table_name="responses", fast_save=True, wal=True, serializer=None
     )

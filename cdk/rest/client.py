@@ -1,4 +1,4 @@
-"""HttpClient: a request until it succeeds, is given up, or is ignored."""
+"""HttpClient: sends a request until it succeeds, its error is ignored, or the error handler gives up."""
 
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -26,20 +26,20 @@ _AGAIN = frozenset((Action.RETRY, Action.RATE_LIMITED))
 
 
 class Sender(Protocol):
-    """Sends requests, again where that helps: an `HttpClient`, or custom code that sends itself."""
+    """Sends requests, with retries where these help: an `HttpClient`, or custom code that sends requests itself."""
 
     authenticator: Authenticator | None
     error_handler: ErrorHandler
 
     def send(self, request: Request) -> Response:
-        """The response that the error handler calls a success or ignores. Raises CdkErrors."""
+        """Return the first response that the error handler accepts as a success or ignores. Raises CdkErrors."""
 
 
 class HttpClient:
-    """Sends requests with credentials, within a budget, again where that helps. Safe to use from several threads.
+    """Sends requests with credentials, within a budget, with retries where these help. Thread-safe.
 
-    on_rate_limited: told of each wait, in seconds, that is there because the API is asked too often, before it begins.
-    sleep: waits; what it raises, to stop a read, ends the request.
+    on_rate_limited: called before each wait for a rate limit of the API, with its duration in seconds.
+    sleep: waits between attempts; an error that it raises, to stop a read, ends the request.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class HttpClient:
         self._on_rate_limited = on_rate_limited
 
     def send(self, request: Request) -> Response:
-        """The response to `request` that the error handler calls a success or ignores.
+        """Return the first response to `request` that the error handler accepts as a success or ignores.
 
-        Raises the CdkError with which it gives up: a PagingSignal where the error handler wants other pages, a
-        ForeignHost where secrets would leave the request's scope.
+        Raises the CdkError with which the error handler gives up. Raises PagingSignal: when it wants other pages.
+        Raises ForeignHost: when secrets would leave the request's scope.
         """
         attempt, renewed = 1, False
         while True:
@@ -83,9 +83,9 @@ class HttpClient:
             attempt += 1
 
     def obtain(self, flow: Callable[[], Generator[Request, Response, T]]) -> T:
-        """What a flow of requests ends with, such as a token's; the whole flow is tried again where that helps.
+        """Return the result of a flow of requests, such as one that obtains a token; retries the whole flow if useful.
 
-        Its responses are its own to judge; the error handler hears of the errors that it raises. Raises CdkErrors.
+        The flow judges its responses itself; the error handler only judges the errors that it raises. Raises CdkErrors.
         """
         attempt = 1
         while True:
@@ -115,7 +115,7 @@ class HttpClient:
             return error
 
     def _authorized(self, authenticator: Authenticator, request: Request) -> Response:
-        # Closing the flow lets go of what it holds when sending failed.
+        # Closing the flow releases what it holds, also when sending failed.
         with closing(authenticator.flow(request)) as flow:
             following = next(flow)
             while True:
@@ -136,7 +136,7 @@ class HttpClient:
         return response
 
     def _renew(self, outcome: Response | CdkError, *, renewed: bool) -> bool:
-        """Let the authenticator forget its token, once for a request. Whether the next attempt has a new one."""
+        """Make the authenticator forget its token, once per request. Returns whether it obtains a new one."""
         if not isinstance(self.authenticator, Renewable):
             return False
         if renewed:
@@ -159,7 +159,7 @@ class HttpClient:
 
 
 def _retry_reason(request: Request, outcome: Response | CdkError) -> str:
-    """Why there is another attempt. A response is of no more use then."""
+    """Return why there is another attempt. Closes the response, which is not needed any more."""
     match outcome:
         case CdkError(message=message):
             return message

@@ -1,7 +1,7 @@
-"""Conditional requests: a response that has not changed is not read again. For streams that ask for it.
+"""Conditional requests: a response that has not changed is not read again. Streams opt in.
 
-`HttpStream.conditional` gives a stream that travels to where slices are read; `conditional_reads` passes the validators
-to the reading of a slice there, and collects the new ones.
+`HttpStream.conditional` returns a stream that can be pickled and sent to where slices are read; there,
+`conditional_reads` provides the validators for reading a slice, and collects the new ones.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,18 +28,18 @@ from cdk.streams.page import Page
 PASSING = frozenset(
     {"accept-encoding", "connection", "traceparent", "tracestate", "user-agent", "x-correlation-id", "x-request-id"}
 )
-"""Headers, in lower case, that say nothing about what is asked for: they may differ from run to run."""
+"""Headers, in lower case, that do not affect the response: they may differ from run to run."""
 
 
 class NotModified(FatalError):
-    """The source has nothing new at this address: no error, but no response to read either."""
+    """The source has nothing new at this URL. Not an error, but there is no response to read."""
 
 
 class ConditionalTransport:
-    """Sends each GET with the validators of its last response. Safe to use from several threads; does not travel.
+    """Sends each GET with the validators of its last response. Thread-safe; cannot be pickled.
 
-    transport: what really sends. probe: remembers the validators. passing: headers that may differ without its being
-    another request. Everything but a GET goes through as it is, and so does what has conditions of its own.
+    transport: sends the requests. probe: stores the validators. passing: headers that do not distinguish requests.
+    Requests other than GET, and those with conditions of their own, are sent unchanged.
     """
 
     def __init__(self, transport: Transport, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
@@ -47,10 +47,10 @@ class ConditionalTransport:
         self._passing = frozenset(name.lower() for name in passing)
 
     def send(self, request: Request) -> Response:
-        """The response to `request`, if there is anything new in it.
+        """Return the response to `request` if it has changed.
 
-        Raises NotModified: the server says so (304), or the body is the one of the last time, or a response that cannot
-        be validated was read not long ago. Raises FatalError: a 304 to a request that had no validator.
+        Raises NotModified: when the server answers 304, when the body equals the previous one, or when a response
+        without validators was read not long ago. Raises FatalError: for a 304 to a request without a validator.
         """
         if not _conditional(request):
             return self._transport.send(request)
@@ -82,10 +82,10 @@ class ConditionalTransport:
 
 @dataclass(slots=True)
 class ConditionalResult:
-    """What the reading of a slice asked for, and what it learned. Travels.
+    """The result of reading a slice with conditional requests. Can be pickled.
 
-    request: the fingerprint of what was asked for; None: nothing that can be conditional. validators: what is known of
-    its response now; None: nothing, as it was no success. unchanged: the source had nothing new, so nothing was read.
+    request: the fingerprint of the request; None if there was none that can be conditional. validators: those of its
+    response now; None if it was no success. unchanged: whether the source had nothing new, so that nothing was read.
     """
 
     request: str | None = None
@@ -95,11 +95,11 @@ class ConditionalResult:
 
 @contextmanager
 def conditional_reads(snapshot: HttpSnapshot) -> Iterator[ConditionalResult]:
-    """Have the stream that is read in this block ask with what `snapshot` knows. What it gives is filled.
+    """Make the read of a slice in this block conditional, by the validators in `snapshot`; fills the yielded result.
 
-    The stream sends by an AskingTransport: a `conditional` one, or that of a manifest.
+    The stream must send by an AskingTransport: a `conditional` stream, or that of a manifest.
 
-    For the reading of one slice, which may make one request that can be conditional, as often as it must be tried.
+    The slice may have only one request that can be conditional; retries of it are allowed.
     """
     own = _Asking(snapshot.probe())
     asking: Asker = own
@@ -113,7 +113,7 @@ class _Asking:
     result: ConditionalResult = field(default_factory=ConditionalResult)
 
     def send(self, transport: Transport, request: Request) -> Response:
-        """Raises FatalError: it is not the slice's first request. Else raises what ConditionalTransport does."""
+        """Send as ConditionalTransport. Raises as it, and FatalError: for another conditional request of the slice."""
         if not _conditional(request):
             return transport.send(request)
         mark, result = fingerprint(request), self.result
@@ -129,31 +129,31 @@ class _Asking:
             result.unchanged = True
             raise
         finally:
-            # A skipped request taught nothing new, and what was known of it stays.
+            # A skipped request learns no validators: those that were known remain.
             result.validators = self.probe.learned.get(mark) or (self.probe.known(mark) if result.unchanged else None)
 
 
 class ConditionalStream(HttpStream):
-    """An HttpStream whose slices are one request each, and which may be followed: what has not changed is not read.
+    """An HttpStream with one request per slice that may be followed: slices that have not changed are not read.
 
-    Without `follow` it is an HttpStream like any other, at no cost.
+    Without `follow` it behaves like any other HttpStream, at no cost.
     """
 
     _followed = False
 
     def follow(self, probe: HttpProbe, *, passing: Collection[str] = PASSING) -> None:
-        """Ask with the validators of `probe` from now on; to be called before the first read.
+        """Send conditional requests with the validators of `probe`. Call it before the first read.
 
-        passing: see `ConditionalTransport`. Raises FatalError: the stream was read before, or is followed already.
+        passing: see `ConditionalTransport`. Raises FatalError: when the stream was already read or is already followed.
         """
         if self._retriever is not None or self._followed:
             raise FatalError("a stream is followed once, before it is first read; make another one", stream=self.name)
         self.transport, self._followed = ConditionalTransport(self.transport, probe, passing=passing), True
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
-        """The one page of a slice: empty where the source has not changed.
+        """Return the only page of a slice, empty if the source has not changed.
 
-        Raises FatalError: there is a next page. A validator speaks for one request, not for those that follow it.
+        Raises FatalError: when there is a next page, because a validator covers one request and not the following ones.
         """
         try:
             page = super().read_page(slice, token)
@@ -170,14 +170,14 @@ class ConditionalStream(HttpStream):
 
 
 def _conditional(request: Request) -> bool:
-    """Whether a condition may be added to a request: a GET that has none of its own."""
+    """Whether a condition may be added to a request: it must be a GET without conditions of its own."""
     return request.method == "GET" and not request.is_conditional
 
 
 def fingerprint(request: Request, passing: Collection[str] = PASSING) -> str:
-    """What tells a request from others, and shows no secret: `sha256:` and hexadecimal digits.
+    """Return the identity of a request without revealing secrets: `sha256:` and hexadecimal digits.
 
-    Method, URL, headers and body count. Secrets are left out, not hashed, so that a new token changes nothing; so are
+    Covers method, URL, headers and body. Secrets are omitted, not hashed, so that a new token changes nothing; so are
     the user in the URL and the headers in `passing`.
     """
     parts = urlsplit(request.full_url)

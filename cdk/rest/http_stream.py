@@ -1,4 +1,4 @@
-"""HttpStream: a stream that is read from an HTTP API page by page."""
+"""HttpStream: a stream that reads an HTTP API page by page."""
 
 import threading
 from abc import abstractmethod
@@ -37,20 +37,21 @@ _building = threading.Lock()
 
 
 class HttpStream(PagedStream):
-    """A set of records behind a URL. Write `path`, and say where pages and records are found.
+    """A stream of the records behind a URL. Implement `path`, and declare where the pages and records are.
 
     http_method: GET, or POST for APIs that search with a body.
-    paginator: how the next page is found and asked for.
-    records_path: where the list of records lies in a body: `("data", "items")`; `"*"` stands for every element. A null
+    paginator: finds the next page and puts it into the request.
+    records_path: the path of the list of records in a body: `("data", "items")`; `"*"` matches every element. A null
         there is an empty list, as Go writes one; a body without the path is an error.
-    decoder: reads the bodies; JSON by default.
-    error_handler: what responses mean and how often they are tried again.
-    budget: how often the API may be called; the streams that name the same one share it.
-    trusted_urls: further origins that credentials may be sent to, such as `["https://files.example.com"]`, besides
-        those of `url_base` and of URLs and hosts in the config.
-    use_cache: keep responses, until the run ends, for other streams that ask the same: for parents of several children.
-    transport: sends the requests; shared by all streams by default. Set another before the first read, such as a
-        `CachedTransport` with a folder, which asks for nothing twice while a connector is written.
+    decoder: decodes the bodies; JSON by default.
+    error_handler: decides what responses mean and how often a request is retried.
+    budget: how often the API may be called; streams with the same budget share it.
+    trusted_urls: further origins to which credentials may be sent, such as `["https://files.example.com"]`, besides
+        those of `url_base` and of the URLs and hosts in the config.
+    use_cache: whether to cache responses until the run ends, for other streams that send the same requests. For parents
+        of several children.
+    transport: sends the requests; shared by all streams by default. Replace it before the first read, for example by a
+        `CachedTransport` with a folder, which sends no request twice while a connector is being developed.
     sleep: waits between attempts.
     """
 
@@ -72,36 +73,36 @@ class HttpStream(PagedStream):
 
     @property
     def url_base(self) -> str:
-        """What `path` is appended to: set it on the class, or override it to take it from `self.config`."""
+        """The URL to which `path` is appended: set it on the class, or override it to compute it from `self.config`."""
         return ""
 
     @abstractmethod
     def path(self, slice: Slice) -> str:
-        """The path of a slice's records behind `url_base`, or a whole URL. Quote what may hold a `/`, `?` or `#`."""
+        """Return the path of a slice, relative to `url_base`, or a full URL. Quote values that may contain `/?#`."""
 
     def params(self, slice: Slice) -> Mapping[str, JsonValue]:
-        """Query parameters of every page. None is left out, a list repeats its name, a boolean is true or false."""
+        """Return the query parameters of every page. None is omitted, a list repeats its name, True is `true`."""
         return {}
 
     def headers(self, slice: Slice) -> Mapping[str, str]:
-        """Headers of every page, besides those of the authenticator."""
+        """Return the headers of every page, in addition to those of the authenticator."""
         return {}
 
     def body_json(self, slice: Slice) -> JsonValue:
-        """The JSON body of every page; None for none."""
+        """Return the JSON body of every page, or None for requests without a body."""
         return None
 
     def authenticator(self) -> Authenticator | None:
-        """What adds the credentials to requests; asked for once in a process.
+        """Return the authenticator that adds credentials to requests, or None. Called once per process.
 
-        An OAuth2 that it returns, or makes, gets its tokens where the slices are planned, once for all tasks.
+        An OAuth2 that it returns or creates obtains its tokens where the slices are planned, once for all tasks.
         """
         return None
 
     def parse(self, response: Response, slice: Slice) -> Sequence[Record]:
-        """The records of a page: by default the list at `records_path` as it came. Code without types may yield them.
+        """Return the records of a page: by default the list at `records_path`, unchanged. Untyped code may yield them.
 
-        A paginator sees what this method found, also where one that overrides it leaves some of that out.
+        The paginator sees all records that this method finds, even if an override drops some of them.
         """
         where = as_path(self.records_path, "records_path")
         if self._untouched and (lines := response.cut_out(where, slice.record_type)):
@@ -114,7 +115,7 @@ class HttpStream(PagedStream):
             raise
         value = path(*where)(body)
         if value is None and not is_there(body, where):
-            # An error page that says 200, or a path with a slip: taken for "no records" it would empty a table.
+            # An error page with status 200, or a typo in the path: treating it as "no records" would empty a table.
             why = absence(body, where)
             raise DecodeError(
                 f"{response.request}: found nothing at {' > '.join(where) or 'the top of the body'}"
@@ -133,22 +134,22 @@ class HttpStream(PagedStream):
         return records
 
     def _is_failure(self, body: JsonValue, value: JsonValue, where: Sequence[str]) -> bool:
-        """Whether a body says that the API failed, with `value` in the place of its records."""
+        """Whether a body reports an error of the API. value: the value at the path of the records."""
         if value is None or value == []:
             return says_outage(body, where) if value == [] else says_failed(body)
         if type(value) is not list:
             return is_error_record([value], self.key_paths)
-        # What says so in a list is a record; but a decoder that streams makes a list of all that came.
+        # An error in a list is a record. But a decoder that streams turns any body into a list.
         return self.decoder.streams and is_error_record(value, self.key_paths)
 
     @property
     def _untouched(self) -> bool:
-        """Whether the records go on as the body has them: who overrides `parse` gets a list to change."""
+        """Whether records are passed on as text of the body. An overriding `parse` needs a list that it may change."""
         return type(self).parse is HttpStream.parse and type(self.decoder) is JsonDocument
 
     def request(self, slice: Slice) -> Request:
-        """The request for a slice, without its page and credentials."""
-        # Copied, as the parameters, for a request may be sent again, and its author may fill the same dict for others.
+        """Return the request for a slice, without its page token and credentials."""
+        # Headers and parameters are copied: a request may be sent again, after its author has reused the dict.
         headers, content, body = dict(self.headers(slice)), self.body_json(slice), None
         if content is not None:
             body = to_json(content)
@@ -158,14 +159,14 @@ class HttpStream(PagedStream):
         return Request(self.http_method, url, copied(self.params(slice)), headers, body, scope=scope)
 
     def _request(self, slice: Slice) -> Request:
-        """The request for any page of a slice, whatever `parse` has set as the state since the first."""
+        """Return the request for any page of a slice, always built with the state at the start of the slice."""
         if not self.advanced_by_hand:
             return self.request(slice)
         with initial_state():
             return self.request(slice)
 
     def _scope(self, url: str, slice: Slice) -> CredentialScope:
-        """Where the credentials may go: not to a host that only a partition, such as a record of a parent, names."""
+        """Return where credentials may go: not to a host that only a partition, such as a parent's record, names."""
         base = self.url_base
         if not base:
             named = named_origins([*slice.partition.values(), *slice.extra.values()])
@@ -178,7 +179,7 @@ class HttpStream(PagedStream):
         return known[key]
 
     def read_page(self, slice: Slice, token: Mapping[str, JsonValue] | None) -> Page:
-        """One request: the page of `token`. Raises what PageRetriever.page raises."""
+        """Read the page of `token` with one request. Raises what PageRetriever.page raises."""
         retriever = self._retriever or self._build()
         return retriever.page(slice, token)
 
@@ -198,12 +199,12 @@ class HttpStream(PagedStream):
     def beside(self) -> Self:
         self._build()
         stream = super().beside()
-        # It asks the stream that it belongs to for requests and records.
+        # The retriever is bound to the original stream, which builds its requests and parses its records.
         stream._retriever = None  # noqa: SLF001 - its own
         return stream
 
     def _build(self) -> PageRetriever:
-        # One client for all threads: its authenticator renews tokens for all of them.
+        # All threads share one client, so that its authenticator renews a token once for all of them.
         with _building:
             if self._client is None:
                 with collecting() as self._bearers:
@@ -223,7 +224,7 @@ class HttpStream(PagedStream):
             return self._retriever
 
     def __getstate__(self) -> dict[str, JsonValue]:
-        """What travels to another process: everything but the connections."""
+        """Return the state to pickle for another process: everything except client, retriever, scopes and tokens."""
         return {
             name: value
             for name, value in self.__dict__.items()

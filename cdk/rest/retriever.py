@@ -1,9 +1,9 @@
 """Retriever: reads the pages of a slice. HttpStream uses PageRetriever; manifests and asynchronous jobs have others.
 
-Where a paginator counts, requests of further pages are sent ahead: page 5 is known before page 4 is there. Those
-behind the last page of a slice are wasted: at most a quarter of its pages, and fewer than are sent at once. Only GETs
-are sent ahead, no page whose records decide whether there is a next one, none for which a budget would wait, and none
-where a run may send few requests.
+If a paginator counts, requests for further pages are sent ahead: the request for page 5 is known before page 4 arrives.
+Requests beyond the last page of a slice are wasted: at most a quarter of its pages, and fewer than are sent at once.
+Only GETs are sent ahead, and none where the records of a page decide whether there is a next one, where a budget would
+have to wait, or where the run may send only few requests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,31 +33,31 @@ from cdk.streams.page import Item, Page, PageSource, Token
 from cdk.streams.paged import listed, read_pages
 
 _TOKEN_REFUSED = {400, 404, 410, 422}
-"""Statuses that APIs answer a page token with that has expired; others say nothing about the token."""
+"""Statuses with which APIs reject an expired page token; other statuses say nothing about the token."""
 _NO_BODY = frozenset((204, 304))
 
 
 LISTS: ContextVar[list[Sequence[Record]] | None] = ContextVar("lists", default=None)
-"""Gets the records that responses have, as `HttpStream.parse` finds them for one that an author has written."""
+"""Collects the lists of records that `HttpStream.parse` finds in responses, before an author's override drops any."""
 
 
 class Retriever(Protocol):
     """Reads one slice.
 
-    Contract: begins at `slice.start`; shares nothing with reads of other slices but what is safe to share. Raises
-    StaleToken: the source refused the token in `slice.start`.
+    Contract: starts at `slice.start`; shares with reads of other slices only what is thread-safe. Raises StaleToken:
+    when the source rejects the token in `slice.start`.
     """
 
     def read(self, slice: Slice) -> Iterator[Item]:
-        """The records of `slice`, in pages whose `next` an interrupted read resumes with; the last has none."""
+        """Yield the records of `slice` in pages. An interrupted read resumes at a page's `next`; the last has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRetriever:
-    """Page after page, one request each.
+    """Reads one page after the other, with one request each.
 
-    request: the request for the first page of a slice. parse: the records of a response. path: where these lie, if that
-    is known.
+    request: builds the request for the first page of a slice. parse: returns the records of a response. path: the path
+    of the records in a response, if it is known.
     """
 
     client: HttpClient
@@ -70,13 +70,13 @@ class PageRetriever:
         return read_pages(slice, lambda part, token: (self.page(part, token),))
 
     def page(self, slice: Slice, token: Token | None) -> Page:
-        """The page of `token`, the first when it is None.
+        """Read the page of `token`; the first page if it is None.
 
-        A response that is no success, and that the error handler ignores, is an empty last page; so is a 204 or 304.
+        An error response that the error handler ignores is an empty last page; so is a 204 or 304.
 
-        Raises StaleToken: `token` was saved by an earlier read, and the source refuses it now, or it leads where this
-        request may not go (ForeignHost), or the paginator cannot read it (BadState). Raises what the client and the
-        parts raise.
+        Raises StaleToken: when an earlier read saved `token` and it is unusable now, because the source rejects it, it
+        leads to a host that this request must not be sent to (ForeignHost), or the paginator cannot parse it
+        (BadState). Raises what the client, the paginator and `parse` raise.
         """
         saved = token is not None and token == slice.start.token
         try:
@@ -108,11 +108,14 @@ class PageRetriever:
         return Page(records, following, doubt=doubt, source=source)
 
     def _source(self, response: Response, count: int, token: Token | None) -> PageSource | None:
-        """What records came in; nothing of a body that is not kept. token: its own, or that of the next page."""
+        """Describe the response of a page; None for a streamed body, which is not stored.
+
+        token: of this page, or of the next one if this is the first.
+        """
         if response.request.stream:
             return None
         counting = isinstance(self.paginator, Counting)
-        # Who parses records may leave some out.
+        # An author's `parse` may drop records, so their number says nothing.
         counts_all = self.path is not None
         unread = partial(unread_rows, response) if counting and counts_all else None
         if not (counting or counts_positions(token)):
@@ -121,7 +124,7 @@ class PageRetriever:
         return PageSource(response.body, count, unread, partial(total_records, response), ends)
 
     def _records(self, response: Response, slice: Slice) -> tuple[Sequence[Record], Sequence[Record]]:
-        """The records, and those that the response has: an author's `parse` may leave some of these out."""
+        """Return the records, and all records that the response has: an author's `parse` may drop some of these."""
         with setting(LISTS, lists := list[Sequence[Record]]()):
             records = listed(self.parse(response, slice), "the records that `parse` gave are", self.parse)
         return records, max([records, *lists], key=len)
@@ -129,7 +132,10 @@ class PageRetriever:
     def _doubt(
         self, slice: Slice, token: Token | None, last: Response, records: Sequence[Record]
     ) -> Callable[[], str] | None:
-        """Says why a page that names no next one may not be the last. Raises RowsBehindEnd: it is not."""
+        """Return a function that tells why a page without a next one may not be the last; None if there is no doubt.
+
+        Raises RowsBehindEnd: when there are records after it.
+        """
         paginator = self.paginator
         if isinstance(paginator, Counting):
 
@@ -139,24 +145,24 @@ class PageRetriever:
                 return response, len(self._records(response, slice)[1]) if response.ok else 0
 
             look_behind(self, last, len(records), fetch)
-        # Where there was a page before, it has named this one.
+        # If this is not the first page, the page before named it, so the paginator works.
         if token is not None or not isinstance(paginator, DoubtsEnd):
             return None
         return partial(_explained_doubt, paginator, last, len(records))
 
     def _later(self, slice: Slice, paginator: Counting, token: Token) -> tuple[Token, Request]:
-        """The token and the request of the page behind that of `token`."""
+        """Return the token and the request of the page after that of `token`."""
         following = paginator.ahead(token)
         return following, self.paginator.apply(self._first(slice), following)
 
     def _first(self, slice: Slice) -> Request:
-        """The request for the first page. Its secrets go only to its own origin, wherever responses lead next."""
+        """Return the request for the first page. Its secrets go only to its own origin, wherever responses lead."""
         request = self.request(slice)
         return request if request.scope is not None else replace(request, scope=CredentialScope.of([request.url]))
 
 
 def _explained_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
-    """Why the only page of a slice, with `count` records, may not be the last; empty for nothing."""
+    """Return why the only page of a slice, with `count` records, may not be the last; empty if nothing suggests it."""
     why = paginator.doubt(last) or unread_total(last, count)
     if not why and isinstance(paginator, SinglePage):
         why = full_page(last, count)
@@ -166,9 +172,9 @@ def _explained_doubt(paginator: DoubtsEnd, last: Response, count: int) -> str:
 def send_with_later(
     client: Sender, request: Request, token: Stored, later: Callable[[Stored], tuple[Stored, Request] | None]
 ) -> Response:
-    """Send the request of a page, unless it was sent ahead; send those of further pages ahead. Returns the response.
+    """Return the response to a page's request, which may have been sent ahead; send requests of further pages ahead.
 
-    token: of the page. later: the token and the request of the page behind that of a token; None: unknown.
+    token: of the page. later: returns the token and the request of the page after that of a token; None if unknown.
     Raises what the client raises.
     """
     ahead = cast("ReadAhead[Response] | None", current_read_ahead())
@@ -185,6 +191,6 @@ def send_with_later(
 
 
 def _send_unless_budget_waits(client: Sender, request: Request) -> Response:
-    """Send a request ahead. Raises TermEnded: a budget has no turn for it yet. Raises what the client raises."""
+    """Send a request ahead. Raises TermEnded: when a budget would have to wait. Raises what the client raises."""
     with waiting(SliceTerm(lambda: 0.0)):
         return client.send(request)

@@ -1,6 +1,6 @@
-"""Trace: requests, what came of each, and what was made of the responses, for an author who looks on.
+"""Trace: records requests, their outcomes and how responses were interpreted, for the connector's author to inspect.
 
-The author's tool reads in a block of `tracing`; in all other reads nothing is noted, and nothing retained.
+The author's tool reads inside a `tracing` block. All other reads record and retain nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from cdk.rest.http.messages import Request, Response
 
 
 class Exchange(NamedTuple):
-    """A request as it was sent, credentials included, and its response, or the error in place of one."""
+    """A request as it was sent, including credentials, its response or the error instead, and the time it took."""
 
     request: Request
     outcome: Response | CdkError
@@ -25,11 +25,11 @@ class Exchange(NamedTuple):
 
 
 class PageNote(NamedTuple):
-    """What was made of a response.
+    """How a response was interpreted.
 
-    path: where its records lie; None where that is not known. extracted: how many it held. selected: those that
-    filters have left of them. following: the token of the next page; None at the end. why: what tells so, in words.
-    request: the one that it answers; None: several, or none that is known.
+    path: of its records; None if unknown. extracted: how many records it has. selected: how many of them remain after
+    filters. following: the token of the next page; None at the end. why: the reason for `following`, as text.
+    request: the request of the response; None if there were several or it is unknown.
     """
 
     path: Sequence[str] | None
@@ -42,14 +42,14 @@ class PageNote(NamedTuple):
 
 @dataclass
 class Trace:
-    """What was noted since it was last drained, in order. Threads may add to it at once."""
+    """What was recorded since the last `drain`, in order. Several threads may add to it."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     page: PageNote | None = None
     why: str = ""
 
     def send(self, send: Callable[[Request], Response], request: Request) -> Response:
-        """The response that `send` gives, noted. Raises what it raises, noted as well."""
+        """Call `send`, record the exchange, and return the response. Records errors of `send` and raises them again."""
         started = perf_counter()
         try:
             response = send(request)
@@ -69,27 +69,27 @@ class Trace:
         *,
         request: Request | None = None,
     ) -> None:
-        """Note what was made of a response, see `PageNote`. why: where `explain_next` was not called for it."""
+        """Record how a response was interpreted, see `PageNote`. why: used unless `explain_next` gave a reason."""
         self.page = PageNote(path, extracted, selected, following, self.why or why, request)
         self.why = ""
 
     def drain(self) -> "Trace":
-        """What was noted; from now on it is noted anew."""
+        """Return what was recorded, and start over."""
         taken = Trace(self.exchanges, self.page, self.why)
         self.exchanges, self.page, self.why = [], None, ""
         return taken
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""Where it is noted; None where no tool looks on, which is all that a read then has to find out."""
+"""The trace of this read; None outside of a `tracing` block, which is all that other reads have to check."""
 
 
 def tracing() -> AbstractContextManager[Trace]:
-    """Note what is read in a block, and in threads that the executors start in it."""
+    """Record what is read in a block, and in threads that executors start in it."""
     return setting(TRACE, Trace())
 
 
 def explain_next(text: str, *values: object) -> None:
-    """Say what tells that there is a next page, or none, as `text % values`; called by paginators."""
+    """Record why there is a next page, or none, as `text % values`. Paginators call it."""
     if (trace := TRACE.get()) is not None:
         trace.why = text % values if values else text

@@ -1,6 +1,6 @@
-"""From what a person calls a connector to its `Source`; its config against its schema.
+"""Finds the `Source` that a name or a path stands for, and validates its config against its schema.
 
-`sources.manifest_source` is imported when it is first used: the manifest language is half of the time of a command.
+`sources.manifest_source` is imported on first use: importing the manifest language takes half of a command's time.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""A config as its connector takes it: brought up to date, filled in, and held against the schema before it is used.
+"""Prepares a config for its connector: migrates it, fills in defaults, and validates it against the schema.
 
-It is filled in by the `default`s of its schema. Airbyte's form puts them into every config that is made with it
-(`setDefaultValues` of its web application), and airbyte-cdk 7.39.1 into none. So a manifest is written for configs that
-have them.
+Missing values come from the `default`s of the schema. Airbyte's form fills these into every config that is created
+with it (`setDefaultValues` of its web application), and airbyte-cdk 7.39.1 into none. So manifests are written for
+configs that have them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,23 +20,25 @@ _MISSING = object()
 def prepared_config(
     config: Mapping[str, JsonValue], source: Source, where: str, secrets: Secrets
 ) -> Mapping[str, JsonValue]:
-    """The config that the streams of `source` see; its secrets are added to `secrets`.
+    """Return the config that the streams of `source` receive; adds its secrets to `secrets`.
 
     where: what errors call the config, such as the name of its file.
-    Raises ConfigError with every place that does not fit the source's `config_schema`.
+    Raises ConfigError: listing every place that does not match the source's `config_schema`.
     """
-    # Known before anything is said of it: bringing it up to date may fail.
+    # Added first, so that errors of a migration are masked as well.
     secrets.add(*secret_values(source.config_schema, config))
-    # Migrations see what is missing in an old config; what they change is saved, and so has no defaults.
+    # Migrations run before the defaults: they must see what an old config lacks, and the config that they change is
+    # saved, which must not contain defaults.
     config = source.transform(with_defaults(source.prepare(config), source.config_schema))
     check_config(config, source.config_schema, where, secrets)
     return config
 
 
 def check_config(config: Mapping[str, JsonValue], schema: JsonSchema, where: str, secrets: Secrets) -> None:
-    """Add the secrets of `config` to `secrets`, and raise ConfigError with every place that does not fit `schema`.
+    """Add the secrets of `config` to `secrets` and validate `config` against `schema`.
 
     where: what errors call the config, such as the name of its file.
+    Raises ConfigError: listing every place that does not match `schema`.
     """
     secrets.add(*secret_values(schema, config))
     if texts := [f"{where}: {text}" for text in misfits(config, schema)]:
@@ -44,16 +46,17 @@ def check_config(config: Mapping[str, JsonValue], schema: JsonSchema, where: str
 
 
 def with_defaults(config: FieldValue, schema: JsonValue) -> FieldValue:
-    """`config` with each value that it lacks and that `schema` has a default for; `config` itself is left as it is.
+    """Return a copy of `config` in which the defaults of `schema` replace missing values.
 
-    Looks through properties, items, `allOf`, and that branch of a `oneOf` or `anyOf` whose constants the config has.
-    A missing object is made where defaults fill all of it, or where it is required and they fill what it requires.
-    Left out are null and the empty text, with which the form puts in nothing, and what the default's schema refuses.
+    Descends into properties, items, `allOf`, and the one branch of a `oneOf` or `anyOf` whose constants the config
+    has. Creates a missing object if defaults fill all of it, or if it is required and they fill what it requires.
+    Skips defaults that are null or an empty string, for which the form fills in nothing, and defaults that do not
+    match their own schema.
 
-    Raises ConfigError: the part of `schema` around a default is no JSON Schema.
+    Raises ConfigError: when the part of `schema` around a default is not a valid JSON Schema.
     """
     if not isinstance(schema, Mapping):
-        # The schema is a connector's, and used before anything has been checked.
+        # The schema is written by the connector's author and has not been validated yet.
         return config
     if isinstance(config, list):
         return [with_defaults(item, schema.get("items", {})) for item in config]
@@ -71,7 +74,7 @@ def with_defaults(config: FieldValue, schema: JsonValue) -> FieldValue:
 
 
 def _parts(config: Mapping[str, FieldValue], schema: JsonSchema) -> Iterator[JsonSchema]:
-    """The schemas that hold for an object: `schema`, and those of its branches that are meant."""
+    """Yield the schemas that apply to an object: `schema`, and its branches that the config selects."""
     yield schema
     for keyword in ("allOf", "oneOf", "anyOf"):
         branches = schema.get(keyword)
@@ -83,7 +86,7 @@ def _parts(config: Mapping[str, FieldValue], schema: JsonSchema) -> Iterator[Jso
 
 
 def _is_chosen(config: Mapping[str, FieldValue], branch: JsonSchema) -> bool:
-    """Whether the constants of `branch`, one at least, stand in the config."""
+    """Whether the config has at least one of the constants of `branch`, and no other value in place of one."""
     constants = {name: only for name, part in properties_of(branch).items() for only in _only_values(part)}
     return any(name in config for name in constants) and all(
         config[name] == only for name, only in constants.items() if name in config
@@ -98,7 +101,7 @@ def _only_values(schema: FieldValue) -> Iterator[FieldValue]:
 
 
 def _default(schema: FieldValue, *, required: bool) -> FieldValue:
-    """What stands for a value that is missing; `_MISSING`: nothing does."""
+    """Return the default for a missing value, or `_MISSING` if there is none."""
     if not isinstance(schema, Mapping):
         return _MISSING
     if "default" in schema:
@@ -112,6 +115,6 @@ def _default(schema: FieldValue, *, required: bool) -> FieldValue:
 
 def _fits(value: FieldValue, schema: JsonSchema) -> bool:
     if '"$ref"' in canonical(schema):
-        # What it refers to is elsewhere in the whole schema.
+        # The target of the reference is elsewhere in the whole schema, which is not available here.
         return plainly_fits(value, schema)
     return not misfits(value, schema)

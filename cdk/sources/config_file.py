@@ -1,4 +1,4 @@
-"""The file of a config, which gets what a run changes of it, such as a new refresh token."""
+"""Saves a config that a run has changed, for example with a new refresh token, to the file that it came from."""
 
 import json
 import os
@@ -13,9 +13,9 @@ from cdk.streams.source_events import Events
 
 
 class ConfigEvents(Events):
-    """What a source says while it runs: secrets go to the mask, a changed config to its file, if there is one.
+    """Handles the events of a running source: adds secrets to the mask, and saves a changed config to its file, if any.
 
-    It is not the only copy: the target keeps rotated tokens, too.
+    The file is not the only copy: the target stores rotated tokens, too.
     """
 
     def __init__(self, secrets: Secrets, config: Path | None) -> None:
@@ -30,9 +30,10 @@ class ConfigEvents(Events):
 
 
 def cannot_save(path: Path) -> str | None:
-    """Why this file does not take a changed config; None where it does.
+    """Return the reason why a changed config cannot be saved to this file, or None if it can.
 
-    Left alone are YAML files, whose comments would be lost, and files with variables: values have come in their place.
+    YAML files are not rewritten because their comments would be lost, files with variables because the config holds
+    the values in place of the variables.
     """
     if path.suffix in (".yaml", ".yml"):
         return f"{path} is YAML and stays as it is"
@@ -45,14 +46,14 @@ def cannot_save(path: Path) -> str | None:
 
 
 def save_config(path: Path, config: Mapping[str, JsonValue]) -> str | None:
-    """Replace the file in one step: a crash in between must not lose the only copy of a token. None, or why not."""
+    """Replace the file atomically: a crash must not lose the only copy of a token. Returns None, or why it failed."""
     if (why := cannot_save(path)) is not None:
         return why
     beside = path.with_name(f".{path.name}.new")
     try:
         mode = path.stat().st_mode & 0o777
         replace_file(path, json.dumps(config, indent=2).encode(), draft=beside, mode=mode)
-        path.chmod(mode)  # without what the umask takes
+        path.chmod(mode)  # the umask may have removed bits when the file was created
     except OSError as error:
         return f"it cannot be saved ({error})"
     return None

@@ -1,8 +1,8 @@
-"""Crash reports: what an unexpected error, a bug of a connector or of the kit, leaves for who looks for its cause.
+"""Crash reports: what an unexpected error, a bug of a connector or of the kit, leaves behind for debugging.
 
-A report has the traceback, the locals of its frames, versions and the config. Secrets are taken out where each value is
-read, before anything is cut: half a secret would not be found. What is called like a secret is hidden, whatever it is,
-and so are values that come from a login and no config has.
+A report has the traceback, the locals of its frames, versions and the config. Secrets are masked in each value as it is
+read, before it is truncated: masking would not find half a secret. Any value whose name looks like that of a secret is
+hidden, and so are values that come from a login and are in no config.
 """
 
 import os
@@ -21,24 +21,24 @@ from cdk.base.secret_masking import HIDDEN, Secrets
 from cdk.base.secret_names import looks_secret
 
 CRASH_SECRETS: ContextVar[Secrets | None] = ContextVar("crash_secrets", default=None)
-"""The secrets that a crash in this run must not show; None: nobody asks for crash reports, and none is gathered."""
+"""The secrets that a crash report of this run must not show. None if crash reports are off: no data is collected."""
 
 _KIT = Path(__file__).parents[1]
 _PACKAGES = ("spark-cdk", "pyspark", "deltalake", "pyarrow", "requests", "pydantic")
 _SIZE, _FRAMES, _LOCALS = 2**18, 30, 50
-"""Characters of a report, innermost frames of an error, and locals of a frame."""
+"""Limits: characters of a report, innermost frames of an error, and locals of a frame."""
 _DEEPEST, _ITEMS, _LONGEST, _LONGEST_LOCAL = 4, 20, 500, 3_000
-"""Levels and items of a value, and characters of a text in it and of the whole."""
+"""Limits of a value: nesting levels, items of a container, characters of a string in it, and characters in total."""
 _LONGEST_READ = 20_000
-"""Characters of a text from which on only its length is shown."""
+"""Characters beyond which only the length of a string is shown."""
 _NO_NAME, _LONGEST_NAME = re.compile(r"[^\w.-]"), 150
 _CREDENTIALS = re.compile(r"\b(Bearer|Basic)\s+[^\s'\",]+", re.IGNORECASE)
 
 
 def crash_text(error: BaseException, secrets: Secrets) -> str:
-    """The traceback of an unexpected error and the locals of its frames, without secrets.
+    """Return the traceback of an unexpected error and the locals of its frames, with secrets masked.
 
-    Empty for an error that the kit knows, which says itself what to do.
+    Empty for an expected error of the kit, whose message already says what to do.
     """
     if not isinstance(error, Exception) or (isinstance(error, CdkError) and not error.unexpected):
         return ""
@@ -48,10 +48,10 @@ def crash_text(error: BaseException, secrets: Secrets) -> str:
 def write_crash_report(
     folder: Path, name: str, crash: str, *, facts: Mapping[str, object], config: object, secrets: Secrets
 ) -> Path:
-    """Write what `crash_text` gave into a file of the folder, in place of an earlier one of this name.
+    """Write the result of `crash_text` to a file in the folder, replacing an earlier report of the same name.
 
-    name: of the pipeline or connector, and of the stream. facts: what else is known, such as the id of the sync.
-    Returns where it is; only this user can read it. Raises OSError.
+    name: of the pipeline or connector, and of the stream. facts: further details, such as the id of the sync.
+    Returns the path of the file, which only this user can read. Raises OSError: when it cannot be written.
     """
     shown = _Shown(secrets)
     known = {**facts, "Python": platform.python_version(), "system": platform.platform(), **dict(_versions())}
@@ -74,31 +74,31 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 class _Shown:
-    """Values as people may see them: short, and without secrets."""
+    """Renders values for a report: truncated, and with secrets masked."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
 
     def crash(self, error: Exception) -> str:
-        """The traceback of an error, and the locals of it and of those that led to it."""
+        """Return the traceback of an error, and the locals of its frames and of those of the errors that caused it."""
         parts = [self.text("".join(traceback.format_exception(error)))]
         for each in _chain(error):
             parts.append(f"\nlocals where {type(each).__name__} was raised, the innermost frame first:")
             for frame, line in list(traceback.walk_tb(each.__traceback__))[: -_FRAMES - 1 : -1]:
                 parts.append(f"  {frame.f_code.co_filename}:{line}, in {frame.f_code.co_qualname}")
-                # Of the kit's own frames, what is inside of objects says more of the kit than of the error.
+                # In the kit's own frames, the contents of objects say more about the kit than about the error.
                 depth = _DEEPEST - 1 if Path(frame.f_code.co_filename).is_relative_to(_KIT) else 0
                 shown = ((n, self.value(n, value, depth)) for n, value in islice(frame.f_locals.items(), _LOCALS))
                 parts.extend(f"    {name} = {text[:_LONGEST_LOCAL]}" for name, text in shown)
         return self._secrets.mask("\n".join(parts))
 
     def text(self, text: str) -> str:
-        """A text without secrets."""
+        """Mask the secrets of a text, including credentials in authorization headers."""
         return _CREDENTIALS.sub(rf"\1 {HIDDEN}", self._secrets.mask(text))
 
     def value(self, name: object, value: object, depth: int = 0) -> str:
-        """A value of this name."""
-        # The token of a page has names inside, which say of themselves what they hold.
+        """Render a value, or hide it if its name looks like that of a secret."""
+        # A page token is a mapping: the names of its own fields say which of them are secret.
         of_page = name == "token" and (value is None or isinstance(value, Mapping))
         if isinstance(name, str) and looks_secret(name) and not of_page:
             return HIDDEN
@@ -117,7 +117,7 @@ class _Shown:
                 return self._object(value, depth)
 
     def _items(self, value: Collection[object], depth: int) -> str:
-        """The first items; of a header or parameter, a name and its value, what the name says."""
+        """Render the first items. In a pair of name and value, such as a header, the name decides what is hidden."""
         match value:
             case Mapping():
                 pairs = islice(value.items(), _ITEMS)
@@ -138,7 +138,7 @@ class _Shown:
             )
         try:
             shown = repr(value)
-        except Exception as error:  # noqa: BLE001 - of a connector's own class; there is an error to show already
+        except Exception as error:  # noqa: BLE001 - a connector's repr may raise anything, and must not hide the error
             return f"<{kind.__name__}, whose repr raises {type(error).__name__}>"
         return self._cut(self.text(shown).replace("\n", "\\n")) if len(shown) <= _LONGEST_READ else f"<{kind.__name__}>"
 
@@ -147,7 +147,7 @@ class _Shown:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and those that led to it, the first one first."""
+    """Return the error and the errors that caused it, the oldest first."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:

@@ -1,4 +1,4 @@
-"""From what a person calls a connector to its Source."""
+"""Finds the Source of a connector by a file, a name, an entry point or a module."""
 
 import inspect
 import pkgutil
@@ -24,24 +24,25 @@ T = TypeVar("T")
 ENTRY_POINTS = "cdk.connectors"
 _PACKAGE = "connectors"
 _FOLDERS: set[str] = set()
-"""What was added to `sys.path` for connectors."""
+"""The folders that were added to `sys.path` for connectors."""
 
 
 def find_source(connector: str) -> Source:
-    """The source of a connector: a path of a `.py` file, a name in `connectors`, an entry point or a dotted module.
+    """Return the source of a connector.
 
-    A module's source is its attribute `source`, or the one Source subclass it defines; a module that defines only
-    streams is a source of these. One that has no name is named after what it was found by, see `connector_name`.
+    connector: the path of a `.py` file, a name in `connectors`, an entry point, or a dotted module.
+    A module's source is its attribute `source`, or the only Source subclass that it defines; a module that defines
+    only streams becomes a source of these. A source without a name gets it from `connector`, see `connector_name`.
 
-    Raises ConfigError: there is no such connector (with the nearest spelling), it cannot be imported, or it holds
-    no source, or several.
+    Raises ConfigError: when there is no such connector (suggesting the nearest spelling), when it cannot be imported,
+    or when it defines no source or several.
     """
     if connector.endswith(".py"):
         return source_of(_from_file(Path(connector)), connector_name(connector))
     name = connector.replace("-", "_")
     if "." not in name and _exists(f"{_PACKAGE}.{name}"):
         return source_of(_import(f"{_PACKAGE}.{name}"), name)
-    from importlib.metadata import entry_points  # noqa: PLC0415 - dear, and only needed here
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and only needed here
 
     installed = entry_points(group=ENTRY_POINTS)
     if connector in installed.names:
@@ -54,7 +55,7 @@ def find_source(connector: str) -> Source:
 
 
 def source_of(candidate: object, name: str) -> Source:
-    """The source that `candidate` is or holds: a Source, a subclass of it, or a module. Raises ConfigError as above."""
+    """Return the source in `candidate`: a Source, a subclass of it, or a module. Raises ConfigError as find_source."""
     match candidate:
         case Source():
             source = candidate
@@ -71,7 +72,7 @@ def source_of(candidate: object, name: str) -> Source:
 
 
 def _source_in(module: ModuleType, name: str) -> Source:
-    """The one source that a module names or defines; else one that has its streams."""
+    """Return the source that a module assigns to `source` or defines, else a new source of the module's streams."""
     if isinstance(source := vars(module).get("source"), Source):
         return source
     sources = [cls for cls in _defined(module) if issubclass(cls, Source)]
@@ -81,7 +82,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
     if sources:
         return sources[0]()
     classes = [cls for cls in _classes(module) if issubclass(cls, Stream)]
-    # What others derive from is there for them. A base that is a stream, too, takes a Source that lists it.
+    # Classes that others derive from count as bases only. If a base is a stream as well, a Source must list it.
     leaves = [cls for cls in classes if not any(cls is not other and issubclass(other, cls) for other in classes)]
     for cls in leaves:
         _check_written(cls, name, alone=len(leaves) == 1)
@@ -94,7 +95,7 @@ def _source_in(module: ModuleType, name: str) -> Source:
 
 
 def _warn_of_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -> None:
-    """Warn of classes that are left out, for others derive from them, and have the schema of one stream."""
+    """Warn of base classes that look like streams, because they have a schema, but are left out."""
     for base in classes:
         if base not in leaves and not inspect.isabstract(base) and isinstance(vars(base).get("schema"), Mapping | type):
             derived = next(cls.__name__ for cls in leaves if issubclass(cls, base))
@@ -103,19 +104,22 @@ def _warn_of_bases(classes: Sequence[type], leaves: Sequence[type], name: str) -
 
 
 def _defined(module: ModuleType) -> Iterator[type]:
-    """The concrete classes that a module, or a package anywhere inside it, defines; in the module's order."""
+    """Return the concrete classes that a module, or a package anywhere inside it, defines, in the module's order."""
     return (value for value in _classes(module) if not inspect.isabstract(value))
 
 
 def _classes(module: ModuleType) -> Iterator[type]:
-    """The classes that a module, or a package anywhere inside it, defines; in the module's order."""
+    """Yield the classes that a module, or a package anywhere inside it, defines, in the module's order."""
     for value in vars(module).values():
         if inspect.isclass(value) and f"{value.__module__}.".startswith(f"{module.__name__}."):
             yield value
 
 
 def _check_written(cls: type, name: str, *, alone: bool) -> None:
-    """Raise ConfigError: a stream lacks a method, and has one of nearly that name, or is the only stream there is."""
+    """Check that a stream implements its abstract methods.
+
+    Raises ConfigError: when one is missing and the class has a method with a similar name, or is the only stream.
+    """
     for missing in sorted(getattr(cls, "__abstractmethods__", ())):
         near = nearest(missing, [own for own in vars(cls) if not own.startswith("_")])
         if near is not None or alone:
@@ -126,14 +130,14 @@ def _check_written(cls: type, name: str, *, alone: bool) -> None:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ConfigError("expected a Python file, found none", path=str(path))
-    # Beside the file, as if Python had been started with it: it may import its neighbours, also while it reads.
+    # As if Python had been started with this file: it may import modules beside it, even while it reads.
     _look_into(path.resolve().parent)
     name = path.stem if path.stem not in sys.modules else f"connector_{path.stem}"
     spec = spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    # Streams are pickled by the name of their module.
+    # Pickle refers to a stream's class by the name of its module.
     sys.modules[name] = module
     _run(partial(spec.loader.exec_module, module), str(path))
     return module
@@ -144,11 +148,11 @@ def _import(name: str) -> ModuleType:
 
 
 def _run(load: Callable[[], T], where: str) -> T:
-    """What `load` gives, which runs code of the connector. Raises ConfigError: that code fails."""
+    """Call `load`, which runs code of the connector. Raises ConfigError: when that code fails."""
     try:
         return load()
     except ConfigError as error:
-        # What says more closely where it is says so itself.
+        # The connector's line is added only where the error does not name one already.
         line = "" if names_line(str(error)) else connector_line(error)
         raise ConfigError(f"{error}{line}", path=where) from error
     except Exception as error:
@@ -166,7 +170,7 @@ def _exists(module: str) -> bool:
 
 
 def _look_into(folder: Path) -> None:
-    """Have imports look into a folder first."""
+    """Put a folder first in the import path."""
     if str(folder) not in _FOLDERS:
         _FOLDERS.add(str(folder))
     else:
@@ -175,11 +179,11 @@ def _look_into(folder: Path) -> None:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a module of Python or of a package has a name; those beside connectors that were found do not count."""
+    """Whether Python or an installed package has a module of this name. Modules beside connectors do not count."""
     if name in sys.builtin_module_names:
         return True
     spec = PathFinder.find_spec(name, [folder for folder in sys.path if folder not in _FOLDERS])
-    # A folder without code is found, too.
+    # A folder without code has a spec as well (a namespace package), but no origin.
     return spec is not None and spec.origin is not None
 
 

@@ -1,4 +1,4 @@
-"""Low-code connectors: from a manifest to its Source. Brings the whole manifest language: only manifests need it."""
+"""Loads the Source of a manifest. Imports the whole manifest language, so import this module only for manifests."""
 
 from pathlib import Path
 
@@ -8,8 +8,9 @@ from cdk.streams.source import Source
 
 
 def manifest_source(path: Path, *, trusted: bool = False, components: Path | None = None) -> Source:
-    """The source of a manifest. trusted: code that it names may run; components: where that code is.
+    """Return the source of a manifest.
 
-    Raises ManifestError with every place that is wrong.
+    trusted: whether custom code that it names may run. components: the file of that code.
+    Raises ManifestError: listing every error in the manifest.
     """
     return ManifestSource.load(path, custom=airbyte_code(components, allowed=trusted))

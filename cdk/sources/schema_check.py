@@ -1,7 +1,8 @@
-"""A config against its JSON Schema: every place that does not fit, in words, without showing what is inside objects.
+"""Validates a config against its JSON Schema and describes every mismatch, without showing the contents of objects.
 
-The library that knows all of JSON Schema takes a tenth of a second to import, more than all else that `check` does
-before its first request. It is asked where a quick look, at the keywords that most connectors use, does not say yes.
+The library that implements all of JSON Schema takes a tenth of a second to import, more than everything else that
+`check` does before its first request. It is used only where a quick check, limited to the keywords that most connectors
+use, cannot confirm that the config is valid.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +29,13 @@ _NOTES = frozenset(
     )
 )
 # fmt: on
-"""Keywords that say nothing about which values are allowed."""
+"""Keywords that do not restrict which values are allowed."""
 
 
 def misfits(config: object, schema: JsonSchema) -> list[str]:
-    """One text for each place of `config` that does not fit: where, what was found, what was expected.
+    """Return one text for each mismatch of `config`: where it is, what was found, what was expected.
 
-    Values appear in it: mask them. Raises ConfigError: `schema` itself is no JSON Schema.
+    The texts contain values: the caller must mask them. Raises ConfigError: when `schema` is not a valid JSON Schema.
     """
     if plainly_fits(config, schema):
         return []
@@ -42,13 +43,13 @@ def misfits(config: object, schema: JsonSchema) -> list[str]:
         validator = SchemaValidator(schema, default=DRAFT_7)
     except ValueError as bad:
         raise ConfigError(f"the connector's config_schema is no JSON Schema: {bad}") from bad
-    # jsonschema gives an error for each missing name; each tells of all of them.
+    # jsonschema reports an error for each missing name, and each yields texts for all of them: drop the duplicates.
     texts = (text for error in validator.misfits(config) for leaf in _leaves(error) for text in _lines(leaf))
     return list(dict.fromkeys(texts))
 
 
 def _leaves(error: "ValidationError") -> "Iterator[ValidationError]":
-    """What is wrong with the branch that was meant: the one whose constants fit, else the one with fewest errors."""
+    """Yield the errors of the intended branch: the one whose constants match, else the one with the fewest errors."""
     if not error.context:
         yield error
         return
@@ -81,7 +82,7 @@ def _lines(error: "ValidationError") -> Iterator[str]:
 
 
 def plainly_fits(config: object, schema: JsonSchema) -> bool:
-    """Whether `config` certainly fits. False says nothing: the schema may have keywords that are not known here."""
+    """Whether `config` certainly matches. False means unknown: the schema may have keywords unknown to this check."""
     for keyword, rule in schema.items():
         if keyword in _NOTES:
             continue
@@ -115,7 +116,7 @@ def _properties(config: object, rule: object) -> bool:
 
 
 def _is_plain(schema: JsonSchema) -> bool:
-    """Whether a schema that nothing is held against is one: a slip in it is told all the same."""
+    """Whether the schema of a missing property has valid types, so that an error in it is reported all the same."""
     kinds = schema.get("type", [])
     return all(kind in PYTHON_TYPES for kind in (kinds if isinstance(kinds, list) else [kinds]))
 

@@ -1,8 +1,8 @@
-"""`${NAME}` in files that people write: values of the environment, which are secrets where they are not surely none.
+"""Replaces `${NAME}` in files that users write by environment variables; treats values as secrets if in doubt.
 
-`${NAME:-text}` is the text where the variable is not set or empty, and `$${` is `${` itself. A file `.env` in the
-folder of such a file says what the environment lacks. `${file:PATH}` is what a file holds, and
-`${command:pass show api}` what a command prints: environments look these up as if they were variables.
+`${NAME:-text}` yields the text if the variable is unset or empty, and `$${` a literal `${`. A file `.env` in the folder
+of the user's file supplies variables that the environment lacks. `${file:PATH}` yields the content of a file, and
+`${command:pass show api}` the output of a command: environments look these up as if they were variables.
 """
 
 import os
@@ -24,31 +24,35 @@ _VARIABLE = re.compile(
 )
 _NAME_IN_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]*")
 _PLAIN = re.compile(r"(?:abfss?://[a-z0-9-]+@|[a-z][a-z0-9]*://)?[\w ./~-]*")
-"""A name, a number, a path, or an address without a user, a password and parameters."""
+"""A name, a number, a path, or a URL without user, password and parameters."""
 _PORT = re.compile(r"(?:\w+_)?PORT")
 _SHORTEST_UNUSED, _SHORTEST_NAMED = 6, 4
-"""Shorter values of `.env` that a file does not name would be found in every other text; called a secret, in a few."""
+"""Minimum lengths of values of `.env` to mask: those that no file uses, and those with a secret-looking name.
+
+Shorter values would be found, and masked by mistake, in every other text; those with a secret-looking name in a few.
+"""
 _SEGMENT = r"(?:[a-z_-]+\d{0,2}|\d{1,5})"
 _ORDINARY = re.compile(rf"[a-z_]+|(?:[a-z][a-z0-9]*:/|[.]{{0,2}}|~|[a-z_-]+)(?:/{_SEGMENT}(?:[.:]{_SEGMENT})*)+/?")
-"""A word of small letters, and a path or an address of such and small numbers: they would hide half of a page."""
+"""A lower-case word, or a path or URL of such words and small numbers: masking these would hide half of a page."""
 _LONGEST_COMMAND = 60
-"""Seconds until a command that prints a secret is given up, such as one that waits for an input."""
+"""Timeout in seconds of a command that prints a secret, as it may wait for input."""
 
 
 def environment(folder: Path, *further: Path, refused: str = "") -> Mapping[str, str]:
-    """The environment, what a file `.env` in a folder says besides, and what files and commands hold.
+    """Return the variables of the environment, those that `.env` in `folder` adds, and lookups of files and commands.
 
-    further: folders with a `.env` that says what all of these lack, such as a pipeline's, of the config that it names.
-    refused: why no file is read and no command run: who looks one up gets a ConfigError, as where one fails.
-    Raises ConfigError: `.env` cannot be read.
+    further: folders whose `.env` supplies what all of these lack, such as the pipeline's folder for a config that the
+    pipeline names. refused: if set, lookups of files and commands raise ConfigError with this reason, as they do when
+    they fail. Raises ConfigError: when a `.env` cannot be read.
     """
-    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # nothing is written
+    return ChainMap(_Lookups(folder, refused), *_variables(folder, *further))  # type: ignore[arg-type] # read only
 
 
 def secrets_beside(folder: Path, *, named: Collection[str] = ()) -> Iterator[str]:
-    """What of a folder's `.env` may be secret, whether a file names it or not. Raises ConfigError: it cannot be read.
+    """Yield the values of a folder's `.env` that may be secret, whether a file uses them or not.
 
-    named: values that files of this folder name: where they stand says whether they are secret.
+    named: values that files of this folder use; where they are used decides whether they are secret.
+    Raises ConfigError: when `.env` cannot be read.
     """
     for name, value in _file_variables(folder).items():
         called = looks_secret(name)
@@ -58,7 +62,7 @@ def secrets_beside(folder: Path, *, named: Collection[str] = ()) -> Iterator[str
 
 
 def named_values(value: JsonValue, environ: Mapping[str, str]) -> set[str]:
-    """The values of the variables that are named anywhere in a value, as far as they are set."""
+    """Return the values of all variables that are used anywhere in `value`, as far as they are set."""
     names = set[str]()
 
     def note(variable: re.Match[str], _: Keys) -> str:
@@ -75,7 +79,7 @@ def _variables(*folders: Path) -> Iterator[Mapping[str, str]]:
 
 
 def _file_variables(folder: Path) -> Mapping[str, str]:
-    """What the `.env` of a folder says. Raises ConfigError: it cannot be read."""
+    """Return the variables in a folder's `.env`; empty if there is none. Raises ConfigError: when it cannot be read."""
     file = folder / ".env"
     if not file.is_file():
         return {}
@@ -89,7 +93,7 @@ def _file_variables(folder: Path) -> Mapping[str, str]:
 
 
 class _Lookups(dict[str, str]):
-    """What `file:PATH` and `command:...` stand for, each looked up once. Paths are relative to a folder."""
+    """The values of `file:PATH` and `command:...`, each looked up once. Paths are relative to `folder`."""
 
     def __init__(self, folder: Path, refused: str) -> None:
         super().__init__()
@@ -101,7 +105,7 @@ class _Lookups(dict[str, str]):
             raise KeyError(name)
         if self._refused:
             raise ConfigError(f"the {kind} `{_shown(text)}` {self._refused}")
-        # Files end with a line feed, and so do outputs; a secret seldom does.
+        # Files and command outputs usually end with a line feed; secrets rarely do.
         value = (self._file(text) if kind == "file" else self._output(text)).strip("\r\n")
         if not value:
             what = "is empty" if kind == "file" else "printed nothing"
@@ -118,9 +122,9 @@ class _Lookups(dict[str, str]):
             raise ConfigError(f"the file `{text}` cannot be read: {error.strerror}") from None
 
     def _output(self, text: str) -> str:
-        """What a command prints, without a shell. Errors show nothing of it but its program; stderr is the caller's."""
+        """Run a command without a shell and return its output. Errors show only its program; stderr is the caller's."""
         try:
-            done = subprocess.run(  # noqa: S603 - what the file says, as if it named a connector in Python
+            done = subprocess.run(  # noqa: S603 - the user's file names the command, as it may name Python code
                 shlex.split(text),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
@@ -134,7 +138,7 @@ class _Lookups(dict[str, str]):
         except subprocess.TimeoutExpired:
             why = f"has not ended after {_LONGEST_COMMAND} s"
         except (OSError, ValueError) as error:
-            # Of an output that is no text, the error would show a part.
+            # The error of an output that is not text would show a part of it.
             why = f"cannot be run: {error.strerror}" if isinstance(error, OSError) else "is, or prints, no text"
         raise ConfigError(f"the command `{_shown(text)}` {why}; try it in a shell, in the folder of the file")
 
@@ -144,7 +148,7 @@ def _shown(text: str) -> str:
 
 
 def looks_up(value: JsonValue) -> bool:
-    """Whether there is a `${file:...}` or a `${command:...}` anywhere in a value."""
+    """Whether `value` has a `${file:...}` or a `${command:...}` anywhere."""
     match value:
         case Mapping():
             return any(map(looks_up, value.values()))
@@ -165,12 +169,12 @@ def with_variables(
     plain: Collection[Keys] = (),
     foreign: Keys | None = None,
 ) -> JsonValue:
-    """`value` with the environment's values in place of `${NAME}`s.
+    """Return `value` with each `${NAME}` replaced by its value in `environ`.
 
-    Raises ConfigError naming all that are missing, and all that look like one and are none.
+    secrets: receives the values that may be secret. plain: places that hold no secret, such as the path of a folder.
+    foreign: the place under which malformed variables stay as they are, as another program may have its own syntax.
 
-    secrets: get those that are not surely none. plain: where no secret belongs, such as the path of a folder.
-    foreign: where what looks like a variable and is none stays, for another program has some of its own.
+    Raises ConfigError: naming all variables that are missing or malformed.
     """
     missing = _slips(value, where, foreign)
 
@@ -185,7 +189,7 @@ def with_variables(
         except ConfigError as error:
             missing.append(f"{where(keys)}: {error.message}")
             return ""
-        # What is not set may stand for itself, see `PartialEnvironment`.
+        # In a `PartialEnvironment`, an unset variable yields its own `${NAME}`.
         if default is not None and text in (None, "", f"${{{name}}}"):
             return default
         if text is None:
@@ -201,7 +205,7 @@ def with_variables(
 
 
 def _slips(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None) -> list[str]:
-    """What is wrong with all that looks like a variable and is none."""
+    """Return an error text for each malformed variable."""
     slips: list[str] = []
 
     def look_at(variable: re.Match[str], keys: Keys) -> str:
@@ -214,7 +218,7 @@ def _slips(value: JsonValue, where: Callable[[Keys], str], foreign: Keys | None)
 
 
 def _meant(slip: str) -> str:
-    """What is wrong with what looks like a variable and is none. Not all of it is shown: it may be part of a secret."""
+    """Return what is wrong with a malformed variable. Shows only its start, because it may be part of a secret."""
     kind, colon, rest = re.fullmatch(r"\s*(\w*)\s*(:?)(.*)", slip, re.DOTALL).groups()  # type: ignore[union-attr] # any
     form = {"file": "${file:PATH}", "command": "${command:...}"}.get(kind.lower(), "") if colon else ""
     start = f"${{{kind}{colon if form else ''}…}}"
@@ -238,7 +242,7 @@ def _filled(value: JsonValue, keys: Keys, value_of: Callable[[re.Match[str], Key
 
 
 def _is_plain(name: str, text: str, *, belongs: bool) -> bool:
-    """Whether what a variable stands for is surely no secret. belongs: it is put where none belongs."""
+    """Whether the value of a variable is certainly no secret. belongs: it is used in a place that holds no secrets."""
     if ":" in name or looks_secret(name):
         return False
     port = len(text) <= len("65535") and text.isdecimal() and _PORT.fullmatch(name)
@@ -246,7 +250,7 @@ def _is_plain(name: str, text: str, *, belongs: bool) -> bool:
 
 
 class PartialEnvironment(Mapping[str, str]):
-    """The environment; what it lacks stays as it is written, for commands that need no secrets."""
+    """An environment in which an unset variable yields its own `${NAME}`, for commands that need no secrets."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

@@ -153,5 +153,5 @@ def test_what_may_stand_at_a_place_is_offered(opened: Editor, manifest: str, pip
 
 
 def test_a_field_is_explained(opened: Editor, manifest: str, pipeline: str) -> None:
-    assert "Pages that a strategy finds" in opened.explained("manifest.yaml", manifest, "paginator")
+    assert "Finds pages with a strategy" in opened.explained("manifest.yaml", manifest, "paginator")
     assert "append_dedup" in opened.explained("pipeline.yaml", pipeline, "write_mode")

@@ -1,1 +1,1 @@
-"""Ways to say who is asking, one per file."""
+"""The authenticators, one kind per file, and the rules for obtaining and sharing access tokens."""

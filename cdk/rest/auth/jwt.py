@@ -1,4 +1,4 @@
-"""Signed tokens: JSON Web Tokens (RFC 7519), a new one for each request."""
+"""Jwt: signs a new JSON Web Token (RFC 7519) for each request."""
 
 from base64 import b64encode
 from collections.abc import Callable, Generator, Mapping
@@ -33,27 +33,27 @@ class Jwt:
     algorithm: Algorithm
     _: KW_ONLY
     claims: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
-    """Of the token, but for `iat`, `nbf` and `exp`, which are made from the clock and `life`."""
+    """The claims of the token, except `iat`, `nbf` and `exp`, which come from the clock and `life`."""
     headers: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
     life: timedelta = timedelta(minutes=20)
     base64_key: bool = False
-    """Whether the key is put into base64 before it signs."""
+    """Whether the key is encoded as base64 before it is used to sign."""
     passphrase: Setting = ""
-    """What a private key is encrypted with."""
+    """The passphrase of an encrypted private key."""
     scheme: Setting = "Bearer"
-    """The word before the token; empty for none."""
+    """The word before the token; empty to send the token alone."""
     name: str | tuple[str, ...] = "Authorization"
     send_in: RequestPart = "header"
     clock: Clock = system_clock
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises ConfigError: the key does not fit, or a claim is none."""
+        """Raises ConfigError: as `token`."""
         token, scheme = self.token(), text_of(self.scheme)
         key = ApiKey(f"{scheme} {token}" if scheme else token, name=self.name, send_in=self.send_in)
         yield from key.flow(request)
 
     def token(self) -> str:
-        """A token signed now. Raises ConfigError: the key does not fit the algorithm, or a claim is none."""
+        """Sign a new token. Raises ConfigError: when the key does not fit the algorithm, or a claim is invalid."""
         import jwt  # noqa: PLC0415 - brings cryptography, which few runs need
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - as above
 
@@ -78,7 +78,7 @@ class Jwt:
     def _signing_key(self) -> Any:  # noqa: ANN401 - one of the many classes of keys
         key = text_of(self.key)
         if key.startswith("-----BEGIN"):
-            # Configs that went through a form or an environment variable have the line breaks as two characters.
+            # In configs from a form or an environment variable, line breaks may be the two characters `\n`.
             key = key.replace("\\n", "\n")
         if passphrase := text_of(self.passphrase):
             from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - heavy

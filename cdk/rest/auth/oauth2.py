@@ -1,4 +1,4 @@
-"""OAuth 2.0: access tokens that are renewed (RFC 6749, sections 4.4 and 6; RFC 7523)."""
+"""OAuth 2.0: obtains and renews access tokens (RFC 6749, sections 4.4 and 6; RFC 7523)."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,14 +19,14 @@ from cdk.rest.http.authenticator import Learn, Setting, ignore, text_of
 from cdk.rest.http.messages import Request, Response
 
 Keep: TypeAlias = Callable[[Mapping[tuple[str, ...], JsonValue]], None]
-"""Saves values in the config, each at its path, and returns when they are safe."""
+"""Saves values in the config, each at its path. They are durable when it returns."""
 
 _FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFields:
-    """What a token server calls the fields of its requests and responses."""
+    """The names of the fields in a token server's requests and responses."""
 
     grant_type: str = "grant_type"
     client_id: str = "client_id"
@@ -38,61 +38,62 @@ class TokenFields:
 
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
-    """Keeps what a token server gives, for the next run. Needed where a refresh token works once."""
+    """Saves the tokens of a token server for the next run. Needed for refresh tokens that work only once."""
 
     save: Keep
-    """Is called with the new tokens before the first of them is used, so that a crash loses none."""
+    """Called with new tokens before the first of them is used, so that a crash loses none."""
     access_token: tuple[str, ...] = ("credentials", "access_token")
-    """Its path in the config, as those below."""
+    """The path of the access token in the config. The fields below are paths, too."""
     refresh_token: tuple[str, ...] = ("credentials", "refresh_token")
     expiry: tuple[str, ...] = ("credentials", "token_expiry_date")
     expiry_format: str | None = None
-    """How the moment is written there."""
+    """The format of the timestamp there."""
 
 
 @dataclass(eq=False, repr=False)
 class OAuth2(TokenOwner):
-    """Sends a bearer token and gets a new one when it has expired, or once when the API refuses it (401).
+    """Sends a bearer token, and obtains a new one when it expires, or once per request when the API rejects it (401).
 
-    A token without `expires_in` is taken to live an hour; it and the token may lie deeper in the response. A new
-    refresh token in the response is used from then on, and in a sync it is stored for the next one. One thread renews,
-    the others wait; those that say the same share their token for the length of a run (`cdk.rest.auth.tokens`).
+    A token without `expires_in` is assumed to live for an hour; that field and the token may be nested in the response.
+    A new refresh token in the response replaces the old one, and a sync stores it for the next one. One thread renews
+    while the others wait; authenticators with the same settings share their token during a run
+    (`cdk.rest.auth.tokens`).
     """
 
     token_url: Setting
-    """Where tokens come from."""
+    """The URL from which tokens are requested."""
     _: KW_ONLY
     client_id: Setting = ""
     client_secret: Setting = ""
     refresh_token: Setting | None = None
     grant_type: Setting | None = None
-    """By default `refresh_token` where there is one, else `client_credentials`."""
+    """Defaults to `refresh_token` if there is a refresh token, else to `client_credentials`."""
     scopes: Sequence[str] = ()
-    """Sent joined by blanks, as `scope`."""
+    """Sent as `scope`, joined by spaces."""
     extra: Mapping[str, JsonValue] | Callable[[], Mapping[str, JsonValue]] = field(default_factory=dict)
-    """More fields of the token request (`{"audience": "..."}`); a list repeats its name."""
+    """Further fields of the token request (`{"audience": "..."}`); a list repeats its name."""
     headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = field(
         default_factory=lambda: {"Accept": "application/json"}
     )
-    """Headers of the token request; with an Authorization among them, client id and secret are not sent otherwise."""
+    """Headers of the token request. If they include Authorization, client id and secret are not sent as fields."""
     credentials_in: Literal["body_data", "header"] = "body_data"
-    """Where the client id and secret go: as fields, or in the header Authorization."""
+    """Where to send the client id and secret: as fields, or in the header Authorization."""
     send_in: Literal["body_data", "request_parameter"] = "body_data"
-    """Where the fields of the token request go."""
+    """Where to send the fields of the token request."""
     assertion: Callable[[], str] | None = None
-    """Gives a signed token, which is then sent in place of everything but the grant type (RFC 7523)."""
+    """Returns a signed token, which is sent instead of all other fields except the grant type (RFC 7523)."""
     access_token: Setting | None = None
-    """A token to begin with."""
+    """The first access token."""
     expires: Setting | datetime | None = None
-    """Until when that one can be used; a text is read as `expiry_format`, ISO 8601 or seconds since 1970."""
+    """When that token expires; a string is parsed by `expiry_format`, as ISO 8601 or as seconds since 1970."""
     expiry_format: str | None = None
-    """Also how the server says when a token expires, if it does not say in how many seconds."""
+    """Also the format in which the server says when a token expires, unless it says in how many seconds."""
     refusal: Refusal = field(default_factory=Refusal)
-    """Responses that mean that the credentials are no good."""
+    """Responses that mean that the credentials are invalid."""
     stored: StoredTokens | None = None
     """Saves new tokens for the next run."""
     fields: TokenFields = field(default_factory=TokenFields)
-    """What the server calls the fields."""
+    """The server's names of the fields."""
     learn: Learn = ignore
     """Called with each token."""
     clock: Clock = system_clock
@@ -103,13 +104,13 @@ class OAuth2(TokenOwner):
         report(self)
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the token request is refused, or its response has no token."""
+        """Raises CredentialsError: when the token request is rejected, or its response has no token."""
         yield from self.flow_with(request, _bearing)
 
     def _login(self) -> Sequence[JsonValue]:
         parts: list[JsonValue] = [text_of(self.token_url), text_of(self.client_id), self._first]
         if self.stored is None:
-            # The owner of a refresh token that works once owns it alone, whatever else is asked for with it.
+            # A single-use refresh token must have one owner, whatever other settings it is used with.
             extra = self.extra() if callable(self.extra) else self.extra
             grant = None if self.grant_type is None else text_of(self.grant_type)
             parts += [text_of(self.client_secret), grant, list(self.scopes), dict(extra)]
@@ -132,7 +133,7 @@ class OAuth2(TokenOwner):
             return
         self._began, initial = True, text_of(self.access_token) or None
         if state.started is not None:
-            return  # another one with the same login was here before
+            return  # another authenticator with the same login has already obtained a token
         match self.expires:
             case None | datetime() as expires:
                 state.expires = expires
@@ -152,7 +153,7 @@ class OAuth2(TokenOwner):
         headers = dict(self.headers() if callable(self.headers) else self.headers)
         extra = self.extra() if callable(self.extra) else self.extra
         fields = {**extra, **self._form(headers, state)}
-        # Servers echo the fields in any kind of response, so their secrets go with the request.
+        # Servers echo the fields in all kinds of responses, so the request must know which are secret.
         client = text_of(self.client_id)
         hidden = frozenset(str(value) for name, value in fields.items() if value != client and name not in self._open)
         if self.credentials_in == "header":
@@ -167,11 +168,11 @@ class OAuth2(TokenOwner):
 
     @property
     def _open(self) -> set[str]:
-        """Fields that are no secret, and that errors would be of little use without."""
+        """The fields that are not secret, and without which errors would be of little use."""
         return {self.fields.grant_type, self.fields.client_id, "scope", "scopes"}
 
     def _form(self, headers: dict[str, str], state: TokenState) -> dict[str, JsonValue]:
-        """The fields that this class knows of; `headers` gets the client where it goes there."""
+        """Return the standard fields. Adds the client's credentials to `headers` if they are sent there."""
         names, refresh = self.fields, self._refresh(state)
         usual = "client_credentials" if refresh is None else "refresh_token"
         form: dict[str, JsonValue] = {names.grant_type: usual if self.grant_type is None else text_of(self.grant_type)}
@@ -217,9 +218,9 @@ class OAuth2(TokenOwner):
         state.access_token, state.started, state.expires = token, now, usable
 
     def _save(self, token: str, expires: datetime, usable: datetime, state: TokenState) -> None:
-        """Have the tokens stored before the first of them is used: with the server's response the old one is spent.
+        """Store the new tokens before using them, because the server's response has invalidated the old refresh token.
 
-        Our own store comes first, for it is durable when it returns; a config's file or platform may come too late.
+        The kit's own store comes first, as it is durable when it returns; the config's file or platform may be later.
         """
         self._store(token, usable, state, elsewhere=self.stored is not None)
         if self.stored is None:
@@ -239,5 +240,5 @@ def _bearing(request: Request, token: str) -> Request:
 
 
 def _shown(value: JsonValue) -> JsonValue:
-    """A query parameter as a form spells it."""
+    """Convert a query parameter to the string that a form would send."""
     return value if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""Quota: how many calls a token has left, as an API tells it."""
+"""Quota: how many calls a token has left, as reported by an API."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -16,33 +16,33 @@ _UNKNOWN_RESET = timedelta(minutes=1)
 
 
 def always(_: Request) -> bool:
-    """Whether a quota counts a request, for one that counts all."""
+    """The `counts` of a quota that counts all requests."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One of the quotas that an API has for each token. Headers of responses say what its status says at the paths."""
+    """One of the quotas that an API has for each token. Response headers update what the quota status reported."""
 
     name: str
     remaining: Sequence[str]
-    """Path, in the body of the quota status, to how many calls are left."""
+    """The path, in the body of the quota status, of the number of calls left."""
     reset: Sequence[str]
-    """Path to when there are new ones: seconds since 1970, or ISO 8601."""
+    """The path of the time of the next reset: seconds since 1970, or ISO 8601."""
     limit: Sequence[str] = ()
-    """Path to how many there are in all."""
+    """The path of the total number of calls."""
     remaining_header: str | None = None
     reset_header: str | None = None
     limit_header: str | None = None
     counts: Callable[[Request], bool] = always
-    """Which requests it is about."""
+    """Whether a request uses up this quota."""
     exhausted_by: Collection[int] = (RATE_LIMIT_STATUS,)
-    """Statuses that mean that no call is left."""
+    """Statuses that mean that no calls are left."""
 
 
 @dataclass(slots=True)
 class QuotaLeft:
-    """What is left of a quota for one token; changes as it is used."""
+    """The remaining calls of a quota for one token. Mutable: updated as the token is used."""
 
     remaining: int
     reset: datetime
@@ -50,7 +50,7 @@ class QuotaLeft:
 
     @classmethod
     def of(cls, quota: Quota, status: JsonValue, request: Request) -> "QuotaLeft":
-        """What a quota status says. Raises ConfigError: it does not tell at the paths of the quota."""
+        """Parse a quota status. Raises ConfigError: when it has no usable values at the paths of the quota."""
         remaining = _number(path(*quota.remaining)(status))
         reset = parse_timestamp(path(*quota.reset)(status), ("%s",))
         if remaining is None or reset is None:
@@ -61,7 +61,7 @@ class QuotaLeft:
         return cls(remaining, reset, _number(path(*quota.limit)(status)) if quota.limit else None)
 
     def observe(self, quota: Quota, response: Response, now: datetime) -> bool:
-        """Learn from a response. Whether it says that another token should go on."""
+        """Update from a response. Returns whether another token should be used next."""
         headers = response.headers
         remaining = _number(headers.get(quota.remaining_header or ""))
         reset = parse_timestamp(headers.get(quota.reset_header or ""), ("%s",))
@@ -69,7 +69,7 @@ class QuotaLeft:
         if limit is not None:
             self.limit = limit
         if remaining is not None:
-            # Responses come in any order: within one period only the lowest count is the latest.
+            # Responses arrive in any order: within one period, the lowest count is the latest.
             later = reset is not None and reset > self.reset
             self.remaining = remaining if later else min(remaining, self.remaining)
         if reset is not None:
@@ -81,11 +81,11 @@ class QuotaLeft:
         return exhausted
 
     def part(self, share: TaskShare) -> "QuotaLeft":
-        """What one of several tasks may use of it."""
+        """Return the part that a task with this share may use."""
         return QuotaLeft(share.part(self.remaining), self.reset, None if self.limit is None else share.part(self.limit))
 
     def renew(self, now: datetime) -> None:
-        """Begin a new period if this one is over and it is known how many calls that brings."""
+        """Start a new period if the current one is over and the total number of calls is known."""
         if now >= self.reset and self.limit is not None:
             self.remaining = max(self.remaining, self.limit)
 

@@ -1,4 +1,4 @@
-"""Session tokens: those of a login, or one that was given, as long as it is valid."""
+"""Session tokens: obtained by a login, or configured and used as long as they are valid."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
@@ -23,23 +23,24 @@ from cdk.rest.http.messages import Request, Response
 
 
 class _Session(TokenOwner):
-    """A token that a login gives, anew when it has expired, and once when it is refused (401).
+    """Sends the token of a login, and logs in again when it expires, or once per request when it is rejected (401).
 
-    Of an API that has one session a user each login ends the one before: so one is made for all tasks, see TokenOwner.
+    If an API allows one session per user, each login ends the previous session. So there is one login for all tasks,
+    see TokenOwner.
     """
 
     life: timedelta | None
 
     @abstractmethod
     def _obtain(self) -> Generator[Request, Response, str]:
-        """A token. Yields requests to send, and is sent their responses. Raises CredentialsError: there is none."""
+        """Return a token. Yields requests, receives their responses. Raises CredentialsError: when there is none."""
 
     @abstractmethod
     def _send_with(self, request: Request, token: str) -> Request:
-        """The request with a token."""
+        """Return `request` with a token."""
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises CredentialsError: the login is refused, or its response has no token."""
+        """Raises CredentialsError: when the login is rejected, or its response has no token."""
         if self.life is None:
             token = yield from self._obtain()
             self._hide(token)
@@ -66,19 +67,19 @@ class SessionToken(_Session):
     """Logs in and sends the token of the response."""
 
     login: Callable[[], Request]
-    """Gives the request that logs in."""
+    """Returns the login request."""
     read: Callable[[Response], JsonValue]
-    """Finds the token in its response, None where there is none."""
+    """Returns the token in the login's response, None if it has none."""
     present: AttachToken
     _: KW_ONLY
     life: timedelta | None = None
-    """How long a token can be used; None: there is a login before each request."""
+    """How long a token can be used; None to log in before each request."""
     identity: str = ""
-    """The same, in every process, of those that may share a token; empty: each has its own, also in each process."""
+    """Equal, in every process, for authenticators that may share a token; empty if each needs its own, per process."""
     login_as: Authenticator | None = None
-    """Credentials of the login itself."""
+    """The credentials of the login request itself."""
     judge: ErrorHandler | None = None
-    """Says which responses to the login are a success, where the status does not."""
+    """Decides which responses to the login are a success; None to use the status."""
     learn: Learn = ignore
     """Called with each token."""
     clock: Clock = system_clock
@@ -102,7 +103,7 @@ class SessionToken(_Session):
         return token_in(response, self.read(response))
 
     def _check(self, response: Response) -> None:
-        """Raise the error of a login that is no success."""
+        """Raise the error of a login that failed."""
         if self.judge is None:
             if not response.ok:
                 raise login_error(response)
@@ -119,7 +120,7 @@ class SessionToken(_Session):
 
 
 def login_error(response: Response) -> CdkError:
-    """The error of a login that is no success."""
+    """Return the error of a login that failed."""
     if response.status not in REFUSALS:
         return error_for(response)
     detail = error_text(response)
@@ -130,7 +131,7 @@ def login_error(response: Response) -> CdkError:
 
 
 def token_in(response: Response, token: JsonValue) -> str:
-    """The token that was found in the response to a login. Raises CredentialsError: it is none."""
+    """Return the token in the response to a login as a string. Raises CredentialsError: when it is missing."""
     if token is None or token == "" or isinstance(token, dict | list):
         raise CredentialsError(
             f"{response.request} answered {response.status} without a token where it is expected; check the path "
@@ -141,20 +142,20 @@ def token_in(response: Response, token: JsonValue) -> str:
 
 @dataclass(eq=False, repr=False)
 class LegacySessionToken(_Session):
-    """Sends a session token in `header`. Airbyte's older way of logging in, made for Metabase.
+    """Sends a session token in `header`. Airbyte's older login mechanism, made for Metabase.
 
-    Without a token, or when it is refused, `user` and `password` go as a JSON body to `login_url`.
+    Without a token, or if it is rejected, sends `user` and `password` as a JSON body to `login_url`.
     """
 
     header: Setting
     login_url: Setting
     _: KW_ONLY
     token_field: Setting
-    """The field of the login's response that holds the token."""
+    """The field of the login's response with the token."""
     validate_url: Setting
-    """Accepts `session_token`, if it is valid."""
+    """A URL that answers 200 if `session_token` is valid."""
     session_token: Setting = ""
-    """The token to begin with."""
+    """The first token."""
     user: Setting = ""
     password: Setting = ""
     life: timedelta | None = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Credentials that stay as they are, a key, a user with a password or a token, and where in a request a secret goes."""
+"""Static credentials: a key, user and password, or a token. Also adds secrets to the different parts of a request."""
 
 from base64 import b64encode
 from collections.abc import Generator, Sequence
@@ -18,12 +18,12 @@ _FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ApiKey:
-    """Sends `key` under `name`: as a header, or as a query parameter or in the body where the API wants it there."""
+    """Sends `key` under `name`: as a header, as a query parameter, or in the body."""
 
     key: Setting
     _: KW_ONLY
     name: str | tuple[str, ...] = "X-API-Key"
-    """In a JSON body also the names that lead to the key."""
+    """In a JSON body it may be the path of the key."""
     send_in: RequestPart = "header"
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
@@ -59,15 +59,15 @@ class Bearer:
 
 
 def basic_credentials(user: str, password: str) -> str:
-    """The value of the header Authorization for a user and a password."""
+    """Return the value of the header Authorization for a user and a password."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
 def with_secret(request: Request, part: RequestPart, path: Sequence[str], value: str) -> Request:
-    """`request` with a secret in it. path: one name, except in a JSON body, where it may lead deeper.
+    """Return `request` with a secret in `part`. path: a single name, or in a JSON body possibly a nested path.
 
-    Raises ConfigError: something else is there already, since it is unknown which of the two an API wants; or the body
-    is of another kind than the part.
+    Raises ConfigError: when there is another value already, as it is unknown which of them the API expects; or when the
+    body has another type than `part`.
     """
     match part:
         case "header":
@@ -84,7 +84,7 @@ def with_secret(request: Request, part: RequestPart, path: Sequence[str], value:
 
 
 def with_header(request: Request, name: str, value: str) -> Request:
-    """`request` with a header that holds a secret. Raises ConfigError: it has one of this name, in the same case."""
+    """Return `request` with a secret header. Raises ConfigError: when it has one of the same name, in the same case."""
     if name in request.headers:
         raise _twice(request, f"the header {name!r}")
     return request.with_headers({name: value}, secret=True)
@@ -95,7 +95,7 @@ def _twice(request: Request, what: str) -> ConfigError:
 
 
 def _in_query(request: Request, name: str, value: str) -> Request:
-    # The link to a next page often brings the key along; twice the same key is refused by some APIs.
+    # The link to a next page often includes the key; some APIs reject a duplicate key.
     if "?" in request.url and (name, value) in query_of(request.url):
         return replace(request, secret=request.secret | {name.lower()})
     if name in request.params:

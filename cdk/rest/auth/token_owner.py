@@ -1,7 +1,7 @@
-"""TokenOwner: an authenticator that obtains access tokens itself, and the rules of when it may.
+"""TokenOwner: an authenticator that obtains access tokens itself, and the rules for when it may.
 
-What knows how to get a token, OAuth2 or the code of a connector, owns it alone: one thread renews and the others
-wait, the process that plans a run renews for all tasks, and a task uses what it was given.
+The code that can obtain a token, OAuth2 or a connector's own, is its only owner: one thread renews it while the others
+wait, the process that plans a run renews it for all tasks, and a task uses the token that it was issued.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ from cdk.rest.http.authenticator import Learn
 from cdk.rest.http.messages import Request, Response
 
 _HOPELESS = 2
-"""Tokens in a row that the API refuses at once, after which its response stands."""
+"""After so many consecutive tokens that the API rejected at once, its response is final."""
 
 _ENDED = (
     "the access token has ended, and no task may get another, as the refresh token works once; load the data frame "
@@ -53,13 +53,13 @@ _TOO_LONG = (
 
 
 AttachToken: TypeAlias = Callable[[Request, str], Request]
-"""Puts a token into a request, as a secret."""
+"""Adds a token to a request, marked as a secret."""
 
 
 class TokenOwner(ABC):
-    """Obtains access tokens, for callers in this process and for tasks.
+    """Obtains access tokens for this process and for tasks. Thread-safe.
 
-    learn: called with each token. Safe to use from several threads.
+    learn: called with each token.
     """
 
     def __init__(self, learn: Learn, clock: Clock) -> None:
@@ -68,34 +68,34 @@ class TokenOwner(ABC):
 
     @abstractmethod
     def _login(self) -> Sequence[JsonValue]:
-        """What is the same, in every process, for all that say the same of the same credentials."""
+        """Return the values that identify this login: equal, in every process, for equal settings and credentials."""
 
     @abstractmethod
     def _renew(self, state: TokenState, now: datetime) -> Generator[Request, Response, None]:
-        """Have the state hold a new token. Yields requests to send, and is sent their responses. Raises CdkErrors."""
+        """Obtain a new token and store it in `state`. Yields requests, receives their responses. Raises CdkErrors."""
 
     @abstractmethod
     def _begin(self, state: TokenState, now: datetime) -> None:
-        """Have the state hold the token that was given, if one was; once."""
+        """Store the configured access token in `state`, if there is one; only the first call does so."""
 
     @property
     @abstractmethod
     def _first(self) -> str | None:
-        """The refresh token of the config; None where there is none."""
+        """The refresh token of the config; None if there is none."""
 
     @property
     @abstractmethod
     def _seal(self) -> str:
-        """What opens stored tokens: holders of the config alone have it."""
+        """The secret that decrypts stored tokens: only holders of the config have it."""
 
     @property
     @abstractmethod
     def _single_use(self) -> bool:
-        """Whether it was said that the refresh token works once."""
+        """Whether the refresh token is declared to work only once."""
 
     @property
     def key(self) -> str:
-        """The same for all that say the same of the same credentials, in every process."""
+        """The key of this login: equal, in every process, for equal settings and credentials."""
         if not self._key:
             self._key = key_of(*self._login())
         return self._key
@@ -114,9 +114,9 @@ class TokenOwner(ABC):
         return [self]
 
     def issue(self, seconds: float) -> Generator[Request, Response, IssuedToken]:
-        """A token for tasks that use it for so many seconds, or for half of its life, whichever is shorter.
+        """Return a token for tasks, valid for `seconds` or for half of its life, whichever is shorter.
 
-        Yields the token requests to send, and is sent their responses. Raises as `token` does.
+        Yields token requests to send, and receives their responses. Raises as `token`.
         """
         state = self._state()
         with state.lock:
@@ -128,7 +128,7 @@ class TokenOwner(ABC):
             return IssuedToken(state.access_token, state.started, state.expires, rotates, state.refusals)
 
     def flow_with(self, request: Request, attach: AttachToken) -> Generator[Request, Response, None]:
-        """Send a request with a token, and once more with another one where that is refused. Raises as `token` does."""
+        """Send a request with a token, and once more with another one if the token is rejected. Raises as `token`."""
         token = yield from self.token()
         response = yield attach(request, token)
         if response.status != HTTPStatus.UNAUTHORIZED:
@@ -139,10 +139,10 @@ class TokenOwner(ABC):
             yield attach(request, token)
 
     def token(self) -> Generator[Request, Response, str]:
-        """A token that has not expired, and that no request was refused with.
+        """Return a token that has neither expired nor been rejected.
 
-        Yields token requests to send, and is sent their responses. Raises CredentialsError: there is none to be had.
-        TokenEnded: in a task, where the slice goes on with the next one.
+        Yields token requests to send, and receives their responses. Raises CredentialsError: when no token can be
+        obtained. Raises TokenEnded: in a task, when the slice must resume with the next token.
         """
         used = _USED_OWNERS.get()
         if used is not None:
@@ -170,14 +170,14 @@ class TokenOwner(ABC):
         yield from self._renew(state, now)
 
     def good(self) -> None:
-        """Take note, in a task, that the API took its token."""
+        """Record, in a task, that the API accepted its token."""
         if (held := held_tokens()) is not None:
             held.findings.good.add(self.key)
         if (slice := slice_progress()) is not None:
             slice.answered = True
 
     def refused(self, token: str) -> bool:
-        """Let go of a token that the API refused; False: there is no better one, so its response stands."""
+        """Drop a token that the API rejected. Returns False if a new one would not help: the response is final."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None or issued.token != token:
@@ -197,14 +197,14 @@ class TokenOwner(ABC):
                 state.access_token = None
 
     def _note_ended(self, issued: IssuedToken) -> None:
-        """Have the slice that is read here know the token that it has to do without."""
+        """Record in the progress of the current slice which token has ended."""
         if (slice := slice_progress()) is not None:
             lasted = self.clock() - issued.started
             early = slice.first_use is not None and slice.first_use - issued.started <= lasted / 2
             slice.ended = EndedToken(mark_of(issued.token), lasted.total_seconds(), issued.expires, early)
 
     def _issued(self) -> str | None:
-        """The token that this task was given; None: it was given none, or may ask for one itself."""
+        """Return the token that this task was issued; None if it has none, or may obtain one itself."""
         held = held_tokens()
         issued = None if held is None else held.issued.get(self.key)
         if held is None or issued is None:
@@ -213,7 +213,7 @@ class TokenOwner(ABC):
         ended = now >= issued.expires
         refused = held.findings.refused.get(self.key) == mark_of(issued.token)
         if slice is not None and slice.answered and slice.ended is None:
-            # What is refused to another slice, such as a stream that the login may not read, may still be given here.
+            # The API may have rejected the token only for another slice, such as a stream that the login may not read.
             refused = False
         if not ended and not refused:
             if slice is not None:
@@ -222,7 +222,7 @@ class TokenOwner(ABC):
             return issued.token
         begins_again = slice is not None and slice.begins_again
         if not issued.rotates and (held.last or begins_again):
-            # With the next token the slice would get no further, or no task comes with the next.
+            # With the next token the slice would get no further, or no other task will come with a new one.
             self._drop(issued.token)
             return None
         if held.last:
@@ -234,7 +234,7 @@ class TokenOwner(ABC):
         raise TokenEnded
 
     def _lasts(self, state: TokenState, now: datetime, seconds: float) -> bool:
-        """Whether the token is there, and will be for so many seconds or half of its life."""
+        """Whether there is a token that remains valid for `seconds`, or for half of its life if that is shorter."""
         if state.access_token is None or state.expires is None or state.started is None or now >= state.expires:
             return False
         return (state.expires - now).total_seconds() >= min(
@@ -242,13 +242,13 @@ class TokenOwner(ABC):
         )
 
     def _state(self) -> TokenState:
-        """The run's state; outside of a run, one's own."""
+        """Return the state that the run shares; outside of a run, this owner's own."""
         if not current_run().id:
             return self._own
         return run_tokens().state(self.key, self._own, self._load)
 
     def _load(self, state: TokenState, tokens: Tokens) -> None:
-        """Go on with the tokens that an earlier run stored."""
+        """Load the tokens that an earlier run stored into `state`."""
         if self._first is None or state.rotated:
             return
         stored = tokens.load(self.key, self._seal)
@@ -261,7 +261,7 @@ class TokenOwner(ABC):
                 self._hide(secret)
 
     def _store(self, token: str, usable: datetime, state: TokenState, *, elsewhere: bool) -> None:
-        """Have a refresh token that replaced another stored, and its access token. elsewhere: it is kept there too."""
+        """Store a rotated refresh token with its access token. elsewhere: whether the config stores them as well."""
         if state.rotated and state.refresh_token is not None:
             value = {"refresh_token": state.refresh_token, "access_token": token, "expires": usable.isoformat()}
             run_tokens().save(self.key, value, self._seal, elsewhere=elsewhere)
@@ -272,10 +272,10 @@ class TokenOwner(ABC):
 
 
 class TokenBearer(Protocol):
-    """An authenticator that needs tokens."""
+    """An authenticator that sends access tokens."""
 
     def owners(self) -> Sequence[TokenOwner]:
-        """Whose tokens it sends. Raises CdkErrors."""
+        """Return the owners of the tokens that it sends. Raises CdkErrors."""
 
 
 _BEARERS: ContextVar[list[TokenBearer] | None] = ContextVar("token_bearers", default=None)
@@ -283,23 +283,23 @@ _USED_OWNERS: ContextVar[dict[TokenOwner, str] | None] = ContextVar("token_owner
 
 
 def collecting() -> AbstractContextManager[list[TokenBearer]]:
-    """The authenticators that need tokens and that a block makes or uses again, whatever they become a part of."""
+    """Collect the TokenBearers that are created or reused in a block, even as parts of other authenticators."""
     return setting(_BEARERS, [])
 
 
 def report(authenticator: TokenBearer) -> None:
-    """Report one that is made, or used again, to the collecting block."""
+    """Report an authenticator that is created or reused to the `collecting` block."""
     bearers = _BEARERS.get()
     if bearers is not None and authenticator not in bearers:
         bearers.append(authenticator)
 
 
 def asking() -> AbstractContextManager[dict[TokenOwner, str]]:
-    """The owners that are asked for a token in a block, and what they give; an empty text where they fail."""
+    """Collect the owners whose `token` is called in a block, each with its token, or an empty string if it fails."""
     return setting(_USED_OWNERS, {})
 
 
 def issue_all(bearers: Sequence[TokenBearer], client: HttpClient, seconds: float) -> Mapping[str, IssuedToken]:
-    """client: sends token requests as they are."""
+    """Obtain a token from each owner, for tasks of `seconds`. client: sends token requests without credentials."""
     owners = [owner for bearer in bearers for owner in bearer.owners()]
     return {owner.key: client.obtain(partial(owner.issue, seconds)) for owner in owners}

@@ -1,4 +1,4 @@
-"""Several tokens, sent in turn, or each as long as it has calls left."""
+"""Authenticators with several tokens, which are sent in rotation, or each as long as it has calls left."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,9 +19,9 @@ from cdk.rest.limits.task_budgets import current_share
 
 @dataclass(eq=False, repr=False)
 class TokenRotation:
-    """Sends one token after the other, so that the calls are shared out among them.
+    """Sends the tokens in rotation, so that the calls are spread over all of them.
 
-    Raises ConfigError: there are no tokens.
+    Raises ConfigError: when there are no tokens.
     """
 
     tokens: Sequence[str]
@@ -49,7 +49,7 @@ _SHORTEST_WAIT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class QuotaStatus:
-    """Where an API tells how many calls a token has left. unavailable: statuses that mean that it does not tell."""
+    """The endpoint that reports the calls a token has left. unavailable: statuses that mean that it does not."""
 
     url: Setting
     method: str = "GET"
@@ -61,31 +61,31 @@ class QuotaStatus:
 class TokenPool:
     """Sends one of `tokens` as long as it has calls left, then the next.
 
-    Thread-safe; each process has its own view of the quotas. The tasks of a sync divide what is left where responses do
-    not tell it (`remaining_header` of the quota). Raises ConfigError: there are no tokens.
+    Thread-safe; each process tracks the quotas itself. The tasks of a sync divide the calls left, unless responses tell
+    how many are left (`remaining_header` of the quota). Raises ConfigError: when there are no tokens.
     """
 
     tokens: Sequence[str]
     status: QuotaStatus
-    """Is asked once for each token before the first request, and after each wait for new calls.
+    """Requested once for each token before the first request, and again after each wait for new calls.
 
-    Where it is unavailable the tokens take turns.
+    If it is unavailable, the tokens are sent in rotation.
     """
     quotas: Sequence[Quota]
-    """The first that counts a request is the one it uses up."""
+    """A request uses up the first quota that counts it."""
     _: KW_ONLY
     scheme: str = "Bearer"
     """The word before a token."""
     header: str = "Authorization"
     reserve: float = 0.1
-    """When no more than this share of all calls is left, calls are spread over the time until there are new ones.
+    """When this share of all calls or less is left, calls are spread over the time until the quota resets.
 
     They are then at most 10 s apart.
     """
     min_reserve: int = 50
-    """The same as a number of calls; the larger of both counts."""
+    """The same as a number of calls. The larger of the two applies."""
     max_wait: timedelta = timedelta(hours=2)
-    """The longest wait for new calls that is worth it; beyond it the read ends with RateLimited."""
+    """The longest wait for a quota to reset. If it takes longer, the read ends with RateLimited."""
     clock: Clock = system_clock
     sleep: Sleep = sleep
     _quotas_left: dict[str, list[QuotaLeft]] | None = field(default=None, init=False)
@@ -98,14 +98,14 @@ class TokenPool:
             raise ConfigError("there are no tokens to share the calls among; give at least one in the config")
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Raises RateLimited: no token has calls left for longer than `max_wait`."""
+        """Raises RateLimited: when no token will have calls left within `max_wait`."""
         quota = next((quota for quota in self.quotas if quota.counts(request)), None)
         turn = yield from self._turn(quota)
         response = yield self._with(request, turn)
         self._observe(quota, turn, response)
 
     def _turn(self, quota: Quota | None) -> Generator[Request, Response, int]:
-        """Which token to use now, counted already. Waits until that is right."""
+        """Return the index of the token to use now, waiting until it may be used. The call is already counted."""
         waited = 0.0
         while True:
             with self._lock:
@@ -128,7 +128,7 @@ class TokenPool:
                 self._quotas_left = None
 
     def _choose(self, quota: Quota | None, now: datetime) -> tuple[int | None, float]:
-        """The token to use and how many seconds from now; no token: how long until there are calls again."""
+        """Return the token to use and the seconds to wait before that; or None and the seconds until a quota resets."""
         if not self._has_status:
             mine, self._current = self._current, (self._current + 1) % len(self.tokens)
             return mine, 0.0
@@ -142,7 +142,7 @@ class TokenPool:
         reset = (min(each.reset for each in tokens) - now).total_seconds()
         if turn is None:
             return None, max(_SHORTEST_WAIT, reset)
-        # Where responses tell what is left, it is what all tasks have, and all of them spread it.
+        # If responses tell how many calls are left, that number is for all tasks together: each slows down accordingly.
         delay = self._delay(tokens, now, 1 / current_share().fraction if quota.remaining_header else 1)
         tokens[turn].remaining -= 1
         self._current = turn
@@ -165,7 +165,7 @@ class TokenPool:
                 self._current = (turn + 1) % len(self.tokens)
 
     def _read_status(self) -> Generator[Request, Response, None]:
-        """Ask the quota status for each token."""
+        """Request the quota status of each token."""
         quotas_left: dict[str, list[QuotaLeft]] = {quota.name: [] for quota in self.quotas}
         has_status = True
         for turn in range(len(self.tokens)):

@@ -1,4 +1,4 @@
-"""What a token server answers: a token, how long it lives, or that it refuses."""
+"""Parses the responses of token servers: a token, its lifetime, or a refusal."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cdk.rest.errors.status_errors import error_text
 from cdk.rest.http.messages import Response
 
 REFUSALS = {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-"""Statuses with which a server refuses credentials."""
+"""Statuses with which a server rejects credentials."""
 _DEEPEST = 5
 _USUAL_LIFE = timedelta(hours=1)
 _MARGIN = timedelta(seconds=30)
@@ -22,9 +22,10 @@ _ISO = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Responses that say that the credentials are no good, besides 400, 401 and 403.
+    """Responses, besides 400, 401 and 403, that mean that the credentials are invalid.
 
-    statuses: those of which `key` in the body, at any depth, has one of `values`; without a key, all of them.
+    statuses: such a response is a refusal if `key` in its body, at any depth, has one of `values`, or if there is no
+    `key`.
     """
 
     statuses: Collection[int] = ()
@@ -39,7 +40,7 @@ class Refusal:
         return not self.key or str(find(body_of(response), self.key)) in self.values
 
     def check(self, response: Response) -> None:
-        """Raise CredentialsError for a response that refuses."""
+        """Raise CredentialsError if a response is a refusal."""
         if self.is_in(response):
             detail = error_text(response)
             raise CredentialsError(
@@ -49,7 +50,7 @@ class Refusal:
 
 
 def body_of(response: Response) -> JsonValue:
-    """The body as JSON; None when it is none."""
+    """Return the body as JSON; None if it is not JSON."""
     try:
         body: JsonValue = response.json()
     except DecodeError:
@@ -58,22 +59,22 @@ def body_of(response: Response) -> JsonValue:
 
 
 def find(body: JsonValue, name: str, depth: int = _DEEPEST) -> JsonValue:
-    """The value of the field `name`, the first that is not null, in objects and lists up to `depth` levels deep."""
+    """Return the first value of a field `name` that is not null, in objects and lists up to `depth` levels deep."""
     if type(body) is dict and body.get(name) is not None:
         value: JsonValue = body[name]
         return value
     inner = body.values() if type(body) is dict else body if type(body) is list else ()
     if depth <= 1:
         return None
-    # A list is no level of its own.
+    # A list does not count as a level.
     deeper = depth if type(body) is list else depth - 1
     return next((match for part in inner if (match := find(part, name, deeper)) is not None), None)
 
 
 def expiry(value: JsonValue, pattern: str | None, now: datetime) -> datetime:
-    """When a token expires of which a server said `value`: seconds from now, or a moment.
+    """Return when a token expires, according to a server's `value`: seconds from now, or a timestamp.
 
-    pattern: how it writes moments. Without a usable value it is an hour from now.
+    pattern: the format of timestamps. Without a usable value, the token expires an hour from now.
     """
     if pattern is not None and (moment := parse_timestamp(value, (pattern,))) is not None:
         return moment
@@ -85,16 +86,16 @@ def expiry(value: JsonValue, pattern: str | None, now: datetime) -> datetime:
 
 
 def usable_until(expires: datetime, now: datetime) -> datetime:
-    """The moment up to which a token is used: requests under way, and clocks, take some time."""
+    """Return until when to use a token: before `expires`, to allow for requests in flight and clock differences."""
     return expires - min(_MARGIN, max(timedelta(), (expires - now) / 10))
 
 
 def saved_expiry(value: JsonValue, pattern: str | None) -> datetime | None:
-    """The moment that a config holds, in `pattern`, in ISO 8601 or as seconds since 1970; None when it is none."""
+    """Parse a timestamp of a config, by `pattern`, as ISO 8601 or as seconds since 1970; None if that fails."""
     patterns: Sequence[str] = ("%s",) if pattern is None else (pattern, "%s")
     return parse_timestamp(value, patterns)
 
 
 def written_expiry(moment: datetime, pattern: str | None) -> JsonValue:
-    """A moment as a config holds it."""
+    """Format a timestamp for a config."""
     return write_timestamp(moment, pattern or _ISO)

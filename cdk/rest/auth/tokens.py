@@ -1,9 +1,9 @@
-"""Access tokens of a run: asked for in one place, once for each token's life, for all their users.
+"""Access tokens of a run: each is requested in one place, once in its lifetime, for all its users.
 
-All authenticators of a process that say the same share one `TokenState` for the length of a run. Where several
-processes read for a run, the one that plans obtains the tokens and gives each task an `IssuedToken`. A task asks a
-token server for nothing that another task could ask for, too: a refresh token that works once has one owner. A slice
-whose token has ended stops at that request (`TokenEnded`), and goes on from its last checkpoint with the next token.
+All authenticators of a process with the same settings share one `TokenState` during a run. If several processes read
+for a run, the planning process obtains the tokens and issues an `IssuedToken` to each task. A task requests no token
+that another task could request, too: a single-use refresh token has one owner. A slice whose token ends stops at that
+request (`TokenEnded`), and resumes from its last checkpoint with the next token.
 """
 
 import base64
@@ -29,19 +29,19 @@ if TYPE_CHECKING:  # few runs need it, and it takes 50 ms to import
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """An access token as a task gets it, and from when to when it can be used."""
+    """An access token as issued to a task, with the period in which it can be used."""
 
     token: str = field(repr=False)
     started: datetime
     expires: datetime
     rotates: bool
-    """The refresh token behind it works once."""
+    """Whether its refresh token works only once."""
     refusals: int = 0
-    """How many before it the API refused, each at once."""
+    """How many tokens before it the API rejected in a row, each at once."""
 
 
 class TaskAsked(CredentialsError):
-    """A task would use up a refresh token that works once."""
+    """A task would use up a refresh token that works only once."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -51,15 +51,15 @@ class TaskAsked(CredentialsError):
 
 
 class TokenEnded(BaseException):
-    """A task's token can be used no longer. No Exception: no stream may take it for an error of its own."""
+    """A task's token can no longer be used. Not an Exception, so that no stream handles it as an error of its own."""
 
 
 @dataclass
 class TokenState:
-    """What is known of a token between its requests. Guarded by `lock`.
+    """The state of a login between token requests. Guarded by `lock`.
 
-    started, expires: when the access token works. rotated: the server has replaced the refresh token.
-    refusals: access tokens that the API refused before their time, since one was good for a request.
+    started, expires: the period in which the access token is valid. rotated: whether the server has replaced the
+    refresh token. refusals: how many access tokens the API rejected early since it last accepted one.
     """
 
     refresh_token: str | None = field(default=None, repr=False)
@@ -72,25 +72,26 @@ class TokenState:
 
 
 class TokenStore(Protocol):
-    """Keeps what must not be lost between runs: a few texts under names that are fit for files.
+    """Stores what must not be lost between runs: a few strings under names that are valid file names.
 
     Methods raise CdkError and OSError.
     """
 
     def load(self, name: str) -> str | None:
-        """The text under a name; None when there is none."""
+        """Return the string under a name; None if there is none."""
 
     def check(self, name: str) -> None:
-        """Find out whether a text can be kept under a name."""
+        """Check that a string can be stored under a name; raise if not."""
 
     def save(self, name: str, text: str) -> None:
-        """Keep a text. It is durable on return."""
+        """Store a string. It is durable on return."""
 
 
 class Tokens:
-    """The tokens of a run in one process. Made by `current_run().own(Tokens)`. Safe to use from several threads.
+    """The tokens of a run in one process. Created by `current_run().own(Tokens)`. Thread-safe.
 
-    store: where rotated refresh tokens are kept for the next run; None: nowhere. learn: told of each token, to hide it.
+    store: where rotated refresh tokens are stored for the next run; None if nowhere. learn: called with each token, so
+    that it can be masked.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class Tokens:
         self._unsaved: dict[str, str] = {}
 
     def state(self, key: str, own: TokenState, load: Callable[[TokenState, "Tokens"], None]) -> TokenState:
-        """The state under `key`; the first to ask brings its `own`, and loads into it what is kept."""
+        """Return the state under `key`. The first caller provides its `own` state and loads stored tokens into it."""
         with self._lock:
             if key not in self._states:
                 load(own, self)
@@ -109,7 +110,7 @@ class Tokens:
             return self._states[key]
 
     def merge(self, findings: "Findings") -> None:
-        """Take over what a task found out of its tokens: let go of those that were refused."""
+        """Apply what a task found out about its tokens: drop those that the API rejected."""
         for key in findings.refused.keys() | findings.good:
             with self._lock:
                 state = self._states.get(key)
@@ -121,14 +122,14 @@ class Tokens:
                         state.refusals = 0
 
     def load(self, key: str, secret: str) -> Mapping[str, JsonValue] | None:
-        """What an earlier run kept under `key`, if it was sealed with `secret`. Raises what the store raises."""
+        """Return what an earlier run stored under `key`, if sealed with `secret`. Raises what the store raises."""
         text = None if self.store is None else self.store.load(key)
         return None if text is None else unseal(text, secret)
 
     def save(self, key: str, value: Mapping[str, JsonValue], secret: str, *, elsewhere: bool) -> None:
-        """Keep a value under `key`, sealed. What cannot be kept now is tried again; see `flush`.
+        """Store a value under `key`, sealed. If that fails now, `flush` tries again.
 
-        elsewhere: it is kept at another place, too. What is kept nowhere is said.
+        elsewhere: whether it is stored in another place, too. If it is stored nowhere, logs a warning.
         """
         if self.store is not None:
             self._unsaved[key] = seal(value, secret)
@@ -140,26 +141,26 @@ class Tokens:
             )
 
     def run(self) -> RunScope:
-        """A run that uses these, which live on after it."""
+        """Return a run that uses these tokens, which outlive it."""
         return RunScope(shared={Tokens: self})
 
     def __reduce__(self) -> tuple[type["Tokens"], tuple[()]]:
-        """What travels to another process: nothing. Refresh tokens stay where they are owned."""
+        """Pickle without any tokens: refresh tokens stay in the process that owns them."""
         return Tokens, ()
 
     def check(self, key: str) -> None:
-        """Find out, before a refresh token is spent, whether the next one can be kept. Raises what the store raises."""
+        """Check, before a refresh token is used up, that the next one can be stored. Raises what the store raises."""
         if self.store is not None:
             self.store.check(key)
 
     def flush(self) -> None:
-        """Try again to keep what could not be kept; what still cannot is said."""
+        """Try again to store what could not be stored; log an error if that still fails."""
         for key, text in list(self._unsaved.items()):
             assert self.store is not None
             try:
                 self.store.save(key, text)
                 del self._unsaved[key]
-            except Exception as error:  # noqa: BLE001 - the token is good, and the only copy of it: the run goes on
+            except Exception as error:  # noqa: BLE001 - the token is valid, and this its only copy: the run continues
                 logger.error(
                     "the new refresh token cannot be kept (%s); this run goes on with it, and the next one cannot: "
                     "see to it that the target can be written, or re-authenticate afterwards",
@@ -169,7 +170,10 @@ class Tokens:
 
 @dataclass
 class Findings:
-    """What a task found out: by key the `mark_of` tokens that were refused before their time; keys of good ones."""
+    """What a task found out about its tokens.
+
+    refused: by key, the `mark_of` a token that the API rejected early. good: keys of tokens that it accepted.
+    """
 
     refused: dict[str, str] = field(default_factory=dict)
     good: set[str] = field(default_factory=set)
@@ -177,7 +181,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class HeldTokens:
-    """The tokens of a task, by key, and what it found out of them. last: nothing is read with the next ones."""
+    """The tokens of a task by key, and its findings about them. last: no other task will read with newer tokens."""
 
     issued: Mapping[str, IssuedToken]
     findings: Findings = field(default_factory=Findings)
@@ -186,10 +190,10 @@ class HeldTokens:
 
 @dataclass(frozen=True)
 class EndedToken:
-    """A token that ended under a slice.
+    """A token that ended while a slice was being read.
 
-    mark: tells tokens apart, see `mark_of`. lasted: for how many seconds it worked. expires: until when it was to.
-    early: the slice had at least half of that time.
+    mark: identifies the token, see `mark_of`. lasted: how many seconds it worked. expires: when it was due to expire.
+    early: whether the slice had it for at least half of that time.
     """
 
     mark: str
@@ -200,10 +204,11 @@ class EndedToken:
 
 @dataclass
 class SliceProgress:
-    """How a slice stands that a task reads. Its reader and its authenticators keep it.
+    """The progress of a slice in a task, updated by its reader and its authenticators.
 
-    read: it has given pages. reached: it could go on after one of them. first_use: when it had its token first.
-    answered: the API took that of a request. ended: the token that it is refused, or that ended under way.
+    read: whether it has yielded pages. reached: whether it could resume after one of them. first_use: when it first
+    used its token. answered: whether the API accepted the token. ended: the token, if the API rejected it or it expired
+    during the read.
     """
 
     read: bool = False
@@ -214,12 +219,12 @@ class SliceProgress:
 
     @property
     def begins_again(self) -> bool:
-        """Whether what was requested so far is requested again with the next token."""
+        """Whether all requests so far must be repeated with the next token."""
         return (self.read or self.answered) and not self.reached
 
     @property
     def wasted(self) -> EndedToken | None:
-        """The token that has brought it nothing, though it had half of its time."""
+        """The ended token with which the slice reached no checkpoint, although it had it for half of its life."""
         return self.ended if self.begins_again and self.ended is not None and self.ended.early else None
 
 
@@ -228,22 +233,22 @@ _slice: ContextVar[SliceProgress | None] = ContextVar("slice_progress", default=
 
 
 def held_tokens() -> HeldTokens | None:
-    """The tokens of the task that runs here; None where tokens are asked for."""
+    """Return the tokens of the current task; None where tokens are requested directly."""
     return _held.get()
 
 
 def slice_progress() -> SliceProgress | None:
-    """The slice that is read here, in a task."""
+    """Return the progress of the slice that the current task reads, if any."""
     return _slice.get()
 
 
 def holding(issued: Mapping[str, IssuedToken], *, last: bool = False) -> AbstractContextManager[HeldTokens]:
-    """Let a block, and threads that the executors start in it, use these tokens. See HeldTokens."""
+    """Use these tokens in a block, and in threads that executors start in it. last: see HeldTokens."""
     return setting(_held, HeldTokens(issued, last=last))
 
 
 def reading(progress: SliceProgress) -> AbstractContextManager[SliceProgress]:
-    """Let authenticators in a block know how the slice stands that they work for."""
+    """Give authenticators in a block access to the progress of their slice."""
     return setting(_slice, progress)
 
 
@@ -252,39 +257,39 @@ class TokenUser(Protocol):
     """A stream whose requests need access tokens."""
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """The tokens for tasks that read the stream for so many seconds, by their keys. May ask token servers.
+        """Return the tokens, by key, for tasks that read the stream for `seconds`. May send token requests.
 
         Raises CdkErrors.
         """
 
 
 def access_tokens(stream: object, seconds: float) -> Mapping[str, IssuedToken]:
-    """The tokens for tasks that read a stream, see TokenUser; none of a stream that needs none. Raises CdkErrors."""
+    """Return the tokens for tasks that read a stream, see TokenUser; empty if it needs none. Raises CdkErrors."""
     return stream.access_tokens(seconds) if isinstance(stream, TokenUser) else {}
 
 
 def run_tokens() -> Tokens:
-    """The tokens of the run that works here."""
+    """Return the tokens of the current run."""
     return current_run().own(Tokens)
 
 
 def key_of(*parts: JsonValue) -> str:
-    """A name for what says the same of the same credentials. It does not reveal them."""
+    """Return a key that is equal for equal settings and credentials, and does not reveal them."""
     return blake2b(canonical(list(parts)).encode(), digest_size=16).hexdigest()
 
 
 def mark_of(token: str) -> str:
-    """Which token is meant, for its holders."""
+    """Return a digest that identifies a token without revealing it."""
     return blake2b(token.encode(), digest_size=16).hexdigest()
 
 
 def seal(value: Mapping[str, JsonValue], secret: str) -> str:
-    """A text that gives the value back to holders of the secret alone."""
+    """Encrypt a value, so that only holders of the secret can read it."""
     return _cipher(secret).encrypt(canonical(dict(value)).encode()).decode()
 
 
 def unseal(text: str, secret: str) -> Mapping[str, JsonValue] | None:
-    """What was sealed with the secret; None when it was sealed with another."""
+    """Decrypt a value that was sealed with `secret`; None if it was sealed with another."""
     from cryptography.fernet import InvalidToken  # noqa: PLC0415 - see above
 
     try:

@@ -1,1 +1,1 @@
-"""Streams that are data: resources, their placeholders, and the source and streams that are built of them."""
+"""Declared streams: resources as data, their placeholders, and the source and streams that are built from them."""

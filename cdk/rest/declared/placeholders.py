@@ -1,6 +1,6 @@
-"""Placeholders: `{config.token}`, `{window.start}` or `{repos.name}` in a text, which the values of a request fill.
+"""Placeholders: `{config.token}`, `{window.start}` or `{repos.name}` in a string, replaced by values for each request.
 
-Braces that are meant are doubled, as in format strings.
+Literal braces are doubled, as in format strings.
 """
 
 import re
@@ -20,7 +20,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class Placeholder(NamedTuple):
-    """What stands between braces."""
+    """A reference between braces: a scope and one of its fields."""
 
     scope: str
     """`config`, `window`, or the name of a resource."""
@@ -34,7 +34,10 @@ Values: TypeAlias = Callable[[Placeholder], JsonValue]
 
 
 def placeholders(template: object) -> Iterator[Placeholder]:
-    """Those of a text, or of the texts in an object or a list. Raises ConfigError: braces hold something else."""
+    """Yield the placeholders of a string, or of all strings in an object or a list.
+
+    Raises ConfigError: when braces contain something else.
+    """
     match template:
         case str():
             yield from (part for part in _parts(template) if isinstance(part, Placeholder))
@@ -49,7 +52,7 @@ def placeholders(template: object) -> Iterator[Placeholder]:
 
 
 def filled(template: JsonValue, values: Values) -> JsonValue:
-    """`template` with values in place of placeholders. One that is the whole of a text leaves its value as it is."""
+    """Return `template` with its placeholders replaced. A string of only one placeholder becomes the value itself."""
     match template:
         case str():
             parts = _parts(template)
@@ -65,15 +68,15 @@ def filled(template: JsonValue, values: Values) -> JsonValue:
 
 
 def filled_text(template: str, values: Values) -> str:
-    """`template` as a text. Raises ConfigError: a value is null."""
+    """Return `template` as a string with its placeholders replaced. Raises ConfigError: when a value is null."""
     return "".join(part if isinstance(part, str) else _text(part, values) for part in _parts(template))
 
 
 def filled_path(template: str, values: Values) -> str:
-    """`template` as a path of a URL, whose values are quoted; one that it begins with may be a path or a URL itself.
+    """Return `template` as a path of a URL, with quoted values. A value at its start may itself be a path or a URL.
 
-    Raises ConfigError: a value is null, or makes `.` or `..` of a whole segment, which no quoting keeps from leading to
-    another endpoint.
+    Raises ConfigError: when a value is null, or turns a segment into `.` or `..`, which would lead to another endpoint
+    even if it were quoted.
     """
     parts = _parts(template)
     texts = [part if isinstance(part, str) else _text(part, values) for part in parts]
@@ -93,7 +96,7 @@ def filled_path(template: str, values: Values) -> str:
 
 
 def settings_of(auth: Authenticator | None) -> Iterator[tuple[str, Placeholder]]:
-    """The placeholders of an authenticator, each behind the field that it is in, or the name in an object there."""
+    """Yield the placeholders of an authenticator, each with the name of the field, or of the object key, it is in."""
     if auth is not None and is_dataclass(auth):
         yield from _named({each.name: getattr(auth, each.name) for each in fields(auth)}, "")
 
@@ -107,7 +110,7 @@ def _named(template: object, name: str) -> Iterator[tuple[str, Placeholder]]:
 
 
 def with_settings(auth: Authenticator, values: Values) -> Authenticator:
-    """A new authenticator with values in place of placeholders; those of one login share what they learn."""
+    """Return a copy of an authenticator with its placeholders replaced. Copies for the same login share tokens."""
     if not is_dataclass(auth):
         return auth
     own = {each.name: getattr(auth, each.name) for each in fields(auth) if each.init}
@@ -125,7 +128,7 @@ def _text(placeholder: Placeholder, values: Values) -> str:
 
 @lru_cache(maxsize=1024)
 def _parts(text: str) -> tuple[str | Placeholder, ...]:
-    """The texts and placeholders that a text consists of."""
+    """Split a string into literal text and placeholders."""
     parts: list[str | Placeholder] = []
     at = 0
     for braces in _BRACES.finditer(text):

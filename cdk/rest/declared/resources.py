@@ -1,4 +1,4 @@
-"""resource: a stream of a RestSource as data, and its slips."""
+"""resource: a stream of a RestSource as data, and the validation of all resources of a source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -19,25 +19,25 @@ OWN_SCOPES = ("config", "window")
 
 @dataclass(frozen=True)
 class resource:  # noqa: N801 - reads as a call, in a list of them
-    """A stream of a RestSource: what an HttpStream has under the same names, without a class.
+    """A stream of a RestSource: the same attributes as an HttpStream, declared without a class.
 
-    name: of the stream. path: of its records behind the source's URL, or a whole URL.
-    records_path: where the records lie in a body; one name, or several. primary_key: one field, or several.
-    paginator, error_handler: as the two above, those of the source where it says none.
-    params, headers: of every page; a parameter that is null is left out. body_json: sent with a POST, instead of a GET.
-    cursor: one, or a function from the config to it.
-    record_filter: the records whose fields have these values are read, a list stands for any of its values; a field
-        that some records lack has null among them.
+    name: of the stream. path: of its records, relative to the source's URL, or a full URL.
+    records_path: the path of the records in a body; one name, or several. primary_key: one field, or several.
+    paginator, error_handler: like the two above, default to those of the source.
+    params, headers: of every page; a null parameter is omitted. body_json: sent with a POST, instead of a GET.
+    cursor: a cursor, or a function that returns it for a config.
+    record_filter: only records whose fields have these values are read; a list allows any of its values. Include null
+        for a field that some records lack.
     add_fields: fields that are added to each record.
-    follows_parent: read for those records alone that are new by the cursor of the resource above, where the others
-        bring nothing new any more.
-    schema: a JSON Schema or a pydantic model, else the file `schemas/<name>.json` beside the module; without either,
-        tables and `discover --infer` take types from the records.
+    follows_parent: read only for parent records that are new by the parent's cursor. For children that never change
+        unless their parent record does.
+    schema: a JSON Schema or a pydantic model; defaults to the file `schemas/<name>.json` beside the module. Without
+        either, tables and `discover --infer` infer the types from the records.
 
-    Path, parameters, headers, body and added fields may have placeholders: `{config.NAME}`, `{window.start}` and
-    `{window.end}` of the cursor's window, and `{RESOURCE.FIELD}` of another resource: this one is then read for each
-    record of that one, and each time from where it stands. Added fields may name any field of the records of that one;
-    of resources above it those that its own request names.
+    Path, parameters, headers, body and added fields may contain placeholders: `{config.NAME}`, `{window.start}` and
+    `{window.end}` of the cursor's window, and `{RESOURCE.FIELD}` of another resource, the parent. This resource is then
+    read for each record of its parent, each of which has a position of its own. Added fields may use any field of the
+    parent's records, but of the resources above the parent only the fields that the parent's own request uses.
     """
 
     name: str
@@ -57,19 +57,19 @@ class resource:  # noqa: N801 - reads as a call, in a list of them
     schema: Mapping[str, object] | type | None = None
 
     def requested(self) -> Iterator[Placeholder]:
-        """The placeholders of its request."""
+        """Yield the placeholders of its request."""
         for option in (self.path, self.params, self.headers, self.body_json):
             yield from placeholders(option)
 
     def named(self) -> list[str]:
-        """The resources that its request names, each once."""
+        """Return the names of the resources that its request uses, each once."""
         return list(dict.fromkeys(each.scope for each in self.requested() if each.scope not in OWN_SCOPES))
 
 
 class Family:
-    """Resources, and which is read for the records of which.
+    """All resources of a source, and which of them is the parent of which.
 
-    Raises ConfigError with every slip: two of one name, a placeholder that nothing can fill, parents in a circle.
+    Raises ConfigError: listing every error, such as duplicate names, unknown placeholders and cycles of parents.
     """
 
     def __init__(self, resources: Sequence[resource]) -> None:
@@ -94,22 +94,22 @@ class Family:
             raise ConfigError("\n".join(dict.fromkeys(slips)))
 
     def parent(self, member: resource) -> resource | None:
-        """The one whose records `member` is read for, None if it is read once."""
+        """Return the parent, for each of whose records `member` is read; None if it has none."""
         named = member.named()
         return next((self.members[name] for name in named if self._above(name) >= set(named)), None)
 
     def links(self, member: resource) -> dict[str, str]:
-        """The fields of the partitions that records of the parent make, and the fields of these that they come from."""
+        """Return the fields of the partitions, each with the field of the parent's records that it comes from."""
         parent = self.parent(member)
         return {field_of(each): each.field for each in member.requested() if parent and each.scope == parent.name}
 
     def inherited(self, member: resource) -> set[str]:
-        """The fields of its partitions."""
+        """Return the names of the fields of its partitions, including those of resources above the parent."""
         parent = self.parent(member)
         return set() if parent is None else {*self.inherited(parent), *self.links(member)}
 
     def _above(self, name: str) -> set[str]:
-        """A resource and those above it. Raises ConfigError: it is above itself."""
+        """Return a resource and all resources above it. Raises ConfigError: when it is its own ancestor."""
         line, rest = {name}, [(name, above) for above in self.members[name].named()]
         while rest:
             child, above = rest.pop()
@@ -158,5 +158,5 @@ class Family:
 
 
 def field_of(placeholder: Placeholder) -> str:
-    """What partitions call the value of a placeholder."""
+    """Return the name of the partition's field that has the value of a placeholder."""
     return f"{placeholder.scope}.{placeholder.field}"

@@ -1,4 +1,4 @@
-"""RestSource: a connector that is data."""
+"""RestSource: a connector that is declared as data."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from cdk.streams.stream import Stream
 
 
 class RestSource(Source):
-    """A connector whose streams are resources; a module has it as `source = RestSource(...)`.
+    """A connector whose streams are resources. A module defines it as `source = RestSource(...)`.
 
-    url: what paths are appended to; it may have `{config.NAME}` in it.
-    auth: adds the credentials; its texts may have `{config.NAME}`, and what they name is secret, but for that
-        of which an address is made, such as `token_url`, and whose name says nothing of a secret.
-    records_path, primary_key, params, headers, paginator, error_handler: of all resources that say nothing else.
-    budget: which they share.
-    config: the JSON Schemas of what the config has, where one is not a text that must be there, or is named by a
-        function only; one with a default may be left out.
+    url: the base URL of paths; it may contain `{config.NAME}`.
+    auth: adds the credentials; its strings may contain `{config.NAME}`. These config fields are secret, except those
+        in URLs, such as `token_url`, whose names do not look like a secret's.
+    records_path, primary_key, params, headers, paginator, error_handler: defaults for all resources.
+    budget: shared by all resources.
+    config: JSON Schemas of config fields that are not required strings, or that only a function uses. A field with a
+        default is optional.
 
-    Raises ConfigError with all slips of the resources.
+    Raises ConfigError: listing all errors of the resources.
     """
 
     def __init__(
@@ -63,8 +63,8 @@ class RestSource(Source):
                 for each in resources
             ]
         )
-        # As `namedtuple` finds its module: there the resources are written, beside which their schemas lie.
-        written_in = sys._getframe(1).f_globals  # noqa: SLF001 - the one way to know it
+        # The calling module, found as `namedtuple` does: the schemas are in files beside it.
+        written_in = sys._getframe(1).f_globals  # noqa: SLF001 - the only way to find it
         self._module, file = str(written_in.get("__name__")), written_in.get("__file__")
         self._api = Api(url, auth, budget, family, file)
         settings = [*settings_of(auth)]

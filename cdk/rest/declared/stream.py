@@ -1,4 +1,4 @@
-"""ResourceStream: the HttpStream that a resource is read with."""
+"""ResourceStream: the HttpStream that reads a resource."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ from cdk.streams.partitions import following_partitions, parent_partitions
 
 @dataclass(frozen=True)
 class Api:
-    """What resources share. url, auth: with placeholders of the config. file: the module that declares them, if any."""
+    """What all resources of a source share.
+
+    url, auth: with config placeholders. file: the path of the module that declares them, if any.
+    """
 
     url: str
     auth: Authenticator | None
@@ -35,7 +38,7 @@ class Api:
 class ResourceStream(HttpStream):
     """A resource as a stream.
 
-    declared: the resource. parent: what it is read for the records of; links: as `parent_partitions` has them.
+    declared: the resource. parent: the stream for each of whose records it is read. links: see `parent_partitions`.
     """
 
     def __init__(self, declared: resource, api: Api, config: Config) -> None:
@@ -45,7 +48,7 @@ class ResourceStream(HttpStream):
         family = api.family
         parent, self.links = family.parent(declared), family.links(declared)
         self.parent = None if parent is None else ResourceStream(parent, api, config)
-        # Its children read it, each for itself, and perhaps a user reads it for its own sake.
+        # Each of its children reads it, and a user may read it as a stream as well.
         self.use_cache = any(family.parent(other) is declared for other in family.members.values())
         self.name, self.primary_key, self.schema = declared.name, declared.primary_key or (), declared.schema
         self.http_method = "GET" if declared.body_json is None else "POST"
@@ -94,7 +97,7 @@ class ResourceStream(HttpStream):
         return following_partitions(self.parent, parents, **self.links)
 
     def read_page(self, slice: Slice, token: Token | None) -> Page:
-        # Here, not in `parse`: a paginator that counts must see the page as it came.
+        # Filtered here and not in `parse`, because a paginator that counts must see the unfiltered page.
         page, values = super().read_page(slice, token), self._values(slice)
         records: Sequence[Record] = page.records
         if self.declared.record_filter:

@@ -1,1 +1,1 @@
-"""What a response or a failed request means, and whether, when and how often a request is sent again."""
+"""Error handling: what a response or a failed request means, and whether, when and how often a request is retried."""

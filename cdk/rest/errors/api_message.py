@@ -1,4 +1,4 @@
-"""What an API says went wrong: the text in a response's body, whole and as it came."""
+"""The error message of an API: the text in a response's body, complete and unchanged."""
 
 import re
 
@@ -6,7 +6,7 @@ from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue
 from cdk.rest.http.messages import Response
 
-# The keys under which APIs put what went wrong, in the order in which they are looked up (Airbyte's order).
+# The keys under which APIs put error messages, in the order in which they are tried (Airbyte's order).
 # fmt: off
 KEYS = (
     "message", "messages", "error", "errors", "failures", "failure", "detail", "err", "error_message", "msg",
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9 _.:-]+\Z")
 
 
 def api_message(response: Response) -> str:
-    """The API's words; a body that is not JSON is all words. May hold secrets: to be compared, not shown."""
+    """Return the API's message, the whole text if the body is not JSON. May contain secrets: do not show it."""
     if is_download(response):
         return ""
     try:
@@ -28,16 +28,16 @@ def api_message(response: Response) -> str:
 
 
 def message_contains(response: Response, text: str) -> bool:
-    """Whether the API's words hold `text`."""
-    # Looking through every record of a good page for words takes longer than decoding it. JSON writes these
-    # characters as they are, so what is not in the bytes is not in the words.
+    """Whether the API's message contains `text`."""
+    # Searching every record of a successful page for messages takes longer than decoding it. JSON does not escape the
+    # characters of `_PLAIN`, so a text that is not in the bytes is not in the message.
     if response.ok and not is_download(response) and _PLAIN.match(text) and text.encode() not in response.body:
         return False
     return text in api_message(response)
 
 
 def find_message(body: JsonValue, levels: int = 20) -> str | None:
-    """The words in a JSON body: at the first of KEYS that has any; those of a list, joined. levels: the depth."""
+    """Return the message in a JSON body, at the first of KEYS that has one; joins those of a list. levels: depth."""
     match body:
         case list() | dict() if levels == 0:
             return None
@@ -52,7 +52,7 @@ def find_message(body: JsonValue, levels: int = 20) -> str | None:
 
 
 def body_of(response: Response) -> JsonValue:
-    """The body as JSON; an empty object when it is none, or is fetched while it is read."""
+    """Return the body as JSON; an empty object if it is not JSON, or is a stream."""
     if is_download(response):
         return {}
     try:
@@ -63,5 +63,5 @@ def body_of(response: Response) -> JsonValue:
 
 
 def is_download(response: Response) -> bool:
-    """Whether the body is still to be fetched: reading it here would put it into memory."""
+    """Whether the body is a stream that has not been fetched: reading it here would load it into memory."""
     return response.ok and response.is_stream

@@ -1,4 +1,4 @@
-"""ErrorHandler: what to do with a response, or with the error that came instead of one."""
+"""ErrorHandler: decides what to do about a response, or about the error raised instead of one."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -9,10 +9,10 @@ from cdk.rest.http.messages import Response
 
 
 class Action(Enum):
-    """What becomes of an attempt.
+    """What to do after an attempt.
 
-    RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW end the request, and tell the reader of pages to ask
-    differently. REFRESH_TOKEN_THEN_RETRY is RETRY with new credentials, where the authenticator can renew them.
+    RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW end the request, and tell the reader of pages to send
+    different requests. REFRESH_TOKEN_THEN_RETRY is RETRY with new credentials, if the authenticator can renew them.
     """
 
     SUCCESS = auto()
@@ -28,13 +28,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do now. IGNORE uses the response as it is; where its status is no success, there are no records."""
+    """A decision about an attempt. IGNORE accepts the response; if its status is an error, it has no records."""
 
     action: Action
     wait: float = 0.0
     """Seconds before the next attempt (RETRY, RATE_LIMITED, REFRESH_TOKEN_THEN_RETRY)."""
     error: CdkError | None = None
-    """What to raise (FAIL), or the PagingSignal (RESET_PAGINATION, REDUCE_PAGE_SIZE, SPLIT_REQUEST_WINDOW)."""
+    """The error to raise (FAIL), or the PagingSignal (RESET_PAGINATION, REDUCE_PAGE_SIZE, SPLIT_REQUEST_WINDOW)."""
 
 
 SUCCESS = Verdict(Action.SUCCESS)
@@ -42,31 +42,31 @@ IGNORE = Verdict(Action.IGNORE)
 
 
 def retry(wait: float) -> Verdict:
-    """Ask again after `wait` seconds."""
+    """Return the verdict that retries after `wait` seconds."""
     return Verdict(Action.RETRY, wait)
 
 
 def rate_limited(wait: float) -> Verdict:
-    """Ask again after `wait` seconds, because the API is asked too often."""
+    """Return the verdict that retries after `wait` seconds, because of a rate limit."""
     return Verdict(Action.RATE_LIMITED, wait)
 
 
 def fail(error: CdkError) -> Verdict:
-    """The verdict that ends the read with `error`, without another attempt."""
+    """Return the verdict that ends the read with `error`, without another attempt."""
     return Verdict(Action.FAIL, error=error)
 
 
 class ErrorHandler(Protocol):
     """Judges the outcome of an attempt.
 
-    Contract: no waiting and no I/O; safe to use from several threads; picklable. Decides by `attempt`, from 1, when
-    to give up. A FAIL carries an error whose message a person can act on.
+    Contract: no waiting and no I/O; thread-safe; picklable. Decides by `attempt`, which starts at 1, when to give up. A
+    FAIL has an error whose message tells users what to do.
     """
 
     def judge(self, outcome: Response | CdkError, attempt: int) -> Verdict:
-        """What to do after the `attempt`th try of a request ended like this."""
+        """Return what to do after attempt number `attempt` of a request had this outcome."""
 
 
 def ignores(handler: ErrorHandler, response: Response) -> bool:
-    """Whether a handler takes a response for one that has nothing to say, an error in its body included."""
+    """Whether a handler ignores a response, even if its body contains an error."""
     return handler.judge(response, 1).action is Action.IGNORE

@@ -1,4 +1,4 @@
-"""Whether a body in which no records lie says that the API failed, though its status is that of a success."""
+"""Detects bodies without records that report a failure of the API, although the status is a success."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _ERRORS = {
     *("error", "errors", "failure", "failures", "err", "fault", "exception"),
     *("error_message", "errormessage", "error_msg", "errormsg", "err_msg", "exception_message", "exceptionmessage"),
 }
-"""Fields that are about nothing else than what went wrong."""
+"""Fields that only ever describe an error."""
 
 _SUCCESSES = {"success", "successful", "succeeded", "ok"}
 
@@ -24,10 +24,10 @@ _TEXTS = {"message", "msg", "detail", "reason", "title", "type"}
 _ERROR_TEXTS = {"error_description", "error_detail", "error_code", "errorcode", "error_type", "error_reason"}
 _MESSAGES = {"message", "msg", "detail", "details"}
 _ENVELOPES = {"meta", "metadata", "response", "result", "header"}
-"""Objects beside the records that are about the response."""
+"""Objects beside the records that describe the response."""
 _AROUND = _ENVELOPES | {"data"}
 _OWN = {"id", "uuid", "sha"}
-"""What an object has that is something itself, such as a job: its errors and messages are its own."""
+"""Fields of an object that is an entity, such as a job: its errors and messages are about itself, not the request."""
 _DONE = {"success", "succeeded", "ok", "200"}
 
 _OUTAGE_WORDS = r"""
@@ -46,7 +46,7 @@ _FAILED = re.compile(
     rf"rate[ _-](exceeded|reached)|{_OUTAGE_WORDS})\b",
     re.IGNORECASE | re.VERBOSE,
 )
-# `No expired vouchers` denies what it says, up to its end; `no quota left` does not.
+# `No expired vouchers` negates the words that follow, up to its end; `no quota left` does not.
 _DENIED = re.compile(
     r"https?://\S+|\b(no|0|zero|without)\b(?! (more |remaining )?quota (left|remaining))"
     r"((?!\b(because|due|since|as|but|while)\b)[^.,:;!?])*",
@@ -55,28 +55,28 @@ _DENIED = re.compile(
 _WORD_ENDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
 _HTTP_ERRORS = range(400, 600)
 _SHOWN, _LONGEST = 80, 300
-"""Characters of a body, and of the API's own words, in a message."""
+"""Maximum characters of a body, and of the API's own message, in an error."""
 _IGNORE = "if the API has no records then, ignore the response by a rule of the error handler"
 
 
 class OtherFormat(DecodeError):
-    """The body is in another format than the decoder's, as the page of an outage or of a login is."""
+    """The body has another format than the decoder's, as the HTML page of an outage or a login has."""
 
 
 class ErrorInstead(TransientError):
-    """The body is an error of the API, in another format than the decoder's."""
+    """The body is an error of the API instead of records, possibly in another format than the decoder's."""
 
 
 def other_format(response: Response, expected: str, text: str, body: JsonValue) -> OtherFormat | ErrorInstead:
-    """The error for a body in another format.
+    """Return the error for a body in another format.
 
-    expected: the format of the records. text: how the body begins. body: what it is as JSON, None if it is none.
+    expected: the format of the records. text: the start of the body. body: the body as JSON, None if it is not JSON.
     """
     request = response.request
     if says_failed(body):
         return error_instead(response, expected, body, text)
     kind = response.headers.get("content-type", "no content type")
-    # Hidden before it is cut: half a secret would not be found.
+    # Masked before it is truncated: half a secret would not be found.
     return OtherFormat(
         f"{request} answered {response.status} with a body that is not {expected} ({kind}, it begins "
         f"{request.hide(text)[:_SHOWN]!r}), as the page of an outage is. Try again later, or check the path and the "
@@ -85,7 +85,7 @@ def other_format(response: Response, expected: str, text: str, body: JsonValue) 
 
 
 def error_instead(response: Response, expected: str, body: JsonValue, text: str = "") -> ErrorInstead:
-    """The error for one that the API gives where something else was expected. text: of the body, if it is no JSON."""
+    """Return the error for a body that is an error of the API. text: that of the body, if it is not JSON."""
     request = response.request
     message = " ".join(request.hide(find_message(body) or text or canonical(body)).split())[:_LONGEST]
     return ErrorInstead(
@@ -95,9 +95,9 @@ def error_instead(response: Response, expected: str, body: JsonValue, text: str 
 
 
 def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> None:
-    """Raise ErrorInstead: a body, or an element of one that is read as it arrives, has no records and says an outage.
+    """Raise ErrorInstead if a body, or an element of a streamed one, has no records and reports an outage.
 
-    where: the place of the records.
+    where: the path of the records.
     """
     if is_error_page(body, [where], first=True):
         expected = f"records at {' > '.join(where) or 'the top of the body'}"
@@ -105,9 +105,9 @@ def refuse_outage(response: Response, body: JsonValue, where: Sequence[str]) -> 
 
 
 def says_failed(body: JsonValue) -> bool:
-    """Whether the body, or what it has around its content, has an error, or words of a failure as status or message.
+    """Whether the body, or an object around its content, has an error, or a status or message with words of failure.
 
-    That the records' place is missing is none: many APIs leave out what is empty.
+    A missing path of the records is no failure: many APIs omit empty lists.
     """
     if type(body) is not dict:
         return False
@@ -116,12 +116,12 @@ def says_failed(body: JsonValue) -> bool:
 
 
 def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
-    """Whether a body with an empty list of records at `where`, or with none, says that they could not be had.
+    """Whether a body with an empty or missing list of records at `where` says that the records are unavailable.
 
-    It has an error or a message, at the top or around the list, with words of what passes or a person must look at:
-    a quota, an outage, a refusal; or an error in what is about the response, beside the list. An error with other words
-    is none, for so do many APIs answer a search that finds nothing, or a page behind the last. Nor is a status: it may
-    be that of what was asked for, such as a job's.
+    It does if there is an error or a message, at the top or around the list, whose words mean a temporary problem or
+    one that a user must solve (a quota, an outage, a refusal), or such an error in an envelope beside the list. Errors
+    with other words do not count: many APIs answer so to a search without results, or to a page after the last one. Nor
+    does a status, which may be that of the requested object, such as a job.
     """
     if type(body) is str:
         return _tells_outage(body)
@@ -134,15 +134,15 @@ def says_outage(body: JsonValue, where: Sequence[str]) -> bool:
 
 
 def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bool) -> bool:
-    """Whether a body says that the API failed, and has no records at any of the places where they may lie.
+    """Whether a body reports a failure of the API, and has no records at any of `places`, their possible paths.
 
-    Of the first page of a slice, and where an empty list is there, only errors of GraphQL and what says an outage
-    count: some APIs have a message of an error where there is nothing. Of a list, as of the files of an archive, each
-    element is a body.
+    On the first page of a slice, or if there is a list of nulls, only GraphQL errors and outages count; if there is an
+    empty list, only outages: some APIs return an error message when there are no records. If the body is a list, for
+    example of an archive's files, each element is checked as a body.
     """
     bodies = body if type(body) is list else [body]
     if not first and any(each is not None and type(each) in SCALARS for each in bodies):
-        return True  # the pages before were objects, or lists of such
+        return True  # the previous pages were objects, or lists of objects
     values = [path(*where)(each) for each in bodies for where in places]
     if any(value is not None and not _is_empty(value) for value in values):
         return False
@@ -152,18 +152,18 @@ def is_error_page(body: JsonValue, places: Sequence[Sequence[str]], *, first: bo
         return any(map(has_graphql_errors, bodies)) and [] not in values
     if first:
         return any(map(has_graphql_errors, bodies))
-    # The element around all of an XML document is no more than a body.
+    # The root element of an XML document is checked like a body.
     around = chain(bodies, *(_objects(each, where) for each in bodies for where in places))
     return any(map(says_failed, around)) or any(map(has_graphql_errors, bodies))
 
 
 def _is_empty(value: JsonValue) -> bool:
-    """Whether a value holds no record: GraphQL has nulls for those that it failed to find."""
+    """Whether a list has no records: GraphQL returns nulls for records that it could not find."""
     return type(value) is list and all(element is None for element in value)
 
 
 def is_error_record(records: Sequence[object], key_paths: Sequence[Sequence[str]]) -> bool:
-    """Whether the only record of a page says that the API failed, and has nothing of the primary key."""
+    """Whether the only record of a page reports a failure of the API and has no field of the primary key."""
     if len(records) != 1 or not key_paths:
         return False
     record = records[0]
@@ -171,7 +171,7 @@ def is_error_record(records: Sequence[object], key_paths: Sequence[Sequence[str]
 
 
 def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonValue]]:
-    """The objects on the way to a place."""
+    """Yield the objects along a path."""
     for name in where:
         if type(body) is not dict:
             return
@@ -180,7 +180,7 @@ def _objects(body: JsonValue, where: Sequence[str]) -> Iterator[dict[str, JsonVa
 
 
 def has_outage(around: dict[str, JsonValue]) -> bool:
-    """Whether an object that is nothing itself has an error or a message with words of an outage, see `says_outage`."""
+    """Whether an object that is no entity has an error or message with words of an outage, see `says_outage`."""
     fields = {name.lower(): value for name, value in around.items()}
     if not _OWN.isdisjoint(fields):
         return False
@@ -202,13 +202,13 @@ def _tells_outage(value: JsonValue) -> bool:
 
 
 def has_graphql_errors(body: JsonValue) -> bool:
-    """Whether the body says so as GraphQL does, where nothing else means that: a list of errors with their messages."""
+    """Whether the body has GraphQL errors, which are unambiguous: a list of errors that all have a message."""
     errors = body.get("errors") if type(body) is dict else None
     return type(errors) is list and bool(errors) and all(type(e) is dict and "message" in e for e in errors)
 
 
 def partial_errors(response: Response) -> str:
-    """What to say of a GraphQL response that has errors beside its records; empty for nothing."""
+    """Return a warning about a GraphQL response with errors beside its records; empty if there are none."""
     if response.is_stream or b'"errors"' not in response.frame_text:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""The error handler of HTTP: rules that say what responses mean, then the table of statuses."""
+"""The error handlers of HTTP: rules that interpret responses, then the table of statuses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +12,11 @@ from cdk.rest.errors.status_errors import NOT_MODIFIED, STATUSES
 from cdk.rest.http.messages import Response
 
 Rule: TypeAlias = Callable[[Response], Outcome | None]
-"""What a response means; None when this rule is not about it. Successes are asked about, too."""
+"""Returns what a response means, None if the rule does not apply. Also called for successful responses."""
 
 _OUTCOMES = {action: Outcome(action) for action in Action}
 _USUAL = {status: meaning.action for status, meaning in STATUSES.items()}
-# What ends the search through several handlers. The rest, such as a failure, may still be something else to the next.
+# Actions that end the search through several handlers. Others, such as FAIL, the next handler may still override.
 _CONCLUSIVE = frozenset(
     (
         Action.SUCCESS,
@@ -30,25 +30,25 @@ _CONCLUSIVE = frozenset(
 
 
 class OutcomeHandler(ErrorHandler, Protocol):
-    """An error handler that tells the meaning of an outcome apart from how often and when to try again."""
+    """An error handler that separates the meaning of an outcome from how often and when to retry."""
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """How often, and when, it tries again."""
+        """How often, and when, requests are retried."""
 
     def find(self, outcome: Response | CdkError) -> Outcome:
-        """What an outcome means, whatever the attempt."""
+        """Return what an outcome means, whatever the attempt."""
 
 
 class HttpErrorHandler:
-    """Asks its rules in order; where none knows, the status decides.
+    """Applies its rules in order; if none matches, the status decides.
 
-    Responses below 300, and 304 to a conditional request, are successes; other 304s, redirects that name no URL, 400,
-    401, 403, 404, 405, 410 and 422 fail at once; 429 waits; everything else, and every TransientError of the transport,
-    is tried again.
+    Responses below 300, and 304 to a conditional request, are successes; other 304s, redirects without a URL, 400, 401,
+    403, 404, 405, 410 and 422 fail at once; 429 waits; everything else, and every TransientError of the transport, is
+    retried.
 
-    actions: what to do with other statuses, or differently: `{404: Action.IGNORE}`. rules: asked before.
-    retry_policy: how often, and when, a request is tried again. Picklable when its rules and waits are.
+    actions: additional or different actions for statuses: `{404: Action.IGNORE}`. rules: applied before the statuses.
+    retry_policy: how often, and when, a request is retried. Picklable if its rules and waits are.
 
     Airbyte: DefaultErrorHandler, except that connection errors and statuses without a rule end as transient errors.
     """
@@ -84,10 +84,10 @@ class HttpErrorHandler:
 
 
 class HandlerChain:
-    """Asks handlers in order: the first whose outcome is conclusive is followed, else the last.
+    """Applies handlers in order and uses the first conclusive outcome, or the last outcome if none is conclusive.
 
-    A success, another attempt, an ignored response and other pages are conclusive; a failure or a limit is not, the
-    next handler may see something else in it. Attempts are counted as the first handler says; waits come from all.
+    A success, a retry, an ignored response and a paging signal are conclusive. A failure or a rate limit is not, as the
+    next handler may interpret it differently. The first handler sets the number of retries; waits come from all.
 
     Airbyte: CompositeErrorHandler.
     """
@@ -110,7 +110,7 @@ class HandlerChain:
 
 
 def decide(meaning: Outcome, outcome: Response | CdkError, attempt: int, retry_policy: RetryPolicy) -> Verdict:
-    """What to do about what an outcome means after the `attempt`th try."""
+    """Return the verdict for the meaning of an outcome after attempt number `attempt`."""
     match meaning.action:
         case Action.SUCCESS:
             return SUCCESS

@@ -1,6 +1,6 @@
-"""Outcome: what a response means, whatever the attempt; and the error that it ends with, if it comes to that.
+"""Outcome: what a response means, whatever the attempt, and the error to raise if it is not retried.
 
-A signal is an error that asks for pages to be read differently: the reader of the pages acts on it, or lets it fail.
+A signal is an error that asks the reader of the pages to send other requests; the reader handles it or lets it fail.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ class PagingSignal(FatalError):
 
 
 class ResetPagination(PagingSignal):
-    """The pages of the slice are to be read again from the first."""
+    """The slice must be read again from its first page."""
 
 
 class ReducePageSize(PagingSignal):
-    """The page is too large for the API: ask for fewer records."""
+    """The page is too large for the API: request fewer records."""
 
     failure_type = "config_error"
 
 
 class SplitWindow(PagingSignal):
-    """The window is too large for the API: ask for its halves."""
+    """The window is too large for the API: request its halves."""
 
 
 _KINDS: Mapping[FailureType, type[CdkError]] = {
@@ -45,23 +45,23 @@ _SIGNALS: Mapping[Action, tuple[type[PagingSignal], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a response, or the error that came instead of one, means."""
+    """The meaning of a response, or of the error raised instead of one."""
 
     action: Action
     text: str = ""
-    """The message of the error, instead of the usual one."""
+    """The message of the error; empty for the default message."""
     failure_type: FailureType | None = None
-    """What a FAIL is, when not what its status says."""
+    """The failure type of a FAIL; None for that of its status."""
     error: CdkError | None = None
-    """What to raise, when that is known already."""
+    """The error to raise, if it is already known."""
     wait: float = 0.0
-    """Seconds to wait where no strategy tells."""
+    """Seconds to wait if no strategy returns a wait."""
 
 
 def final_error(meaning: Outcome, outcome: Response | CdkError, *, wait: float | None = None) -> CdkError:
-    """The error to raise when an outcome is not tried again, or not any more. Shows no secret of the request.
+    """Return the error to raise when a request is not retried, or no longer. Shows no secret of the request.
 
-    That of a RESET_PAGINATION, REDUCE_PAGE_SIZE or SPLIT_REQUEST_WINDOW is the signal for the reader of the pages.
+    For RESET_PAGINATION, REDUCE_PAGE_SIZE and SPLIT_REQUEST_WINDOW it is the signal for the reader of the pages.
     wait: seconds the API asked to wait, for RateLimited.
     """
     return meaning.error or as_error(outcome, lambda response: _error_of(meaning, response, wait))
@@ -84,7 +84,7 @@ def _error_of(meaning: Outcome, response: Response, wait: float | None) -> CdkEr
 
 def _usual(action: Action, response: Response, wait: float | None) -> CdkError:
     known = response.status in STATUSES or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    # Some APIs limit with a 403, whose own meaning would send people to permissions that are not missing.
+    # Some APIs report rate limits by a 403, whose usual message would make users check their permissions in vain.
     if response.status == RATE_LIMIT_STATUS or (known and action is not Action.RATE_LIMITED):
         return error_for(response, wait=wait)
     exchange = exchange_text(response)

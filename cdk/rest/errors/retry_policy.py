@@ -1,4 +1,4 @@
-"""RetryPolicy: how often a request is tried again, and how long it waits before that."""
+"""RetryPolicy: how often a request is retried, and the wait before each retry."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,35 +10,35 @@ from cdk.rest.errors.wait_strategies import Backoff, WaitStrategy, retry_after
 from cdk.rest.http.messages import Response
 
 LONGEST_WAIT = timedelta(days=1)
-"""After a longer wait there is no attempt: the read ends and says so."""
+"""If a wait would be longer, the read ends with an error instead."""
 
 _MARGIN = 1.0
-"""Seconds that are added to the wait of a strategy, as clocks differ (Airbyte adds the same)."""
+"""Seconds added to the wait of a strategy, because clocks differ (Airbyte adds the same)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and after which waits, requests are tried again. Picklable when its strategies are."""
+    """How often, and after which waits, requests are retried. Picklable if its strategies are."""
 
     retries: int = 5
-    """Attempts after the first."""
+    """The number of attempts after the first."""
     waits: tuple[WaitStrategy, ...] = ()
-    """The first that can tell a wait is followed."""
+    """The first strategy that returns a wait decides."""
     backoff: Backoff = field(default_factory=Backoff)
-    """The waits where no strategy can tell, and the API names none (Retry-After), or one of 0 a second time."""
+    """The waits if no strategy returns one, and the API sends no Retry-After, or one of 0 for the second time."""
     max_wait: timedelta = timedelta(minutes=10)
-    """The longest wait for the API that is worth it.
+    """The longest wait that the API may ask for.
 
-    When it asks for a longer one, the read ends with RateLimited, and goes on from its state another time.
+    If it asks for a longer one, the read ends with RateLimited, and can be resumed later from its state.
     """
     shortens: bool = False
-    """Whether a longer Retry-After is cut to `max_wait` instead."""
+    """Whether a longer Retry-After is shortened to `max_wait` instead."""
     clock: Clock = system_clock
 
     def seconds(self, outcome: Response | CdkError, attempt: int, default: float = 0.0) -> float:
-        """How long to wait after the `attempt`th try. default: the wait when no strategy can tell, if not 0.
+        """Return how long to wait after attempt number `attempt`. default: the wait if no strategy has one, unless 0.
 
-        Raises TransientError: the wait is longer than is worth it.
+        Raises TransientError: when the wait would exceed its limit.
         """
         for wait in self.waits:
             if (seconds := wait(outcome, attempt) or 0.0) > 0:
@@ -46,7 +46,7 @@ class RetryPolicy:
         if default:
             return _worth_it(default, LONGEST_WAIT, outcome)
         requested = self.requested(outcome)
-        # A limiter that rounds down names 0 for less than a second, and would again and again.
+        # A rate limiter that rounds down returns 0 for less than a second, and would do so again and again.
         if requested is None or (requested == 0 and attempt > 1):
             return self.backoff.seconds(attempt)
         match outcome:
@@ -56,7 +56,7 @@ class RetryPolicy:
                 return _worth_it(requested, self.max_wait, outcome)
 
     def requested(self, outcome: Response | CdkError) -> float | None:
-        """The wait that the API asks for; None when it does not."""
+        """Return the wait that the API asks for; None if it asks for none."""
         match outcome:
             case Response():
                 return retry_after(outcome, self.clock)

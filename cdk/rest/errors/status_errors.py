@@ -1,4 +1,4 @@
-"""What the statuses of HTTP mean: the one table from a status to what to do, and the error that says it to people."""
+"""The meaning of HTTP statuses: the only table from a status to its action and to the error that users see."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -29,11 +29,11 @@ RATE_LIMIT_STATUS = 429
 
 
 class BadRequest(FatalError):
-    """The API does not accept what it was asked (400, 422)."""
+    """The API rejects the request as invalid (400, 422)."""
 
 
 class StatusMeaning(NamedTuple):
-    """What a status means by itself: what to do, and the error, with advice, when that does not help."""
+    """The meaning of a status: the action, and the error and advice if the action does not help."""
 
     action: Action
     error: type[CdkError]
@@ -41,14 +41,14 @@ class StatusMeaning(NamedTuple):
 
 
 NOT_MODIFIED = 304
-# The transport follows what names a URL; what is left has no records, whatever its body says.
+# The transport follows redirects with a URL. A redirect that remains has no records, whatever its body contains.
 _NO_REDIRECT = StatusMeaning(Action.FAIL, FatalError, "the redirect leads nowhere: check the URL")
 
 _UNASKED = "it was sent no validators: something between here and the source gives responses of its own"
 
 STATUSES: Mapping[int, StatusMeaning] = {
     **dict.fromkeys(range(300, 400), _NO_REDIRECT),
-    # An answer to conditional requests alone.
+    # Valid only as the response to a conditional request.
     NOT_MODIFIED: StatusMeaning(Action.FAIL, FatalError, _UNASKED),
     400: StatusMeaning(Action.FAIL, BadRequest, "check the parameters of this stream"),
     401: StatusMeaning(Action.FAIL, CredentialsError, "the credentials were refused: renew them in the config"),
@@ -67,27 +67,27 @@ _UNKNOWN = StatusMeaning(Action.RETRY, TransientError, "no rule says what this m
 
 
 def error_for(response: Response, *, wait: float | None = None) -> CdkError:
-    """The error that a response means. wait: seconds the API asked to wait, for RateLimited."""
+    """Return the error for a response. wait: seconds the API asked to wait, for RateLimited."""
     usual = _SERVER_ERROR if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else _UNKNOWN
     _, kind, advice = STATUSES.get(response.status, usual)
-    # What was not sent was not refused.
+    # After a redirect to another host, credentials were not sent and so were not rejected.
     message = _message(response, _ELSEWHERE if kind in _REFUSED and _redirected_to(response) else advice)
     return RateLimited(message, wait=wait) if kind is RateLimited else kind(message)
 
 
 def error_text(response: Response) -> str:
-    """The API's own words for what went wrong, on one line, without secrets; empty when there are none."""
+    """Return the API's own error message on one line, with secrets masked; empty if there is none."""
     try:
         text = find_message(orjson.loads(response.body))
     except orjson.JSONDecodeError:
         text = response.text if response.headers.get("content-type", "").startswith("text/plain") else ""
-    # Hidden before anything is changed or cut: what is left of a secret would not be found.
+    # Masked before the text is changed or truncated: the rest of a secret would not be found.
     text = " ".join(response.request.hide(text or "").split())
     return cut(text, _LONGEST)
 
 
 def as_error(outcome: Response | CdkError, of: Callable[[Response], CdkError]) -> CdkError:
-    """The error that ended an attempt, or the one that a response is."""
+    """Return the error that ended an attempt, or the result of `of` for a response."""
     match outcome:
         case CdkError():
             return outcome
@@ -96,7 +96,7 @@ def as_error(outcome: Response | CdkError, of: Callable[[Response], CdkError]) -
 
 
 def exchange_text(outcome: Response | CdkError) -> str:
-    """What was asked and what came, in the API's own words if it has any; the message of an error."""
+    """Describe a request and its response, with the API's message if it has one; for an error, return its message."""
     match outcome:
         case CdkError(message=message):
             return message
@@ -122,6 +122,6 @@ def _with_text(response: Response, status: str) -> str:
 
 
 def _redirected_to(response: Response) -> Origin | None:
-    """The origin that a request was redirected to, without its credentials; None where it stayed."""
+    """Return the origin to which a request was redirected without its credentials; None if there was none."""
     target = origin(response.url)
     return None if not target.host or may_follow(origin(response.request.url), target) else target

@@ -1,4 +1,4 @@
-"""Wait strategies: how long to wait before a request is tried again, by what is set or by what the API says."""
+"""Wait strategies: how long to wait before a request is retried, by settings or as the API asks."""
 
 import math
 import random as chance
@@ -15,9 +15,9 @@ from cdk.rest.errors.status_errors import exchange_text
 from cdk.rest.http.messages import Response
 
 WaitStrategy: TypeAlias = Callable[[Response | CdkError, int], float | None]
-"""Seconds to wait after the nth attempt (from 1) ended like this; None, or nothing above 0, when it cannot tell.
+"""Returns the seconds to wait after an outcome of attempt n (from 1); None, or 0 or less, if it has no answer.
 
-Raises RateLimited: the wait would be longer than is worth it.
+Raises RateLimited: when the wait would exceed its limit.
 """
 
 _TWOFOLD = 2.0
@@ -25,24 +25,24 @@ _TWOFOLD = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that grow: `first`, then `factor` times the one before, up to `cap`."""
+    """Growing waits: `first`, then `factor` times the previous one, up to `cap`."""
 
     first: timedelta = timedelta(seconds=1)
     factor: float = 2.0
     cap: timedelta = timedelta(minutes=2)
     jitter: float = 0.1
-    """The share of a wait by which it may be longer, so that parallel readers do not come back at once."""
+    """The maximum fraction by which a wait is extended at random, so that parallel readers do not retry all at once."""
     random: Callable[[], float] = chance.random
-    """Gives numbers from 0 to below 1."""
+    """Returns numbers from 0 (inclusive) to 1 (exclusive)."""
 
     def seconds(self, attempt: int) -> float:
-        """How long to wait after the `attempt`th try (from 1) failed."""
+        """Return how long to wait after attempt number `attempt` (from 1) failed."""
         wait: float = self.first.total_seconds() * self.factor ** min(attempt - 1, 64)
         return min(self.cap.total_seconds(), wait) * (1 + self.jitter * self.random())
 
 
 def constant(seconds: float, *, jitter: float = 0.0, random: Callable[[], float] = chance.random) -> WaitStrategy:
-    """Always `seconds`, and up to twice `jitter` seconds more."""
+    """Wait `seconds`, plus up to twice `jitter` seconds at random."""
 
     def wait(outcome: Response | CdkError, attempt: int) -> float:  # noqa: ARG001 - a WaitStrategy
         return seconds + _TWOFOLD * jitter * random() if jitter else seconds
@@ -53,7 +53,7 @@ def constant(seconds: float, *, jitter: float = 0.0, random: Callable[[], float]
 def exponential(
     factor: float = 5.0, *, jitter: float = 0.0, random: Callable[[], float] = chance.random
 ) -> WaitStrategy:
-    """`factor` times 2, 4, 8 ... seconds, and up to twice `jitter` seconds more."""
+    """Wait `factor` times 2, 4, 8 ... seconds, plus up to twice `jitter` seconds at random."""
 
     def wait(outcome: Response | CdkError, attempt: int) -> float:  # noqa: ARG001 - a WaitStrategy
         seconds = factor * _TWOFOLD ** min(attempt, 64)
@@ -63,15 +63,15 @@ def exponential(
 
 
 def from_header(name: str, *, pattern: str | None = None, longest: float | None = None) -> WaitStrategy:
-    """The seconds in a header. pattern: what of the header's beginning is the number.
+    """Wait the seconds in a header. pattern: matches the number at the start of the header.
 
-    The wait raises RateLimited: it is `longest` or longer.
+    The strategy raises RateLimited: when the wait is `longest` or longer.
     """
     number = _header_number(name, pattern)
 
     def wait(outcome: Response | CdkError, attempt: int) -> float | None:  # noqa: ARG001 - a WaitStrategy
         seconds = number(outcome)
-        # To ask for no wait is nothing that a limit could refuse.
+        # The limit does not apply if the API asks for no wait.
         return bounded(seconds, longest, outcome) if seconds else seconds
 
     return wait
@@ -85,10 +85,10 @@ def until_header(
     longest: float | None = None,
     clock: Clock = system_clock,
 ) -> WaitStrategy:
-    """Until the epoch time, in seconds, in a header. pattern: what of the header's beginning is the number.
+    """Wait until the epoch time, in seconds, in a header. pattern: matches the number at the start of the header.
 
-    least: the shortest wait, also where there is no such header. A time that has passed says nothing.
-    The wait raises RateLimited: it is `longest` or longer, the shortest one, too.
+    least: the shortest wait, also used if the header is missing. Without it, a time in the past is no answer.
+    The strategy raises RateLimited: when the wait, even if it is `least`, is `longest` or longer.
     """
     number = _header_number(name, pattern)
 
@@ -103,7 +103,7 @@ def until_header(
 
 
 def bounded(seconds: float | None, longest: float | None, outcome: Response | CdkError) -> float | None:
-    """`seconds`, as a strategy found them in an outcome. Raises RateLimited: they are `longest` or more."""
+    """Return `seconds`, the wait for an outcome. Raises RateLimited: when it is `longest` or longer."""
     if seconds is None or longest is None or seconds < longest:
         return seconds
     raise RateLimited(
@@ -114,7 +114,7 @@ def bounded(seconds: float | None, longest: float | None, outcome: Response | Cd
 
 
 def as_seconds(value: JsonValue) -> float | None:
-    """A number, or a text that is one, as seconds; None for anything else."""
+    """Parse a number, or a string with one, as seconds; None for anything else."""
     if not isinstance(value, str | int | float):
         return None
     try:
@@ -141,9 +141,9 @@ def _header_number(name: str, pattern: str | None) -> Callable[[Response | CdkEr
 
 
 def retry_after(response: Response, clock: Clock) -> float | None:
-    """The seconds that the header Retry-After asks to wait, given as seconds or as a date; None without a usable one.
+    """Return the wait in the header Retry-After, which may be seconds or a date; None if it is missing or unusable.
 
-    Never negative.
+    In seconds, never negative.
     """
     value = response.headers.get("retry-after", "").strip()
     if not value:
@@ -156,7 +156,7 @@ def retry_after(response: Response, clock: Clock) -> float | None:
 
 
 def http_date(value: str) -> datetime | None:
-    """The moment an HTTP date names (`Wed, 21 Oct 2015 07:28:00 GMT`); None when it is none."""
+    """Parse an HTTP date (`Wed, 21 Oct 2015 07:28:00 GMT`); None if it is invalid."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - brings the mail package, which few runs need
 
     try:

@@ -1,7 +1,7 @@
-"""Activity: what is being done right now, for a person who looks on: pages that came, and waits before another attempt.
+"""Activity: live progress for the user who watches a run: pages that arrived, and waits before another attempt.
 
-It says nothing that counts: what is done is told by results. A task in another process has no way to whoever looks on
-but a file; where its folder is seen by both, it notes there what it does, now and then.
+It is for display only: nothing depends on it, as results report what was done. A task in another process can report its
+activity only by a file: if both processes see the folder, the task writes one there now and then.
 """
 
 import threading
@@ -23,10 +23,10 @@ _LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What is being done for a stream.
+    """What is currently done for a stream.
 
-    pages: those that came since its last result. until: when the last of those who wait tries again, in seconds since
-    1970; 0: no request waits. why: for what reason.
+    pages: how many arrived since its last result. until: when the last waiting request is tried again, in seconds since
+    1970; 0 if no request waits. why: the reason for the wait.
     """
 
     pages: int = 0
@@ -39,9 +39,9 @@ class Doing:
 
 
 class Activity:
-    """What one task does, or the planning of a run, by stream. Safe to use from several threads.
+    """The activity of one task, or of the planning of a run, by stream. Thread-safe.
 
-    file: where it is noted for other processes; None: it is only seen in this one.
+    file: where it is written for other processes; None if only this process needs it.
     """
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -50,25 +50,25 @@ class Activity:
         self._doing: dict[str, Doing] = {}
 
     def page(self, stream: str) -> None:
-        """A page came: no request waits any more."""
+        """Count a page that arrived, which ends the stream's wait."""
         with self._lock:
             self._doing[stream] = Doing(self._doing.get(stream, Doing()).pages + 1)
             self._note()
 
     def wait(self, stream: str, seconds: float, why: str) -> None:
-        """A wait before another attempt begins."""
+        """Record that a wait before another attempt starts."""
         with self._lock:
             now = self._doing.get(stream, Doing())
             self._doing[stream] = replace(now, until=self._clock() + seconds, why=why[:_LONGEST])
             self._note(now=True)
 
     def current(self) -> Mapping[str, Doing]:
-        """What is being done, by stream."""
+        """Return the current activity by stream."""
         with self._lock:
             return dict(self._doing)
 
     def end(self) -> None:
-        """Nothing is done any more."""
+        """Clear the activity when the task ends, and remove its file."""
         with self._lock:
             self._doing.clear()
             if self._file is not None:
@@ -80,15 +80,15 @@ class Activity:
             return
         self._noted = self._clock()
         notes = {stream: [doing.pages, doing.until, doing.why] for stream, doing in self._doing.items()}
-        # Who looks on misses nothing that counts: where this cannot be written, the reading goes on.
+        # For display only: a file that cannot be written must not stop the read.
         with suppress(OSError):
             replace_file(self._file, to_json(notes), mode=0o600, durable=False)
 
 
 class Activities:
-    """The activities of a run that this process sees. Made by `current_run().own(Activities)`.
+    """The activities of a run that this process sees. Created by `current_run().own(Activities)`.
 
-    folder: where tasks of other processes note theirs; None: they cannot.
+    folder: where tasks in other processes write theirs; None if they cannot.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Activities:
 
     @contextmanager
     def task(self, folder: Path | None) -> Iterator[None]:
-        """Let this block be a task. folder: where its activity is noted, unless the run itself is in this process."""
+        """Run this block as a task. folder: where its activity is written, unless the run itself is in this process."""
         file = None if folder is None or self.folder is not None else folder / f"{uuid4().hex}.json"
         activity = Activity(file)
         with self._lock:
@@ -113,7 +113,7 @@ class Activities:
             activity.end()
 
     def current(self) -> Mapping[str, Doing]:
-        """What is being done in all processes, by stream."""
+        """Return the current activity in all processes, by stream."""
         with self._lock:
             own = [self.planning.current(), *(task.current() for task in self._tasks)]
         doing: dict[str, Doing] = {}
@@ -127,7 +127,7 @@ def _noted(folder: Path | None) -> Iterator[Mapping[str, Doing]]:
     if folder is None:
         return
     for file in folder.glob("*.json"):
-        # It may be gone by now.
+        # The task may have ended and removed its file.
         with suppress(OSError, ValueError, TypeError):
             noted: Stored = from_json(file.read_bytes())
             yield {stream: Doing(*values) for stream, values in noted.items()}
@@ -138,26 +138,26 @@ _current: ContextVar[tuple[Activity, str] | None] = ContextVar("activity", defau
 
 
 def task_activity() -> Activity:
-    """The activity of the task that runs here; one without readers outside of a task."""
+    """Return the activity of the current task; outside of a task, an unused one."""
     return _task.get() or Activity()
 
 
 def activities() -> Activities:
-    """The activities of the run that works here."""
+    """Return the activities of the current run."""
     return current_run().own(Activities)
 
 
 def note_wait(seconds: float, why: str) -> None:
-    """Note that a wait begins, for whatever stream this is about."""
+    """Record that a wait starts, for the stream that this thread works for."""
     if (current := _current.get()) is not None:
         current[0].wait(current[1], seconds, why)
 
 
 def current_stream() -> str | None:
-    """The stream that this thread works for, if it is known."""
+    """Return the stream that this thread works for, None if unknown."""
     return None if (current := _current.get()) is None else current[1]
 
 
 def working_for(stream: str, activity: Activity) -> AbstractContextManager[tuple[Activity, str]]:
-    """Let what a block does count for a stream."""
+    """Attribute the activity of a block to a stream."""
     return setting(_current, (activity, stream))

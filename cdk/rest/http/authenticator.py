@@ -1,4 +1,4 @@
-"""Authenticator: adds credentials to requests. What the authenticators of `cdk.rest.auth` share is here as well."""
+"""Authenticator: the protocol of what adds credentials to requests, and helpers for those in `cdk.rest.auth`."""
 
 from collections.abc import Callable, Generator
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -6,40 +6,40 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from cdk.rest.http.messages import Request, Response
 
 Setting: TypeAlias = str | Callable[[], str]
-"""A string, or what gives it each time it is needed."""
+"""A string, or a function that returns it each time it is needed."""
 
 Learn: TypeAlias = Callable[[str], None]
-"""Called with each secret that a run obtains, before it is used, so that logs and errors can mask it."""
+"""A callback for each secret that a run obtains, called before its use, so that logs and errors can mask it."""
 
 
 class Authenticator(Protocol):
-    """Turns a request into the requests to send for it: send, look at the response, perhaps send again.
+    """Turns a request into the requests to send for it: send, inspect the response, possibly send again.
 
-    Contract: no I/O inside. The flow yields at least one request, is sent the response to each, and ends when the last
-    response is the one to use; it is closed where sending fails. It marks what it adds as secret, and raises CdkErrors
-    only. An authenticator is safe to use from several threads, which share its tokens; picklable, if what it is made of
-    is; and shows no secret in its repr.
+    Contract: no I/O inside. The flow yields at least one request, receives the response to each, and returns when the
+    last response is the one to use; the caller closes it when sending fails. It marks everything it adds as secret, and
+    raises only CdkErrors. An authenticator is thread-safe, and its tokens are shared by all threads; it is picklable if
+    its fields are; its repr shows no secret.
     """
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
-        """Yield `request` with credentials, and whatever must be sent before or after it."""
+        """Yield `request` with credentials, and any request that must be sent before or after it."""
 
 
 @runtime_checkable
 class Renewable(Protocol):
-    """An authenticator that obtains its token itself, so that it can let go of one that has become useless."""
+    """An authenticator that obtains its token itself, and can therefore drop one that has become invalid."""
 
     def forget(self) -> None:
-        """Drop the token: the next request obtains a new one. Safe to call from any thread."""
+        """Drop the token, so that the next request obtains a new one. May be called from any thread."""
 
 
 def text_of(setting: Setting) -> str:
-    """What a setting is now."""
+    """Return the current value of a setting."""
     return setting if isinstance(setting, str) else setting()
 
 
 def ignore(_: str) -> None:
-    """The `Learn` of a run that hides nothing."""
+    """The `Learn` callback of a run that masks nothing."""
 
 
 def response_to(request: Request, authenticator: Authenticator | None) -> Generator[Request, Response, Response]:

@@ -1,4 +1,4 @@
-"""Egress: where requests may go, so that a connector's config or an API's redirect cannot reach inner networks."""
+"""Egress: limits where requests may go, so that neither a config nor an API's redirect can reach internal networks."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from cdk.base.errors import ConfigError
 Address: TypeAlias = IPv4Address | IPv6Address
 
 VARIABLE = "SPARK_CDK_EGRESS"
-"""The environment variable with the limit of a process and of those it starts; `--egress` sets it."""
+"""The environment variable with the limit of a process and its child processes; `--egress` sets it."""
 
 PUBLIC = "public"
 
@@ -21,20 +21,20 @@ _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _TEREDO = IPv6Network("2001::/32")
 _RELAYS = IPv4Network("192.88.99.0/24")
-# Public by its number, but it is Azure's platform that answers there, and only to machines inside.
+# A public address, but it belongs to Azure's platform, which answers there only to machines inside Azure.
 _INSIDE = IPv4Address("168.63.129.16")
 _EXPECTED = "expected `public`, hosts (api.example.com, *.example.com, 127.0.0.1:8000), or both, separated by commas"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One host of the list: `api.example.com`, `*.example.com` or an address; any port when `port` is None."""
+    """A host in the list of allowed ones: `api.example.com`, `*.example.com` or an address. port: None for any."""
 
     host: str
     port: int | None = None
 
     def covers(self, host: str, port: int) -> bool:
-        """Whether a host, spelled as `_plain` spells it, is meant."""
+        """Whether a host, in the form that `_plain` returns, matches."""
         if self.port not in (None, port):
             return False
         return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
@@ -42,10 +42,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """Which hosts may be connected to.
+    """The hosts to which connections are allowed.
 
-    text: as it was given. public: any host whose address is public. targets: hosts that are allowed wherever their
-    name leads.
+    text: the original option. public: whether all hosts with a public address are allowed. targets: hosts that are
+    allowed whatever address their name resolves to.
     """
 
     text: str
@@ -54,14 +54,14 @@ class Egress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `public`, hosts, or both, separated by commas. Raises ConfigError: it is none of these, or empty."""
+        """Parse `public`, hosts, or both, separated by commas. Raises ConfigError: when `text` is invalid or empty."""
         words = [word.strip() for word in text.split(",") if word.strip()]
         if not words:
             raise ConfigError(f"--egress, or {VARIABLE} in the environment, is empty, {_EXPECTED}")
         return cls(text, PUBLIC in words, tuple(_target(word) for word in words if word != PUBLIC))
 
     def check_host(self, host: str, port: int) -> None:
-        """Raise ConfigError: no connection to this host is allowed, whatever its address."""
+        """Raise ConfigError if no connection to this host is allowed, whatever its address."""
         host = _plain(host)
         if not host:
             raise self._refusal("?", port, "the URL has no host, or one that can be read in two ways")
@@ -76,7 +76,7 @@ class Egress:
             raise self._refusal(host, port, "it is this machine")
 
     def check_address(self, host: str, port: int, address: str) -> None:
-        """Raise ConfigError: `host` leads to an address that is not allowed. For hosts that `check_host` allows."""
+        """Raise ConfigError if `host` has an address that is not allowed. For hosts that `check_host` allows."""
         parsed = _address(address)
         if self._lists(_plain(host), port) or (parsed is not None and is_public(parsed)):
             return
@@ -84,9 +84,9 @@ class Egress:
             raise self._refusal(host, port, f"its address {address} is not public")
 
     def check_name(self, host: str, port: int) -> None:
-        """Raise ConfigError: `host` leads to an address that is not allowed, before anything is sent to that.
+        """Raise ConfigError if `host` resolves to an address that is not allowed, before anything is sent there.
 
-        A name that leads nowhere is left to who connects.
+        Ignores a name that does not resolve: connecting to it fails anyway.
         """
         try:
             addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
@@ -96,11 +96,11 @@ class Egress:
             self.check_address(host, port, str(sockaddr[0]))
 
     def check_connection(self, host: str, port: int, names: Sequence[str]) -> None:
-        """Raise ConfigError: no connection to this host, an address as a rule, is allowed.
+        """Raise ConfigError if no connection to this host, usually an address, is allowed.
 
-        names: those that were looked up before. Which of them an address belongs to is not known, and look-ups of large
-        sites give others each time: so any public address counts as that of a name of the list that was looked up, and
-        others where a name of the list leads there.
+        names: those that were looked up before. It is unknown which of them an address belongs to, and large sites
+        resolve to different addresses each time. So once an allowed name was looked up, all public addresses are
+        allowed; other addresses are allowed if an allowed name resolves to them.
         """
         address = _address(host)
         if address is None:
@@ -115,7 +115,7 @@ class Egress:
                 raise
 
     def _leads(self, names: Sequence[str], port: int, address: Address) -> bool:
-        """Whether one of `names`, or of the names in the list, leads to an address."""
+        """Whether one of `names`, or of the allowed names, resolves to an address."""
         listed = [target.host for target in self.targets if target.port in (None, port)]
         for name in dict.fromkeys([*names, *(host for host in listed if not host.startswith("*."))]):
             try:
@@ -136,9 +136,9 @@ class Egress:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the internet: not private, this machine's, link-local, multicast or reserved.
+    """Whether an address is on the internet: not private, loopback, link-local, multicast or reserved.
 
-    An IPv6 address that wraps an IPv4 one is as public as that is.
+    An IPv6 address that embeds an IPv4 address is public if that is.
     """
     match address:
         case IPv4Address():
@@ -155,7 +155,7 @@ def is_public(address: Address) -> bool:
 
 @dataclass(slots=True)
 class _Process:
-    """The limit of this process, read from its environment when it is first asked for."""
+    """The limit of this process, read from its environment on first use."""
 
     egress: Egress | None = None
     known: bool = False
@@ -165,7 +165,7 @@ _PROCESS = _Process()
 
 
 def process_egress() -> Egress | None:
-    """The limit that holds for every transport of this process. Raises ConfigError: the environment's is wrong."""
+    """Return the limit for all transports of this process. Raises ConfigError: when the variable's value is invalid."""
     if not _PROCESS.known:
         text = os.environ.get(VARIABLE)
         _PROCESS.egress, _PROCESS.known = None if text is None else Egress.parse(text), True
@@ -174,7 +174,7 @@ def process_egress() -> Egress | None:
 
 @contextmanager
 def limited(egress: Egress | None) -> Iterator[None]:
-    """Let requests of this process, and of those it starts meanwhile, go only where `egress` says; None: anywhere."""
+    """Limit the requests of this process, and of processes started in the block, to `egress`; None changes nothing."""
     if egress is None:
         yield
         return
@@ -209,14 +209,14 @@ def _target(word: str) -> Target:
 
 
 def _plain(host: str) -> str:
-    """The one spelling of a host: lower case, no dot at the end, addresses as Python writes them."""
+    """Normalize a host: lower case, no trailing dot, addresses as Python writes them."""
     host = host.strip("[]").rstrip(".").lower()
     address = _address(host)
     return host if address is None else str(address)
 
 
 def _address(host: str) -> Address | None:
-    """The address that a host is, if it is one; also the old spellings (`127.1`, `0x7f000001`) that systems know."""
+    """Return the address if a host is one, including legacy forms that systems accept (`127.1`, `0x7f000001`)."""
     try:
         return ip_address(host.strip("[]"))
     except ValueError:

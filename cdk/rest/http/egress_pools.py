@@ -1,4 +1,4 @@
-"""Connection pools that wait only so long for a response, and look where a connection leads before it is used."""
+"""Connection pools that limit the time of a response, and check where a connection leads before using it."""
 
 import io
 import socket
@@ -13,20 +13,20 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from cdk.rest.http.egress import Egress
 
 _SLOWEST = 1024
-"""Bytes of a body a second, on average, that take none of the time: a large download may last."""
+"""Bytes of a body per second, on average, at which the time limit is never reached, so that large downloads succeed."""
 
 _BUFFER = 2**16
-"""Bytes that one call of the system brings, at most, until a body is read: most responses come with the first."""
+"""Maximum bytes of one system call, until the body is read: most responses arrive with the first one."""
 
 
 def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]:
-    """What `PoolManager.pool_classes_by_scheme` of urllib3 takes: classes of pools, by scheme.
+    """Return pool classes by scheme, for `PoolManager.pool_classes_by_scheme` of urllib3.
 
-    seconds: how long responses may take, see `timed_response`. limits: a connection must be allowed by each of them;
-    it raises ConfigError. They look twice: before connecting, so that not even a failed connection tells which
-    inner hosts exist, and at the connected socket, as a name may lead elsewhere a moment later.
+    seconds: how long responses may take, see `timed_response`. limits: each must allow a connection; otherwise opening
+    it raises ConfigError. They are checked twice: before connecting, so that not even a failed connection reveals which
+    internal hosts exist, and on the connected socket, as a name may resolve to another address a moment later.
 
-    urllib3 makes its connections itself, and passes nothing on to them: so the classes are made anew for each call.
+    urllib3 creates its connections itself and passes no arguments on to them, so each call creates new classes.
     """
 
     def connect_where_allowed(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
@@ -66,21 +66,21 @@ def timed_pools(seconds: float, limits: Sequence[Egress] = ()) -> dict[str, Any]
 
 
 def timed_response(seconds: float) -> type[HTTPResponse]:
-    """What connections make their responses with: status and headers come within `seconds`, and so does the body.
+    """Return the response class of connections. Status and headers must arrive within `seconds`, and so must the body.
 
-    A body gets a second more for each KiB that has come. Reading later raises TimeoutError.
+    Each KiB received extends the limit of the body by a second. Reading after the limit raises TimeoutError.
     """
 
     class TimedResponse(HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - http.client's
             self._reads = _TimedReads(sock, seconds)
-            super().__init__(_Reading(self._reads), *args, **kwargs)  # type: ignore[arg-type] # all it asks is a file
+            super().__init__(_Reading(self._reads), *args, **kwargs)  # type: ignore[arg-type] # it only calls makefile
 
         def begin(self) -> None:
             super().begin()
             if self._reads.ended:
-                # Nothing else reads to the end of a connection here. http.client takes it for the end of the headers,
-                # and what follows for a body of no bytes.
+                # Only a closed connection ends here. http.client would take it for the end of the headers, followed by
+                # an empty body.
                 raise RemoteDisconnected("the connection was closed inside of the headers of the response")
             self._reads.body()
 
@@ -88,7 +88,7 @@ def timed_response(seconds: float) -> type[HTTPResponse]:
 
 
 class _Reading:
-    """Stands for a socket, as far as a response needs one."""
+    """The part of a socket's interface that a response needs."""
 
     def __init__(self, reads: "_TimedReads") -> None:
         self._reads = reads
@@ -98,9 +98,9 @@ class _Reading:
 
 
 class _TimedReads(io.RawIOBase):
-    """Reads of a socket, until a deadline. While status and headers come, what has come moves it no further.
+    """Reads from a socket until a deadline. Received bytes extend the deadline only in the body.
 
-    ended: the connection was read to its end.
+    ended: whether the connection was read to its end.
     """
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
@@ -120,7 +120,7 @@ class _TimedReads(io.RawIOBase):
         if remaining <= 0:
             raise TimeoutError(self._why())
         patience = remaining if self._silence is None else min(remaining, self._silence)
-        # As a rule it is the silence all along, and to set it costs a call of the system.
+        # Set only if changed: it usually stays the socket's own timeout, and setting it costs a system call.
         if patience != self._socket.gettimeout():
             self._socket.settimeout(patience)
         try:

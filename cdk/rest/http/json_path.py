@@ -1,4 +1,4 @@
-"""Paths into JSON, compiled once: `path("data", "items")` is a function from a body to what lies there."""
+"""Paths into JSON, compiled once: `path("data", "items")` returns a function from a body to the value at that path."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -10,20 +10,20 @@ from cdk.base.values import JsonValue, Record, json_kind
 from cdk.base.wording import nearest
 
 Extract: TypeAlias = Callable[[JsonValue], JsonValue]
-"""From a decoded body to the value at a path; None where there is none."""
+"""Returns the value at a path of a decoded body, or None if it is missing."""
 
 ANY = "*"
 
 _SHOWN = 30
-"""Fields of an object that are named where one is missing."""
+"""How many fields of an object an error lists when one is missing."""
 
 
 @lru_cache(maxsize=1024)
 def path(*names: str) -> Extract:
-    """The function that follows `names` through objects, and through lists by index (`"0"`).
+    """Return the function that follows `names` through objects, and through lists by index (`"0"`).
 
-    `"*"` stands for every element of a list or value of an object; the results of the rest of the path are then a
-    list, lists among them joined. A path that leads nowhere gives None (an empty list behind a `*`).
+    `"*"` matches every element of a list or value of an object. The result is then the list of all matches of the rest
+    of the path, with lists among them joined. For a missing path the function returns None, or an empty list after `*`.
     """
     if ANY in names:
         find = matches(*names)
@@ -40,16 +40,16 @@ def path(*names: str) -> Extract:
 
 
 def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequence[Record]:
-    """What lies at a records path, as records: a list as it is, one object as a list of it, nothing as an empty list.
+    """Return the value at a records path as records: a list unchanged, an object as a list of one, null as none.
 
-    source: what errors name, such as the request. Raises DecodeError: something else lies there.
+    source: what errors name, such as the request. Raises DecodeError: when the value is of another type.
     """
     if value is None:
         return ()
     if type(value) is dict:
         return (value,)
     if type(value) is list:
-        # Elements are alike; to look at each would cost more than reading them.
+        # Elements usually have the same type; checking each would cost more than reading them.
         if not value or type(value[0]) is dict:
             return value
         kind = f"a list that begins with {json_kind(value[0])}"
@@ -60,9 +60,9 @@ def records_at(value: JsonValue, where: Sequence[str], source: object) -> Sequen
 
 
 def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> str:
-    """Where in an object a path comes to an end, in words, with the fields that are there; empty where it does not.
+    """Describe where a path in an object ends early, with the fields that exist there; empty if it does not.
 
-    Of lists, wildcards, and what is empty or null on the way, it is unknown what they would have.
+    Also empty if the path reaches a list, a wildcard, or an empty or null value, whose fields are unknown.
     """
     for name in where:
         if type(body) is not dict or not body or name == ANY:
@@ -75,7 +75,7 @@ def absence(body: JsonValue, where: Sequence[str], parent: str = "the body") -> 
 
 @lru_cache(maxsize=64)
 def _missing(name: str, parent: str, fields: tuple[str, ...]) -> str:
-    # Remembered, for the only pages of ten thousand slices may lack the same, and to look for the nearest is dear.
+    # Cached: the single pages of ten thousand slices may lack the same field, and finding the nearest name is slow.
     listed, near, parts = ", ".join(map(repr, fields)), nearest(name, fields), name.split(".")
     hint = f" (is it {near!r}?)" if near is not None else ""
     if len(parts) > 1 and parts[0] in fields:
@@ -84,9 +84,9 @@ def _missing(name: str, parent: str, fields: tuple[str, ...]) -> str:
 
 
 def as_path(where: object, what: str) -> tuple[str, ...]:
-    """A path as an author writes it: its names, or the only one. Raises ConfigError: it is something else.
+    """Return the path that an author wrote as a sequence of names or as a single name.
 
-    what: whose path it is, for the error.
+    what: the option, for the error. Raises ConfigError: when it is something else.
     """
     names = (where,) if isinstance(where, str) else where
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
@@ -95,7 +95,7 @@ def as_path(where: object, what: str) -> tuple[str, ...]:
 
 
 def is_there(body: JsonValue, where: Sequence[str]) -> bool:
-    """Whether a path without wildcards leads to something, be it null; one with a wildcard always does."""
+    """Whether a path exists in a body, even if its value is null. Always True for a path with a wildcard."""
     if ANY in where:
         return True
     *outer, last = where or ("",)
@@ -133,7 +133,7 @@ def _element(body: JsonValue, name: str) -> JsonValue:
 
 
 def matches(*names: str) -> Callable[[JsonValue], list[JsonValue]]:
-    """The function that gives all that lies at a path, one or, with `"*"`, any number; lists in it stay lists."""
+    """Return the function that lists all values at a path: one or, with `"*"`, any number. Joins no nested lists."""
     if ANY not in names:
         follow = path(*names)
         return lambda body: [follow(body)]

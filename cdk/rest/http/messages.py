@@ -1,4 +1,4 @@
-"""Request and Response: what goes to an API and what comes back. Plain values, independent of any HTTP library."""
+"""Request and Response: plain values, independent of any HTTP library."""
 
 import re
 from base64 import b64decode
@@ -23,11 +23,11 @@ from cdk.rest.http.redact import hide, safe_url
 T = TypeVar("T")
 
 RequestPart: TypeAlias = Literal["request_parameter", "header", "body_data", "body_json"]
-"""Where in a request a value goes: a query parameter, a header, a field of the form or of the JSON body."""
+"""The part of a request that a value goes into: a query parameter, a header, a field of the form or JSON body."""
 
 
 class Headers(Mapping[str, str]):
-    """Header fields, found whatever their case. Iterating gives lower-case names."""
+    """Header fields with case-insensitive names. Iteration yields lower-case names."""
 
     __slots__ = ("_fields",)
 
@@ -42,7 +42,7 @@ class Headers(Mapping[str, str]):
     @overload
     def get(self, name: str, /, default: str | T) -> str | T: ...
     def get(self, name: str, /, default: object = None) -> object:
-        """The value of a field, or `default`; without an exception for each field that is missing, as in `Mapping`."""
+        """Return the value of a field, or `default`. Faster than `Mapping.get`, which catches a KeyError if missing."""
         return self._fields.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
@@ -65,13 +65,13 @@ _ADVICE = ". It has NaN or Infinity, which JSON does not have: `JsonDocument(len
 class Request:
     """One HTTP request.
 
-    url: absolute; it may have a query of its own, `params` come behind it.
-    params: query parameters. None is left out, a list repeats its name, a boolean is `true` or `false`.
-    secret: names, in lower case, of parameters and headers whose values are never shown, logged or saved. Names that
-        look secret (`api_key`, `Authorization`) are treated so without being told.
-    hidden: secrets that are elsewhere, such as in the body: `hide` takes these values out of texts, too.
-    stream: the body may be larger than memory: it is fetched while it is read, with `Response.chunks`.
-    scope: where its secrets may go, whatever the URL becomes; None for the origin of the URL it has now.
+    url: absolute. If it has a query, `params` are appended to it.
+    params: query parameters. None is omitted, a list repeats its name, a boolean is `true` or `false`.
+    secret: lower-case names of parameters and headers whose values are never shown, logged or saved. Names that look
+        secret (`api_key`, `Authorization`) are always treated so.
+    hidden: secrets elsewhere, for example in the body: `hide` masks these values, too.
+    stream: whether the body may be larger than memory: it is then fetched while it is read, with `Response.chunks`.
+    scope: the origins to which its secrets may go, even if the URL changes; None for the origin of the current URL.
     """
 
     method: str
@@ -86,7 +86,7 @@ class Request:
 
     @property
     def full_url(self) -> str:
-        """The URL with its query, without a fragment. Holds secrets: never for people."""
+        """The URL with its query, without a fragment. Contains secrets: never show it to users."""
         url = urldefrag(self.url).url if "#" in self.url else self.url
         if not self.params:
             return url
@@ -97,7 +97,7 @@ class Request:
 
     @property
     def body_fields(self) -> tuple[RequestPart | None, Mapping[str, JsonValue]]:
-        """What its body is, a form where it is no JSON, and the fields of that; None: it has no body."""
+        """The type of its body, a form if it is not JSON, and the fields of the body; None if it has no body."""
         if not self.body:
             return None, {}
         try:
@@ -106,11 +106,14 @@ class Request:
             return "body_data", dict(parse_qsl(self.body.decode(errors="replace"), keep_blank_values=True))
 
     def with_params(self, params: Mapping[str, JsonValue], *, secret: bool = False) -> "Request":
-        """A copy with these query parameters added or replaced. secret: their values are."""
+        """Return a copy with these query parameters added or replaced. secret: whether their values are."""
         return replace(self, params={**self.params, **params}, secret=self._secret(params, marked=secret))
 
     def with_body_fields(self, fields: Mapping[str, JsonValue]) -> "Request":
-        """A copy with these fields added to its JSON body, or replaced there. Raises ConfigError: that is no object."""
+        """Return a copy with these fields added to its JSON body, or replaced there.
+
+        Raises ConfigError: when the body is not a JSON object.
+        """
         try:
             body = {} if self.body is None else from_json(self.body)
         except ValueError:
@@ -124,7 +127,7 @@ class Request:
         return replace(self, body=to_json({**body, **fields}), headers=headers)
 
     def with_headers(self, headers: Mapping[str, str], *, secret: bool = False) -> "Request":
-        """A copy with these headers added or replaced, whatever their case. secret: their values are."""
+        """Return a copy with these headers added or replaced, whatever their case. secret: whether their values are."""
         new = {name.lower() for name in headers}
         others = {name: value for name, value in self.headers.items() if name.lower() not in new}
         return replace(self, headers={**others, **headers}, secret=self._secret(headers, marked=secret))
@@ -134,11 +137,11 @@ class Request:
         return name.lower() in self.secret or looks_secret(name)
 
     def hide(self, text: str) -> str:
-        """`text` without the values of this request's secrets, as an API may echo them."""
+        """Mask the values of this request's secrets in `text`, which an API may have echoed."""
         return hide(text, self.secret_values())
 
     def secret_values(self) -> Iterator[str]:
-        """The secrets of this request, as they are sent, and what an API may echo of them."""
+        """Yield the secrets of this request as they are sent, and the parts of them that an API may echo."""
         yield from self.hidden
         for name, value in self.secrets():
             text = str(value)
@@ -151,17 +154,17 @@ class Request:
                 yield _password(text)
 
     def reveals(self, text: str) -> bool:
-        """Whether `text` holds a value of this request's secrets, or one that its scope keeps."""
+        """Whether `text` contains a secret of this request or of its scope."""
         return self.hide(text) != text or (self.scope is not None and self.scope.secrets.holds(text))
 
     def outgoing(self, *, authorized: bool = False) -> "Request":
-        """This request as it may be sent: outside of its scope without the headers that may say who is asking.
+        """Return this request as it may be sent: outside of its scope, without headers that may identify the sender.
 
-        authorized: an authenticator added to it. Raises ForeignHost: it holds secrets, or a body, and would leave the
-        scope.
+        authorized: whether an authenticator changed it. Raises ForeignHost: when it has secrets or a body and its URL
+        is outside of the scope.
         """
         scope, target = self.scope, origin(self.url)
-        # What has no scheme goes nowhere: the transport says so.
+        # A URL without a scheme cannot be sent; the transport raises the error.
         if scope is None or scope.covers(target) or is_relative(self.url):
             return self
         if authorized or self.body is not None or self.has_secrets or scope.secrets.holds(self.full_url):
@@ -177,18 +180,18 @@ class Request:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether a parameter, a header, the URL or the body holds what `hide` would take out."""
+        """Whether a parameter, a header, the URL or the body contains something that `hide` would mask."""
         if self.hidden or any(True for _ in self.secrets()):
             return True
         return "?" in self.url and any(value and self.hides(name) for name, value in query_of(self.url))
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a header makes it depend on a condition, or asks for a part."""
+        """Whether a header makes the response conditional or requests a range."""
         return any(name.lower() in _CONDITIONS for name in self.headers)
 
     def secrets(self) -> Iterator[tuple[str, JsonValue]]:
-        """The parameters and headers that hold a secret."""
+        """Yield the parameters and headers that contain a secret."""
         for name, value in (*self.params.items(), *self.headers.items()):
             if value not in (None, "") and self.hides(name):
                 yield name, value
@@ -197,14 +200,14 @@ class Request:
         return self.secret | {name.lower() for name in names} if marked else self.secret
 
     def __str__(self) -> str:
-        """The method and the URL as people may see them."""
+        """The method and the URL, with secrets masked."""
         return self.hide(f"{self.method} {safe_url(self.full_url, self.secret)}")
 
     __repr__ = __str__
 
 
 def query_of(url: str) -> list[tuple[str, str]]:
-    """The parameters in the query of a URL, also those without a value."""
+    """Return the query parameters of a URL, including those without a value."""
     return parse_qsl(urlsplit(url).query, keep_blank_values=True)
 
 
@@ -212,8 +215,8 @@ def query_of(url: str) -> list[tuple[str, str]]:
 class Response:
     """The response to a request.
 
-    body: after content encoding (gzip, deflate) is undone. url: where the response came from, after redirects; holds
-    secrets. request: what was asked.
+    body: decompressed, if it had a content encoding (gzip, deflate). url: the final URL, after redirects; contains
+    secrets. request: the original request.
     """
 
     status: int
@@ -226,12 +229,12 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Whether the status says success (below 400)."""
+        """Whether the status is below 400."""
         return self.status < 400  # noqa: PLR2004 - where HTTP's errors begin
 
     @property
     def is_stream(self) -> bool:
-        """Whether the body is fetched while it is read."""
+        """Whether the body is fetched only while it is read."""
         return False
 
     @property
@@ -240,9 +243,9 @@ class Response:
         return self._decoded is not None
 
     def json(self) -> Any:  # noqa: ANN401 - the caller knows what the API answers
-        """The body as JSON, decoded once; the same objects each time.
+        """Return the body as JSON. It is decoded once; later calls return the same objects.
 
-        Raises DecodeError: the body is not JSON.
+        Raises DecodeError: when the body is not JSON.
         """
         decoded = self._decoded
         if decoded is None:
@@ -254,9 +257,9 @@ class Response:
         return decoded[0]
 
     def cut_out(self, where: tuple[str, ...], record_type: RecordType | None = None) -> JsonLines | None:
-        """The list of objects at a path of a JSON body, not decoded; None if `json()` must tell what is there.
+        """Return the undecoded list of objects at a path of a JSON body; None if only `json()` can read the body.
 
-        record_type: what they are made of where they can be, see `Slice`.
+        record_type: the type to parse them to where possible, see `Slice`.
         """
         if self._decoded is not None or ANY in where:
             return None
@@ -268,54 +271,54 @@ class Response:
         return lines
 
     def value_at(self, *names: str) -> Any:  # noqa: ANN401 - as `json`
-        """What lies at a path of a JSON body, None for nothing. Records that were cut out are not decoded for it.
+        """Return the value at a path of a JSON body, None if it is missing. Does not decode records that were cut out.
 
-        Raises DecodeError: the body is not JSON.
+        Raises DecodeError: when the body is not JSON.
         """
         return path(*names)(self._body_with(names))
 
     def absence(self, *names: str) -> str:
-        """Where a path of a JSON body comes to an end, in words, see `json_path.absence`. Raises as `value_at`."""
+        """Describe where a path of a JSON body ends early, see `json_path.absence`. Raises as `value_at`."""
         body = self._body_with(names)
         return f"no {names[0]!r} in the body, which is a list" if type(body) is list else absence(body, names)
 
     @property
     def frame_text(self) -> bytes:
-        """The body, with an empty list in place of the records where these were cut out."""
+        """The text of the body, with an empty list in place of the records if these were cut out."""
         return self.body if self._rest is None else self._rest[1]
 
     def frame(self) -> JsonValue:
-        """The body as JSON, with an empty list in place of the records where these were cut out.
+        """Return the body as JSON, with an empty list in place of the records if these were cut out.
 
-        Raises DecodeError: the body is not JSON.
+        Raises DecodeError: when the body is not JSON.
         """
         if self._rest is not None and self._decoded is None:
             where, rest = self._rest
             body = from_json(rest)
-            # Another list with the same text may have been taken for that of the records.
+            # Check the place: another list with the same text may have been cut out by mistake.
             if path(*where)(body) == []:
                 return body
         return self.json()  # type: ignore[no-any-return] # JSON
 
     def _body_with(self, names: Sequence[str]) -> JsonValue:
-        """The body, or its frame where a path leads past the records that were cut out."""
+        """Return the decoded body, or only its frame if `names` does not lead into the records that were cut out."""
         where = () if self._rest is None else self._rest[0]
         return self.json() if ANY in names or _meet(names, where) else self.frame()
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """The body in pieces. Close it when not reading to the end: `with closing(response.chunks()) as chunks:`."""
+        """Yield the body in pieces. Close it if not read to the end: `with closing(response.chunks()) as chunks:`."""
         yield self.body
 
     def close(self) -> None:
-        """Let go of a body that will not be read."""
+        """Release the connection of a body that will not be read."""
 
     def with_request(self, request: Request) -> "Response":
-        """The same as the response to `request`, which led to it by redirects."""
+        """Return a copy with `request`, which led to this response by redirects."""
         return replace(self, request=request)
 
     @property
     def text(self) -> str:
-        """The body as text in the charset that the headers name, else UTF-8; what does not fit is replaced."""
+        """The body decoded by the charset in the headers, else UTF-8; invalid bytes are replaced."""
         charset = self.headers.get("content-type", "").lower().partition("charset=")[2].split(";")[0].strip(" \"'")
         try:
             return self.body.decode(charset or "utf-8", errors="replace")
@@ -324,7 +327,7 @@ class Response:
 
     def _not_json(self, error: orjson.JSONDecodeError) -> NoReturn:
         kind = self.headers.get("content-type", "no content type")
-        # Hidden before it is cut: half a secret would not be found.
+        # Masked before it is truncated: half a secret would not be found.
         start = self.request.hide(self.text)[:80]
         raise DecodeError(
             f"{self.request} answered {self.status} with a body that is not JSON ({kind}, {len(self.body)} bytes, "
@@ -337,7 +340,7 @@ class Response:
 
 
 def _password(header: str) -> str:
-    """The password of a Basic header, or the user where there is none: many APIs take a key as the user."""
+    """Return the password of a Basic header, or the user if it is empty: many APIs take a key as the user."""
     try:
         user, _, password = b64decode(header[6:], validate=True).decode().partition(":")
     except ValueError:
@@ -345,7 +348,7 @@ def _password(header: str) -> str:
     return password or user
 
 
-# The names of parameters, and most values, are those of the request before.
+# Cached, because parameter names and most values are the same from request to request.
 _quote = lru_cache(maxsize=1024)(partial(quote_plus, errors="surrogatepass"))
 
 
@@ -370,5 +373,5 @@ def _text(value: JsonValue) -> str:
 
 
 def _meet(path: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one of two paths leads into what the other leads to."""
+    """Whether one of two paths is a prefix of the other."""
     return all(a == b for a, b in zip(path, other, strict=False))

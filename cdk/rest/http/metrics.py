@@ -1,6 +1,6 @@
-"""HttpMetrics: what reading over HTTP took. The runner of a piece of work sets which count; transports add to them.
+"""HttpMetrics: what reading over HTTP cost. The runner of a piece of work sets the metrics that transports add to.
 
-Threads that the executors start count where the one that started them does. Counting takes about 0.3 us a request.
+Threads that executors start use the metrics of the thread that started them. Counting takes about 0.3 us per request.
 """
 
 import threading
@@ -17,12 +17,12 @@ _CLASSES = ("0xx", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 @dataclass(slots=True)
 class HttpMetrics:
-    """Counts of requests. Safe to add to from several threads; picklable.
+    """Counts of requests. Several threads may add to them; picklable.
 
-    statuses: responses by class of status (`2xx`). unanswered: requests that no whole response came to. retries:
-    attempts after the first. waited: seconds of pauses, before further attempts and for budgets, of all threads
-    together. limited: those of them that the API's limits are the reason of. received: bytes of bodies, after content
-    encoding is undone. cached: responses that took no request.
+    statuses: responses by status class (`2xx`). unanswered: requests without a complete response. retries: attempts
+    after the first. waited: seconds spent waiting before further attempts and for budgets, summed over all threads.
+    limited: the part of `waited` that is due to the API's rate limits. received: bytes of bodies, decompressed.
+    cached: responses that needed no request.
     """
 
     statuses: dict[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class HttpMetrics:
 
     @property
     def requests(self) -> int:
-        """Requests that were sent; each hop of a redirect is one."""
+        """The number of requests sent; each hop of a redirect counts."""
         return sum(self.statuses.values()) + self.unanswered
 
     def count_response(self, status: int, size: int) -> None:
@@ -51,25 +51,25 @@ class HttpMetrics:
             self.received += size
 
     def count_failure(self) -> None:
-        """Count a request that failed before its response was whole."""
+        """Count a request that failed before its response was complete."""
         with _adding:
             self.unanswered += 1
 
     def retry(self, seconds: float, *, limited: bool = False) -> None:
-        """Count a further attempt and the pause before it. limited: the API said that it was asked too often."""
+        """Count a further attempt and the wait before it. limited: whether the API reported a rate limit."""
         with _adding:
             self.retries += 1
             self.waited += seconds
             self.limited += seconds if limited else 0
 
     def wait(self, seconds: float) -> None:
-        """Count a pause for a budget."""
+        """Count a wait for a budget."""
         with _adding:
             self.waited += seconds
             self.limited += seconds
 
     def hit(self) -> None:
-        """Count a response that took no request."""
+        """Count a response that was cached and needed no request."""
         with _adding:
             self.cached += 1
 
@@ -89,7 +89,7 @@ class HttpMetrics:
         )
 
     def to_json(self) -> Mapping[str, JsonValue]:
-        """The counts as a report shows them."""
+        """Return the counts as reports show them."""
         return {
             "requests": self.requests,
             "retries": self.retries,
@@ -102,13 +102,13 @@ class HttpMetrics:
         }
 
 
-# One lock for all: it is held for 0.1 us, and a lock of its own would keep metrics from travelling.
+# One lock for all metrics: it is held for 0.1 us, and metrics with a lock of their own could not be pickled.
 _adding = threading.Lock()
-_current: ContextVar[HttpMetrics] = ContextVar("http", default=HttpMetrics())  # noqa: B039 - the process's own, shared on purpose
+_current: ContextVar[HttpMetrics] = ContextVar("http", default=HttpMetrics())  # noqa: B039 - shared on purpose
 
 
 def current_metrics() -> HttpMetrics:
-    """The metrics that count here; the process's own where none was set."""
+    """Return the metrics to add to here; those of the process if none were set."""
     return _current.get()
 
 

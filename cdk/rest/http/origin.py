@@ -1,7 +1,7 @@
-"""The origin of a URL, and the one rule of what may be sent to which: secrets stay with the origins of their API.
+"""The origin of a URL, and the only rule of what may be sent where: secrets stay with the origins of their API.
 
-Who names a host decides: the author of a manifest or a stream, and the config, may; what an API answers (links,
-redirects, records of a parent) may not.
+What matters is where a host is named: the manifest, the stream and the config may add a host to those that receive
+secrets; responses of an API (links, redirects, records of a parent) may not.
 """
 
 import re
@@ -16,22 +16,22 @@ from cdk.base.secret_masking import Secrets
 from cdk.base.values import JsonValue
 
 _PORTS = {"http": 80, "https": 443}
-# Of what parsers read in different ways (a backslash, a space, a second @) there is no origin.
+# URLs that parsers interpret differently (with a backslash, a space, a second @) have no origin.
 _HOST = r"\[[0-9a-f:.]+\]|[^/?#\\@:\s\[\]]+"
 _URL = re.compile(rf"(https?)://(?:[^/?#\\@\s\[\]]*@)?({_HOST})(?::([0-9]{{0,5}}))?(?=[/?#]|\Z)", re.IGNORECASE)
 _RELATIVE = re.compile(r"(?![a-z][a-z0-9+.\-]*:)[a-z0-9]", re.IGNORECASE)
 _NAMED_HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9\-]*(?:\.[A-Za-z0-9\-]+)+)(?::([0-9]{1,5}))?(?=/|$)")
 _LABEL = r"[A-Za-z0-9\-_]+"
-# What may travel to any host: nothing in here says who is asking.
+# Headers that may be sent to any host, as they do not identify the sender.
 _NEUTRAL = {"accept", "accept-encoding", "accept-language", "content-type", "user-agent"}
 
 
 class ForeignHost(FatalError):
-    """A request with secrets would go to a host that is not the API's."""
+    """A request with secrets would be sent to a host that does not belong to the API."""
 
 
 class Origin(NamedTuple):
-    """A scheme, a host and a port; empty for what is no absolute URL."""
+    """A scheme, a host and a port; all empty if a URL is not absolute."""
 
     scheme: str = ""
     host: str = ""
@@ -42,14 +42,14 @@ class Origin(NamedTuple):
 
 
 def origin(url: str) -> Origin:
-    """The origin of `url`; empty where it has none, or where two readers of it might disagree."""
+    """Return the origin of `url`; empty if it has none, or if parsers might disagree about it."""
     end = url.find("/", len("https://"))
     return _origin(url if end < 0 else url[:end])
 
 
 @lru_cache(maxsize=64)
 def _origin(url: str) -> Origin:
-    """The origin of a URL without its path. Remembered: each request is looked at, and most have the same."""
+    """Return the origin of a URL without path. Cached: every request is checked, and most have the same origin."""
     match = _URL.match(url)
     if match is None or not _is_host(match[2]):
         return Origin()
@@ -58,17 +58,17 @@ def _origin(url: str) -> Origin:
 
 
 def is_relative(url: str) -> bool:
-    """Whether `url` begins with neither a scheme nor a slash, such as `users/1`."""
+    """Whether `url` starts with neither a scheme nor a slash, such as `users/1`."""
     return _RELATIVE.match(url) is not None
 
 
 def may_follow(old: Origin, new: Origin) -> bool:
-    """Whether credentials for `old` may be sent to `new`: the same, or the same host moving up to TLS."""
+    """Whether credentials for `old` may be sent to `new`: the same origin, or the same host upgraded to TLS."""
     return old == new or (old.host == new.host and old[::2] == ("http", 80) and new[::2] == ("https", 443))
 
 
 def named_origins(value: JsonValue) -> Iterator[Origin]:
-    """The origins that the texts of `value`, such as a config, name: URLs, and hosts, which are asked by TLS."""
+    """Yield the origins named in strings of `value`, such as a config: those of URLs, and `https` for bare hosts."""
     match value:
         case str():
             text = value.strip()
@@ -88,10 +88,10 @@ def named_origins(value: JsonValue) -> Iterator[Origin]:
 
 @dataclass(frozen=True, slots=True)
 class CredentialScope:
-    """To which origins the secrets of a request may go.
+    """The origins to which the secrets of a request may go.
 
-    origins: as they are. A host may hold `*`, which stands for a part between two dots: `*.example.com`.
-    secrets: values that are secret wherever they are in a request.
+    origins: a host may contain `*`, which matches text between two dots: `*.example.com`.
+    secrets: values that are secret anywhere in a request.
     """
 
     origins: frozenset[Origin]
@@ -99,7 +99,7 @@ class CredentialScope:
 
     @classmethod
     def of(cls, urls: Iterable[str], config: JsonValue = None) -> "CredentialScope":
-        """The scope of the origins of `urls`, and of those that a config names."""
+        """Return the scope of the origins of `urls` and of those that a config names."""
         return cls(frozenset(named for url in urls if (named := origin(url)).host) | frozenset(named_origins(config)))
 
     def covers(self, target: Origin) -> bool:
@@ -110,12 +110,12 @@ class CredentialScope:
 
 
 def neutral(headers: Mapping[str, str]) -> dict[str, str]:
-    """Those of `headers` that may be sent to any host."""
+    """Return those of `headers` that may be sent to any host."""
     return {name: value for name, value in headers.items() if name.lower() in _NEUTRAL}
 
 
 def _is_host(text: str) -> bool:
-    """Whether `text` is no bracket around what is no IPv6 address, at which parsers raise."""
+    """Whether `text` is a valid host: in brackets it must be an IPv6 address, as parsers raise for anything else."""
     if not text.startswith("["):
         return True
     try:

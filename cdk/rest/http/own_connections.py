@@ -1,9 +1,9 @@
-"""Own connections: those that a connector's code opens beside the kit, by whatever library, seen below all of these.
+"""Own connections: those that a connector's code opens itself, by any library, bypassing the kit's transports.
 
-Nothing that stands for the network answers them, and no transport looks where they lead. So they may be refused, all
-or those that lead where no request may go, or noticed. An audit hook of Python sees them, before anything is sent. It
-sees neither other processes nor libraries that are not written in Python, such as the object stores of the kit and the
-drivers of most databases.
+A simulated network does not answer them, and no transport checks where they lead. Therefore they can be refused, either
+all or only those to hosts that are not allowed, or merely noticed. An audit hook of Python detects them before anything
+is sent. It does not see other processes, or libraries that are not written in Python, such as the object stores of the
+kit and the drivers of most databases.
 """
 
 import socket
@@ -22,19 +22,19 @@ from cdk.base.process.unseen_refusals import note_unseen
 from cdk.rest.http.egress import Egress, process_egress
 
 _ALLOWED = ("cdk.rest.http.requests_adapter", "cdk.rest.http.egress", "cdk.state.stores.sql", "py4j.", "pyspark.")
-"""Modules that may connect: what sends the kit's requests and its states, and what talks to Spark on this machine."""
+"""Modules that may connect: they send the kit's requests and states, or communicate with Spark on this machine."""
 
 
 class OwnConnection(FatalError):
-    """A connection that the kit does not open, while something stands for the network."""
+    """Code outside the kit opens a connection while the network is simulated."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
-    """A connection that is about to be made, or the look-up of a name before one.
+    """A connection that is about to be opened, or the lookup of a name before one.
 
-    port: None where a look-up has none. sends: whether it alone makes sure that something is sent: to connect a
-    datagram socket sends nothing, it is how programs find out their own address.
+    port: None for a lookup without a port. sends: whether this alone means that something is sent. Connecting a
+    datagram socket sends nothing: programs do so to find out their own address.
     """
 
     host: str
@@ -47,17 +47,16 @@ class _Connection:
 
 
 class _Limit:
-    """Where own connections may lead.
+    """The hosts to which own connections may lead.
 
-    A connection is made to an address, and the name that it belongs to was looked up before: names that are allowed
-    are remembered.
+    A connection is opened to an address, whose name was looked up before. So allowed names are remembered.
     """
 
     def __init__(self, egress: Egress) -> None:
         self._egress, self._names = egress, dict[str, None]()
 
     def check(self, connection: _Connection) -> None:
-        """Raise ConfigError: it leads where no request may go."""
+        """Raise ConfigError if the connection leads to a host that is not allowed."""
         host, port = connection.host, connection.port
         if not connection.lookup:
             self._egress.check_connection(host, port or 0, tuple(self._names))
@@ -69,10 +68,10 @@ class _Limit:
 
 @dataclass(slots=True)
 class _Process:
-    """What happens to own connections in this process.
+    """How own connections in this process are handled.
 
-    refusals: how many blocks refuse them. limits: of each block that limits them. notices: of each block that wants to
-    know of them, by what opens them.
+    refusals: the number of active `refusing` blocks. limits: one for each `limiting` block. notices: one dict for each
+    `noticing` block, keyed by the line that opens a connection.
     """
 
     refusals: int = 0
@@ -87,7 +86,7 @@ _PROCESS = _Process()
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Have each own connection that is tried meanwhile, in any thread, raise OwnConnection."""
+    """Make each own connection during this block, in any thread, raise OwnConnection."""
     _watch()
     with _PROCESS.changing:
         _PROCESS.refusals += 1
@@ -100,9 +99,10 @@ def refusing() -> Iterator[None]:
 
 @contextmanager
 def limiting() -> Iterator[None]:
-    """Have each own connection that is tried meanwhile, in any thread, raise ConfigError where no request may go.
+    """Make each own connection during this block, in any thread, to a host that is not allowed raise ConfigError.
 
-    See `process_egress`; nothing happens where that is no limit. Raises ConfigError: the environment's is wrong.
+    The limit is `process_egress`; does nothing if there is none. Raises ConfigError: when that of the environment is
+    invalid.
     """
     egress = process_egress()
     if egress is None:
@@ -121,7 +121,7 @@ def limiting() -> Iterator[None]:
 
 @contextmanager
 def noticing() -> Iterator[Mapping[str, str]]:
-    """Gather where own connections of this block lead, and the lines that open them: a text for each line."""
+    """Collect the targets of own connections during this block: a text for each line of code that opens one."""
     _watch()
     notices: dict[str, str] = {}
     _PROCESS.notices.append(notices)
@@ -132,7 +132,7 @@ def noticing() -> Iterator[Mapping[str, str]]:
 
 
 def _watch() -> None:
-    """Add the hook, once: there is no way to remove one."""
+    """Add the audit hook, only once, because hooks cannot be removed."""
     with _PROCESS.changing:
         if not _PROCESS.watched:
             sys.addaudithook(_audit)
@@ -143,7 +143,7 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if not event.startswith("socket.") or not (_PROCESS.refusals or _PROCESS.limits or _PROCESS.notices):
         return
     connection = _connection(event, arguments)
-    frame = sys._getframe(1)  # noqa: SLF001 - what `inspect` gives, for ten times as much
+    frame = sys._getframe(1)  # noqa: SLF001 - ten times as fast as `inspect`
     if connection is None or _is_allowed(frame):
         return
     try:
@@ -152,7 +152,7 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
         if not _runs_in_kit(frame):
             note_unseen(refusal)
         if isinstance(arguments[0], socket.SocketType):
-            arguments[0].close()  # libraries do that for errors of the system, and for no others
+            arguments[0].close()  # libraries close their socket only after an OSError
         raise
     if connection.sends:
         for notices in _PROCESS.notices:
@@ -161,7 +161,7 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _check(connection: _Connection, frame: FrameType) -> None:
-    """Raise what refuses a connection, if anything does."""
+    """Raise OwnConnection or ConfigError if a connection is refused."""
     if _PROCESS.refusals and connection.sends:
         raise OwnConnection(
             f"found a connection to {connection} that the kit does not open{calling_line(frame)}, expected requests by "
@@ -176,7 +176,7 @@ def _check(connection: _Connection, frame: FrameType) -> None:
 
 
 def _connection(event: str, arguments: tuple[object, ...]) -> _Connection | None:
-    """What is about to be connected to; None: the event is none, or stays on this machine without a port."""
+    """Return the connection of an audit event; None if it is none, or if it is local and has no port."""
     match event, arguments:
         case (
             "socket.connect" | "socket.sendto" | "socket.sendmsg",
@@ -192,7 +192,7 @@ def _connection(event: str, arguments: tuple[object, ...]) -> _Connection | None
 
 
 def _port(port: object) -> int | None:
-    """The port of a look-up, which may be that of a service by name; None: it has none."""
+    """Return the port of a lookup, which may be given as the name of a service; None if it has none."""
     text = _text(port) if isinstance(port, str | bytes) else str(port or "")
     if text.isdecimal():
         return int(text) or None
@@ -207,7 +207,7 @@ def _text(host: str | bytes) -> str:
 
 
 def _is_address(host: str) -> bool:
-    """Whether nobody has to be asked for the address of a host."""
+    """Whether a host is an address, or local, so that it needs no lookup."""
     try:
         return host in {"", "localhost"} or bool(ip_address(host.partition("%")[0]))
     except ValueError:
@@ -215,12 +215,12 @@ def _is_address(host: str) -> bool:
 
 
 def _runs_in_kit(frame: FrameType) -> bool:
-    """Whether the kit is what an error gets to, in the end: no thread of the connector's own runs this."""
+    """Whether an error would propagate to the kit: this does not run in a thread that the connector started."""
     return any(each.f_globals.get("__name__", "").startswith("cdk.") for each, _ in traceback.walk_stack(frame))
 
 
 def _is_allowed(frame: FrameType) -> bool:
-    """Whether it is not the connector that connects: what the kit, or who runs it, does beyond the call is its own."""
+    """Whether the kit, not the connector, opens the connection. Ignores frames outside of the innermost kit frame."""
     for each, _ in traceback.walk_stack(frame):
         module = each.f_globals.get("__name__", "")
         if module.startswith(_ALLOWED):

@@ -1,4 +1,4 @@
-"""What people may see of URLs and of texts that came from an API."""
+"""Removes secrets from URLs and from texts of an API before users see them."""
 
 from collections.abc import Collection, Iterable
 from functools import lru_cache
@@ -9,9 +9,9 @@ from cdk.base.secret_names import looks_secret
 
 
 def safe_url(url: str, secret: Collection[str] = ()) -> str:
-    """`url` for people: no user and password, and `****` for the parameters that hold a secret.
+    """Return `url` for display: without user and password, and with `****` for the values of secret parameters.
 
-    secret: names, in lower case, that hold one besides those that look like it.
+    secret: lower-case names of secret parameters, in addition to those that look secret.
     """
     try:
         parts = urlsplit(url)
@@ -29,14 +29,14 @@ def safe_url(url: str, secret: Collection[str] = ()) -> str:
 
 
 def without_params(url: str, names: Collection[str]) -> str:
-    """`url` without the query parameters called `names` (lower case)."""
+    """Return `url` without the query parameters in `names` (lower case)."""
     parts = urlsplit(url)
     pairs = [pair for pair in parts.query.split("&") if unquote_plus(pair.partition("=")[0]).lower() not in names]
     return urlunsplit(parts._replace(query="&".join(pairs)))
 
 
 def hide(text: str, values: Iterable[str]) -> str:
-    """`text` with each of `values`, however it is spelled, replaced. Values too short to be a secret stay."""
+    """Mask each of `values` in `text`, in all its encodings. Values that are too short to be a secret stay."""
     return _secrets(frozenset(values)).mask(text)
 
 

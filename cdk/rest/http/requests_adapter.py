@@ -1,7 +1,7 @@
-"""The adapters of `requests`, without the cost of its Session: the only module that imports `requests`.
+"""Sends requests by the adapters of `requests`, without its slow Session. The only module that imports `requests`.
 
-A Session spends 250 us a request on cookies, hooks, merging and looking for proxies. The adapter below it does the
-work. Mock libraries patch its `send`, as `responses` does, or that of the Session, as requests-mock does.
+A Session spends 250 us per request on cookies, hooks, merging and proxy lookup. The adapter below it does the work.
+Mock libraries patch the adapter's `send`, as `responses` does, or that of the Session, as requests-mock does.
 """
 
 import os
@@ -30,29 +30,29 @@ from cdk.rest.http.origin import origin
 from cdk.rest.http.streamed_response import MAX_BYTES, StreamedResponse, joined
 
 _CONNECTIONS = 64
-"""Connections kept open per host; more are opened when needed, and closed after use."""
+"""Connections kept open per host. Further ones are opened when needed, and closed after use."""
 
 _HOSTS = 64
-"""Hosts whose connections are kept."""
+"""The number of hosts whose connections stay open."""
 
 _PIECE = 2**18
-"""Bytes of a body that are asked for at once: a bomb unfolds one piece at a time."""
+"""Bytes of a body that are read at once, so that a decompression bomb expands one piece at a time."""
 
 _ALL: Mapping[str | None, int] = {None: 2**24, "gzip": 2**16, "deflate": 2**16}
-"""The longest bodies, by their encoding, that are asked for whole: packed, 64 KiB unfold to 64 MiB at most."""
+"""Maximum bytes of a body that is read in one call, by content encoding: 64 KiB decompress to at most 64 MiB."""
 
 _OK, _PARTIAL, _REDIRECT = 200, 206, 300
 _BYTES = re.compile(r"bytes 0-(?P<last>\d{1,18})/(?P<size>\d{1,18})")
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*")
 _CLEAN_URL = re.compile(r"(?:[A-Za-z0-9._~:/?&=+,@;$!*'()\-]++|%(?:2[0-9A-CF]|3[A-F]|40|[89A-F][0-9A-F]))+")
-"""What `requote_uri` leaves as it is: what needs no escape, and escapes of what does."""
+"""URLs that `requote_uri` would return unchanged: characters that need no escape, and escapes of those that do."""
 
 _DEFAULTS = {"User-Agent": "spark-cdk", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
 
 
 class Connections:
-    """A pool of connections to any number of hosts, or those that `limits` allow. Safe to use from several threads."""
+    """A pool of connections to all hosts that `limits` allow. Thread-safe."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Connections:
         self._proxies: dict[str, dict[str, str]] = {}
 
     def send(self, request: Request) -> Response:
-        """Send `request` as it is, without following redirects, and read the whole response unless it is a stream.
+        """Send `request` unchanged, without following redirects, and read the whole response unless it is a stream.
 
-        Raises RequestsSpent: no more may be sent here.
+        Raises RequestsSpent: when the run, or its task, may send no more requests.
         """
         current_lease().count()
         try:
@@ -85,7 +85,7 @@ class Connections:
             )
             url, status, fields = prepared.url or request.url, raw.status_code, _headers(raw)
             if request.stream and _OK <= status < _REDIRECT:
-                # Of an error the status and the text are wanted, so that is read at once.
+                # Only successes are streamed: of an error response, the caller needs the status and the text.
                 pieces = _Pieces(request, raw)
                 current_metrics().count_response(status, 0)
                 return StreamedResponse(status, fields, pieces, url, request, max_bytes=self._max_bytes)
@@ -93,7 +93,7 @@ class Connections:
                 body = joined(raw.iter_content(_chunk_size(fields)), self._max_bytes, request)
                 _check_end(request, raw)
             finally:
-                # Gives the connection back when the body is read, and closes it when that failed.
+                # Returns the connection to the pool after the body was read, and closes it if reading failed.
                 raw.close()
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
             current_metrics().count_failure()
@@ -102,7 +102,7 @@ class Connections:
         return Response(status, fields, body, url, request)
 
     def _exchange(self, prepared: requests.PreparedRequest, **options: Json) -> requests.Response:
-        """The response of the adapter, or of a Session where its class has a `send` of its own."""
+        """Return the adapter's response, or that of a Session if a mock library has patched `Session.send`."""
         if requests.Session.send.__module__ == requests.sessions.__name__:
             return self._adapter.send(prepared, **options)
         session = requests.Session()
@@ -112,7 +112,7 @@ class Connections:
         return session.send(prepared, allow_redirects=False, **options)
 
     def _proxies_for(self, url: str) -> dict[str, str]:
-        """The proxies that the environment names for a host, looked up once: it takes 30 us."""
+        """Return the proxies that the environment sets for a host. Cached, because the lookup takes 30 us."""
         host = _host(url)
         proxies = self._proxies.get(host)
         if proxies is None:
@@ -121,7 +121,7 @@ class Connections:
 
 
 class _Pieces:
-    """A body as it arrives. Closes its connection at the end, and when something goes wrong."""
+    """A body as it arrives, in pieces. Closes its connection at the end, and when reading fails."""
 
     def __init__(self, request: Request, raw: requests.Response) -> None:
         self._request, self._raw = request, raw
@@ -148,7 +148,7 @@ class _Pieces:
 
 
 class _Fields(CaseInsensitiveDict[str]):
-    """The headers of a request. What urllib3 copies of them, to send them, is a dict: a tenth of the work."""
+    """The headers of a request. `copy`, which urllib3 calls to send them, returns a dict: a tenth of the work."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._store = OrderedDict([(name.lower(), (name, value)) for name, value in fields.items()])
@@ -158,10 +158,10 @@ class _Fields(CaseInsensitiveDict[str]):
 
 
 class _Adapter(HTTPAdapter):
-    """An adapter that finds a host's pool and checks its certificates once, and keeps no cookies.
+    """An adapter that looks up a host's pool and sets up its certificate checks once, and stores no cookies.
 
-    limits: where it may send. What a name leads to is seen when a connection is made. Behind a proxy that is the proxy,
-    which is always allowed: there only the name counts.
+    limits: where it may send. The address of a host is checked when a connection is opened. With a proxy, the
+    connection leads to the proxy, which is always allowed, so only the host name of the URL is checked.
     """
 
     def __init__(self, response_seconds: float, limits: Sequence[Egress]) -> None:
@@ -171,7 +171,7 @@ class _Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = timed_pools(response_seconds, limits)
 
     def proxy_manager_for(self, proxy: str, **proxy_kwargs: Json) -> Json:
-        """The pools behind a proxy."""
+        """Return the pool manager for a proxy."""
         manager = super().proxy_manager_for(proxy, **proxy_kwargs)
         manager.pool_classes_by_scheme = timed_pools(self._response_seconds)
         return manager
@@ -188,20 +188,20 @@ class _Adapter(HTTPAdapter):
         pool = self._pools.get(host)
         if pool is None:
             if self._limits:
-                # A proxy gets the URL whole, and reads it in its own way: one that can be read in two has no origin.
+                # A proxy gets the full URL and parses it itself. An ambiguous URL has no origin and is refused here.
                 target = origin(url)
                 for limit in self._limits:
                     limit.check_host(target.host, target.port)
             pool = super().get_connection_with_tls_context(request, verify, proxies, cert)
             super().cert_verify(pool, url, verify, cert)  # type: ignore[no-untyped-call] # not typed there
             if len(self._pools) >= _HOSTS:
-                # The pool manager now closes the pools it used least.
+                # The pool manager now closes its least recently used pools.
                 self._pools.clear()
             self._pools[host] = pool
         return pool
 
     def cert_verify(self, *_: object) -> None:
-        """Do nothing: it is done when a pool is made."""
+        """Do nothing: certificate checks are set up when a pool is created."""
 
     def request_url(self, request: requests.PreparedRequest, proxies: Mapping[str, str] | None) -> str:
         if proxies:
@@ -213,7 +213,7 @@ class _Adapter(HTTPAdapter):
     def build_response(self, req: requests.PreparedRequest, resp: urllib3.BaseHTTPResponse) -> requests.Response:
         response = requests.Response()
         response.status_code = resp.status
-        # What urllib3 holds them in knows no case either; a copy would cost 10 us.
+        # The headers of urllib3 are case-insensitive, too; copying them would cost 10 us.
         response.headers = resp.headers  # type: ignore[assignment] # a mapping of the same behaviour
         response.raw = resp
         response.reason = resp.reason or ""
@@ -223,28 +223,29 @@ class _Adapter(HTTPAdapter):
 
 
 def _chunk_size(fields: Headers) -> int | None:
-    """How much of a body to ask for at once; None for all of it: a page of 370 KB takes a third of the time then."""
+    """Return how much of a body to read per call; None for all at once, which takes a third of the time for 370 KB."""
     length = fields.get("content-length", "")
     longest = _ALL.get(fields.get("content-encoding"), 0)
     return None if length.isdecimal() and len(length) <= len(str(longest)) and int(length) <= longest else _PIECE
 
 
 def _headers(raw: requests.Response) -> Headers:
-    """The fields of a response; one that was sent twice has both values, as HTTP has it."""
+    """Return the headers of a response. The values of a repeated header are joined, as HTTP specifies."""
     fields = raw.headers
     return Headers(dict(fields.itermerged()) if isinstance(fields, HTTPHeaderDict) else fields)
 
 
 def _check_end(request: Request, raw: requests.Response) -> None:
-    """Raise Timeout: the body is packed, and its end is missing; urllib3 says nothing of that.
+    """Check that a body is complete.
 
-    Raises DecodeError: it is a part of the body, as its status says, and no part was asked for.
+    Raises Timeout: when a compressed body is truncated, which urllib3 does not report. Raises DecodeError: when the
+    status says that it is a part of the body, although the request had no range.
     """
     packed = getattr(getattr(raw.raw, "_decoder", None), "_obj", None)
-    # Nothing at all may be labelled as packed, too. `tell` knows nothing of a body that comes in chunks.
+    # An empty body may be labelled as compressed, too. `tell` does not count a chunked body, so it cannot detect this.
     if packed is not None and not getattr(packed, "eof", True) and getattr(raw.raw, "_has_decoded_content", False):
         raise Timeout(f"{request}: the connection failed (the packed body is cut off)")
-    # Other units than bytes are pages: PostgREST counts rows.
+    # Units other than bytes are used for pagination: PostgREST counts rows.
     part = _BYTES.fullmatch(raw.headers.get("content-range", "")) if raw.status_code == _PARTIAL else None
     if part is not None and int(part["last"]) + 1 < int(part["size"]) and "range" not in Headers(request.headers):
         raise DecodeError(
@@ -253,16 +254,16 @@ def _check_end(request: Request, raw: requests.Response) -> None:
         )
 
 
-@lru_cache(maxsize=_CONNECTIONS)  # it is asked for four times a request
+@lru_cache(maxsize=_CONNECTIONS)  # called four times per request
 def _host(url: str) -> str:
-    """The scheme and host of a URL: `https://api.example.com`."""
+    """Return the scheme and host of a URL: `https://api.example.com`."""
     match = _HOST.match(url)
     return match.group() if match else url
 
 
 def _prepared(request: Request) -> requests.PreparedRequest:
     url = request.full_url
-    # Names of hosts have no case; servers, logs and caches expect the lower one.
+    # Host names are case-insensitive; servers, logs and caches expect lower case.
     if not (host := _host(url)).islower():
         url = host.lower() + url[len(host) :]
     prepared = requests.PreparedRequest()
@@ -277,7 +278,7 @@ def _prepared(request: Request) -> requests.PreparedRequest:
 
 
 def _translate(request: Request, error: Exception) -> NoReturn:
-    """Raise the kit's error for what went wrong. The original's text is not used: it holds the URL with its secrets."""
+    """Raise the kit's error for `error`. Shows only its cause, as its own text contains the URL with its secrets."""
     if not _HOST.match(request.url):
         raise ConfigError(f"{request}: the URL has no scheme; check the URL, https:// or http:// is missing") from None
     cause = _cause(error)
@@ -286,7 +287,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
         raise Timeout(f"{request}: no response in time ({why})") from None
     match error:
         case requests.exceptions.ContentDecodingError() | urllib3.exceptions.DecodeError():
-            # Seen once of a server under load, and not of its next 30,000 responses.
+            # Transient: observed once with a server under load, and not in its next 30,000 responses.
             raise Timeout(
                 f"{request}: the connection failed (the body is not what Content-Encoding says: {why})"
             ) from None
@@ -296,7 +297,7 @@ def _translate(request: Request, error: Exception) -> NoReturn:
             hint = "if the certificate is one of your own, name its authority in REQUESTS_CA_BUNDLE"
             raise TransientError(f"{request}: no secure connection ({why}); {hint}") from None
         case ValueError():
-            # Its text may hold the URL or a header, credentials included.
+            # Its text may contain the URL or a header, including credentials.
             kind = type(error).__name__
             raise ConfigError(f"{request}: this cannot be requested ({kind}); check the URL and the headers") from None
         case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
@@ -304,12 +305,12 @@ def _translate(request: Request, error: Exception) -> NoReturn:
         case requests.RequestException() | urllib3.exceptions.HTTPError() | ConnectionError():
             raise Timeout(f"{request}: the connection failed ({why})") from None
         case _:
-            # What requests says of certificates that are not where REQUESTS_CA_BUNDLE points.
+            # The error of `requests` when REQUESTS_CA_BUNDLE points to certificates that do not exist.
             raise ConfigError(f"{request}: {why}") from None
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the system said first: errors of `requests` wrap those of urllib3, which wrap the socket's."""
+    """Return the innermost error: errors of `requests` wrap those of urllib3, which wrap those of the socket."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return error

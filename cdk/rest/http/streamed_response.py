@@ -8,21 +8,21 @@ from cdk.base.errors import BugError, CdkError, DecodeError
 from cdk.rest.http.messages import Headers, Request, Response
 
 MAX_BYTES = 512 * 2**20
-"""How much of a body is read into memory at once, if nothing else is said."""
+"""The default limit of a body that is read into memory at once."""
 
 
 class Pieces(Iterator[bytes], Protocol):
-    """The pieces of a body; `close` lets go of what they come from."""
+    """The pieces of a body; `close` releases their connection."""
 
     def close(self) -> None:
-        """Stop reading. Closing twice does nothing."""
+        """Stop reading. Calling it again does nothing."""
 
 
 class StreamedResponse(Response):
-    """A response whose body is still to be read: once, with `chunks`, or as a whole with `body`.
+    """A response whose body has not been read yet: read it once, in pieces with `chunks` or as a whole with `body`.
 
-    pieces: the body, after content encoding is undone. max_bytes: what `body` reads at most.
-    `body` raises DecodeError: it is larger than that. Both raise what the transport raises when a response breaks off.
+    pieces: the body, decompressed. max_bytes: the largest body that `body` reads.
+    `body` raises DecodeError: when it is larger. Both raise what the transport raises when a response is truncated.
     """
 
     __slots__ = ("_joined", "_max_bytes", "_pieces")
@@ -34,7 +34,7 @@ class StreamedResponse(Response):
     def __init__(
         self, status: int, headers: Headers, pieces: Pieces, url: str, request: Request, *, max_bytes: int = MAX_BYTES
     ) -> None:
-        # The values are frozen, and `body` is none of them.
+        # The base class is frozen, and `body` is a property here, so its `__init__` cannot be used.
         fields = {"status": status, "headers": headers, "url": url, "request": request, "_decoded": None}
         for name, value in {**fields, "_pieces": pieces, "_joined": None, "_max_bytes": max_bytes}.items():
             object.__setattr__(self, name, value)
@@ -45,21 +45,21 @@ class StreamedResponse(Response):
 
     @property
     def body(self) -> bytes:
-        """The whole body, read once."""
+        """The whole body, read on first use."""
         body = self._joined
         if body is None:
             with closing(self._take_pieces()) as pieces:
                 try:
                     body = joined(pieces, self._max_bytes, self.request)
                 except CdkError as error:
-                    # Who looks at it again, such as for an error message, is to see why there is none.
+                    # A later access, for example by an error message, raises the same error again.
                     object.__setattr__(self, "_pieces", _missing(error))
                     raise
             object.__setattr__(self, "_joined", body)
         return body
 
     def chunks(self) -> Generator[bytes, None, None]:
-        """Raises BugError: the body was read in pieces before."""
+        """Yield the body in pieces. Raises BugError: when it was already read in pieces."""
         if self._joined is not None:
             return super().chunks()
         return _until_closed(self._take_pieces())
@@ -91,12 +91,12 @@ class StreamedResponse(Response):
 
 
 def unpacked(response: Response, pieces: Pieces) -> StreamedResponse:
-    """The response with another body: what was packed in the first one."""
+    """Return the response with another body, which was unpacked from its own."""
     return StreamedResponse(response.status, response.headers, pieces, response.url, response.request)
 
 
 def joined(pieces: Iterable[bytes], max_bytes: int, request: Request) -> bytes:
-    """All pieces as one. Raises DecodeError: they are more than `max_bytes`."""
+    """Join all pieces. Raises DecodeError: when they exceed `max_bytes`."""
     read, size = [], 0
     for piece in pieces:
         size += len(piece)

@@ -1,4 +1,4 @@
-"""Transport: the one place where requests leave the process. Tests and caches put another in its stead."""
+"""Transport: the only place where requests leave the process. Tests and caches replace it."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,12 +25,12 @@ _FOLLOWED = 10
 
 
 class Transport(Protocol):
-    """Sends one request and gives its response, whatever the status.
+    """Sends one request and returns its response, whatever the status.
 
-    Contract: safe to call from several threads; picklable; follows redirects, without credentials to another host;
-    `response.request` is the request given; a success answers a `request.stream` with a body that is fetched as it is
-    read, which may then raise the same errors. Raises CdkErrors only: Timeout and other TransientErrors when no
-    response came, ConfigError when the URL cannot be one.
+    Contract: thread-safe; picklable; follows redirects, sending no credentials to another host; `response.request` is
+    the `request` argument; if `request.stream` is set, the body of a successful response is fetched as it is read,
+    which may raise the same errors. Raises only CdkErrors: Timeout and other TransientErrors when there is no response,
+    ConfigError when the URL is invalid.
     """
 
     def send(self, request: Request) -> Response:
@@ -38,9 +38,9 @@ class Transport(Protocol):
 
 
 class Offline(Transport):
-    """What a transport inherits that answers by itself.
+    """Base class of transports that answer requests themselves, without a network.
 
-    alone: while it stands for the network, code of this process that goes around it reaches no network either.
+    alone: whether, while it replaces the network, other code of this process is kept from opening connections, too.
     """
 
     alone: bool = True
@@ -48,7 +48,7 @@ class Offline(Transport):
 
 @dataclass(slots=True)
 class _Process:
-    """What stands for the network in this process, if anything does."""
+    """The transport that replaces the network in this process, if any."""
 
     network: Transport | None = None
 
@@ -58,7 +58,7 @@ _PROCESS = _Process()
 
 @contextmanager
 def simulated_network(other: Transport | None) -> Iterator[None]:
-    """Let `other` answer what transports of this process would send, redirects one by one; None: the network."""
+    """Answer all requests of this process by `other`, each redirect on its own; None to use the network."""
     before, _PROCESS.network = _PROCESS.network, other
     try:
         with refusing() if isinstance(other, Offline) and other.alone else nullcontext():
@@ -68,12 +68,12 @@ def simulated_network(other: Transport | None) -> Iterator[None]:
 
 
 def outgoing() -> Callable[[Request], Response]:
-    """What answers a request that leaves this process now: what is simulated, or the network; redirects one by one."""
+    """Return the function that sends a request now: the simulation, or the network. It does not follow redirects."""
     return _simulated() or RequestsTransport().send_once
 
 
 _ANSWERS: ContextVar[bool] = ContextVar("answers", default=False)
-"""Whether what stands for the network answers here: what it sends itself, such as a cache, leaves the process."""
+"""Whether the replacement of the network is answering here: its own requests, such as a cache's, use the network."""
 
 
 def _simulated() -> Callable[[Request], Response] | None:
@@ -87,16 +87,16 @@ def _answer(network: Transport, request: Request) -> Response:
 
 
 class RequestsTransport:
-    """HTTP through the adapters of `requests`, which mock libraries and proxies know; one pool of connections.
+    """HTTP through the adapters of `requests`, which mock libraries and proxies support, with one connection pool.
 
-    Connections are made when they are first needed, so the transport travels to other processes. Proxies come from
-    the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the usual ones.
+    Connections are opened on first use, so the transport can be pickled. Proxies come from the environment
+    (`HTTPS_PROXY`, `NO_PROXY`), certificates from `REQUESTS_CA_BUNDLE` or the default store.
 
-    connect_timeout: how long to wait for a connection. read_timeout: how long the source may be silent.
-    max_bytes: how much of a body is read into memory at once, after content encoding is undone.
-    response_timeout: how long status and headers may take in all, and then the body, for which each KiB that has come
+    connect_timeout: how long to wait for a connection. read_timeout: how long the source may send nothing.
+    max_bytes: the largest body, decompressed, that is read into memory at once.
+    response_timeout: how long status and headers may take in total, and then the body, for which each received KiB
         adds a second.
-    egress: where requests may go, redirects included, besides what the process allows; None for anywhere.
+    egress: where requests and their redirects may go, in addition to the limit of the process; None for no limit.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class RequestsTransport:
     def send(self, request: Request) -> Response:
         """Send `request`, following up to ten redirects.
 
-        Raises FatalError: the redirects do not end, or would carry a body to another host. Raises ConfigError: the
-        request, or a redirect, goes where it may not.
+        Raises FatalError: when there are more redirects, or when one would send a body or a secret to another host.
+        Raises ConfigError: when the request or a redirect goes to a host that is not allowed.
         """
         send = _simulated() or self.send_once
         current = request
@@ -143,7 +143,7 @@ class RequestsTransport:
         raise FatalError(f"{request}: more than {_FOLLOWED} redirects, the last to {current}; check the URL")
 
     def send_once(self, request: Request) -> Response:
-        """Send `request` over the network, whatever stands for that, and follow no redirect. Raises as `send`."""
+        """Send `request` over the network, even if that is simulated, without following redirects. Raises as `send`."""
         send = self._one_hop
         if send is None or self._process is not process_egress():
             send = self._connect()
@@ -153,7 +153,7 @@ class RequestsTransport:
         with self._opening:
             process = process_egress()
             if self._one_hop is None or self._process is not process:
-                from cdk.rest.http.requests_adapter import Connections  # noqa: PLC0415 - `requests` takes 60 ms that `spec` can save
+                from cdk.rest.http.requests_adapter import Connections  # noqa: PLC0415 - saves `spec` 60 ms
 
                 limits = [limit for limit in (self._egress, process) if limit is not None]
                 connections = Connections(*self._limits, response_seconds=self._response_seconds, limits=limits)
@@ -169,7 +169,7 @@ def _target(response: Response, location: str) -> str:
 
 
 def _redirected(request: Request, status: int, url: str, *, reveals: bool) -> Request:
-    """The request that follows a redirect to `url`. reveals: a secret of the first request is in it."""
+    """Return the request for a redirect to `url`. reveals: whether `url` contains a secret of the first request."""
     keeps = status in _KEEP_BODY or (request.method in {"GET", "HEAD"} and status != _SEE_OTHER)
     method = request.method if keeps or request.method == "HEAD" else "GET"
     body = request.body if keeps else None

@@ -1,1 +1,1 @@
-"""Budgets of calls, and their parts for tasks that run at once."""
+"""Budgets of API calls, and their division among tasks that run at the same time."""

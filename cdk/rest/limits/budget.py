@@ -20,45 +20,45 @@ from cdk.rest.limits.rate_policies import CallRatePolicy, FixedWindow
 from cdk.rest.limits.task_budgets import called, longest_wait, task_budgets
 
 ResetUnit: TypeAlias = Literal["epoch", "seconds", "either"]
-"""How a header writes when there are more calls: seconds since 1970, seconds from now, or what a number looks like.
+"""The unit of a header with the time of a reset: seconds since 1970, seconds from now, or either, by the number's size.
 
-The last also takes milliseconds since 1970.
+The last also accepts milliseconds since 1970.
 """
 
-# Shorter waits are how a budget works; longer ones look like a read that hangs.
+# Shorter waits are normal for a budget and are not logged; longer ones would look like a read that hangs.
 _QUIET_SECONDS = 1
-# Smaller numbers are no moments of this century but seconds from now; larger ones than the second are milliseconds.
+# Numbers below the first are seconds from now, as they are no time of this century; above the second, milliseconds.
 _SMALLEST_EPOCH = 1e9
 _LARGEST_EPOCH = 1e11
 
 
 @dataclass(eq=False)
 class Budget:
-    """At most `calls` calls in any stretch of `period`; who asks for more waits.
+    """Allows at most `calls` calls in any `period`; further calls wait.
 
-    Thread-safe. Time passes by the clock or by the waits, whichever is further, so a clock that stands still while code
-    runs, or is set back, does not make waits longer. The tasks of a sync share it (`cdk.rest.limits.task_share`), where
-    budgets with the same settings count as one; any other process has its own.
+    Thread-safe. Its time is that of the clock or the end of its last wait, whichever is later, so a clock that stands
+    still while code runs, or is set back, does not make waits longer. The tasks of a sync share a budget
+    (`cdk.rest.limits.task_share`); budgets with the same settings count as one there. Any other process has its own.
     """
 
     calls: int | None = None
-    """None where the headers, or `policies`, are enough."""
+    """None if the headers, or `policies`, are sufficient."""
     period: timedelta = timedelta(seconds=1)
     _: KW_ONLY
     policies: Sequence[CallRatePolicy] = ()
-    """For some requests each, instead of `calls`: the first that is about a request counts."""
+    """Limits for some requests each, instead of `calls`: the first that applies to a request is used."""
     remaining_header: str | None = None
-    """The header with the number of calls that are left (`X-RateLimit-Remaining`)."""
+    """The header with the number of calls left (`X-RateLimit-Remaining`)."""
     reset_header: str | None = None
-    """The header with the time at which there are more; when none are left, the next call waits until then."""
+    """The header with the time of the reset. If no calls are left, the next call waits until then."""
     reset: ResetUnit = "epoch"
     limit_statuses: Collection[int] = ()
-    """Responses that mean that none are left."""
+    """Statuses that mean that no calls are left."""
     max_wait: timedelta = timedelta(minutes=10)
-    """The longest wait for a reset that is worth it.
+    """The longest wait for a reset.
 
-    A longer one ends the read with RateLimited, and it goes on from its state another time. Waiting for `period` has
-    no limit but a day.
+    If a reset takes longer, the read ends with RateLimited, and can be resumed later from its state. A wait for
+    `period` may take up to a day.
     """
     clock: Clock = system_clock
     sleep: Sleep = sleep
@@ -75,7 +75,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Callable[[], "Budget"], tuple[()]]:
-        """A budget starts fresh in another process."""
+        """Pickle the settings only: a budget starts unused in another process."""
         return partial(
             Budget, **{setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
         ), ()
@@ -83,8 +83,8 @@ class Budget:
     def acquire(self, request: Request) -> None:
         """Wait until `request` may be sent, and count it.
 
-        Raises RateLimited: the API allows it later than `max_wait`, and nothing is counted; or it is a day or more.
-        TermEnded: another task is to wait for it.
+        Raises RateLimited: when a reset is further away than `max_wait`, in which case the request is not counted, or
+        when the wait is longer than a day. Raises TermEnded: when the wait must be left to another task.
         """
         match = self._find(request)
         if match is None:
@@ -95,7 +95,7 @@ class Budget:
             now, window = self._now(), self._window(turn)
             if (closed := window.closed - now) > self.max_wait.total_seconds():
                 raise self._too_long(request, closed, self.max_wait)
-            # A call that waits holds its place in the window already, so those behind it wait for the next.
+            # A waiting call already occupies its place in the window, so later calls get the next places.
             at = window.reserve(now, weight, longest_wait())
         called()
         wait = at - now
@@ -111,7 +111,7 @@ class Budget:
             self._reached = max(self._reached, at)
 
     def observe(self, response: Response) -> None:
-        """Learn from a response how many calls are left."""
+        """Update the budget from the headers and status of a response."""
         calls_left = self._header(response, self.remaining_header)
         reset = self._header(response, self.reset_header)
         if calls_left is None and response.status in self.limit_statuses:
@@ -124,18 +124,18 @@ class Budget:
             self._window(match[0]).learn(now, None if calls_left is None else int(calls_left), moment)
 
     def _find(self, request: Request) -> tuple[int, int] | None:
-        """Which policy is about a request, and how many calls the request counts for; None: it is not limited."""
+        """Return the index of the policy for a request and the calls that it counts as; None if it is not limited."""
         for turn, policy in enumerate(self._policies):
             if (weight := policy.weight(request)) is not None:
                 return None if policy.rates is None else (turn, weight)
         return None
 
     def _window(self, turn: int) -> BudgetSlice | FixedWindow:
-        """The window of a policy, or the part of it that the task which runs here holds."""
+        """Return the window of a policy, or the part of it that the current task holds."""
         shared, policy = task_budgets(), self._policies[turn]
         if shared is None:
             return self._windows[turn]
-        # Each process builds its own, and they are alike.
+        # Each process builds its own budget, so equal ones are recognized by their settings.
         alike = ("Budget", turn, policy.rates, policy.renews, self.remaining_header, self.reset_header)
         return shared.slice_of(repr(alike), policy.rates or (), policy.heaviest, renews=policy.renews)
 
@@ -171,7 +171,7 @@ def _own_window(policy: CallRatePolicy) -> BudgetSlice | FixedWindow:
 
 
 class Budgeted:
-    """A transport that takes each call from a budget; for caches, whose hits cost none."""
+    """A transport that takes each call from a budget. For use below a cache, whose hits cost no calls."""
 
     def __init__(self, transport: Transport, budget: Budget) -> None:
         self._transport, self._budget = transport, budget

@@ -1,10 +1,11 @@
-"""BudgetLanes: what the APIs of a sync allow, leased to its tasks in terms.
+"""BudgetLanes: what the APIs of a sync allow, leased to its tasks for a term each.
 
-A term is as long as its task: Spark has no way to a task that runs. So what a task does not use is unused until its
-term ends, and then goes to others: each task leases as many lanes of a budget as its streams have used before, and a
-task whose streams do not call leases none. A term ends at the next commit at the latest, see `SliceTerm`.
+A term lasts as long as its task, because Spark cannot communicate with a running task. What a task does not use is
+therefore unused until its term ends, and only then available to others. So each task leases as many lanes of a budget
+as its streams have used before, and none if its streams do not call. A term ends at the next commit at the latest, see
+`SliceTerm`.
 
-Lanes of a task that has died, or was copied, come back as if it had used them to the last.
+Lanes of a task that died, or was copied, come back as if it had used them completely.
 """
 
 import math
@@ -17,17 +18,17 @@ from cdk.base.times.clock import Clock, system_clock
 from cdk.rest.limits.task_share import NOTHING, BudgetUsage, TaskShare
 
 _FINEST = 16
-"""Lanes of a budget for each task, where there are so many calls: a task that uses little holds one of them."""
+"""The number of lanes of a budget per task, if it allows as many calls: a task with few calls leases only one."""
 _HUNGRY = 0.75
-"""Who uses so much of its lanes may use more."""
+"""A task that used more than this fraction of its lanes could probably use more lanes."""
 _SPARE = 1.5
-"""Lanes for each that was used, of who does not use all."""
+"""Lanes leased per lane that was used, if not all were used."""
 _KILLED = 2.0
-"""Seconds that a Python worker may live on whose task Spark has given up."""
+"""Seconds for which a Python worker may live on after Spark has given up its task."""
 
 
 class BudgetAllocator:
-    """The usage of each budget in a process, for one sync after the other. Thread-safe."""
+    """The usage of each budget in a process, across consecutive syncs. Thread-safe."""
 
     def __init__(self, clock: Clock = system_clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -35,18 +36,18 @@ class BudgetAllocator:
         self._calls: dict[str, list[float]] = {}
 
     def now(self) -> float:
-        """The present, in seconds since 1970."""
+        """Return the current time in seconds since 1970."""
         return self._clock().timestamp()
 
     def divide(self, lanes: int, lost: float = 0.0) -> "BudgetLanes":
-        """So many lanes, of which nothing is leased. lost: as in `TaskShare`, of all of them."""
+        """Return new lanes, none of them leased. lost: as in `TaskShare`, for all of them."""
         now = self.now()
         with self._lock:
             spent = {budget: replace(known, calls=self._counting(budget, now)) for budget, known in self._known.items()}
             return BudgetLanes(self, lanes, now, spent, lost)
 
     def spent(self, usage: Mapping[str, BudgetUsage]) -> None:
-        """Count what a task has spent, and forget what no longer counts: a sync may call for days."""
+        """Add the usage of a task, and drop calls that no longer count, as a sync may run for days."""
         now = self.now()
         with self._lock:
             for budget, spent in usage.items():
@@ -64,17 +65,20 @@ class BudgetAllocator:
 
 @dataclass
 class _Known:
-    """A budget that is known: how many of its lanes are one of all budgets, the free ones, and the calls on each."""
+    """The lanes of a known budget.
+
+    parts: how many of its finer lanes make up a common lane. free: those not leased. calls: on each of them.
+    """
 
     parts: int
     usage: BudgetUsage
     free: set[int]
     calls: list[tuple[float, ...]]
     demand: dict[int, int] = field(default_factory=dict)
-    """How many lanes a task leases that reads a stream; those of streams that do not call are not there."""
+    """By stream, the number of lanes to lease to a task that reads it; without streams that do not call."""
 
     def finer(self, lanes: Iterable[int], count: int) -> tuple[int, ...]:
-        """Which lanes of it those of all budgets are, of which there are so many: they have the same places."""
+        """Return the finer lanes that make up some of `count` common lanes. They have the same places."""
         return tuple(lane + n * count for lane in lanes for n in range(self.parts))
 
 
@@ -84,7 +88,7 @@ class BudgetLanes:
     def __init__(
         self, allocator: BudgetAllocator, count: int, now: float, spent: Mapping[str, BudgetUsage], lost: float = 0.0
     ) -> None:
-        """spent: what is known of all of them together."""
+        """spent: the known usage of all lanes together."""
         self.count = count
         self._allocator, self._divided = allocator, now
         self._before = {budget: usage.calls for budget, usage in spent.items()}
@@ -94,23 +98,23 @@ class BudgetLanes:
         self._known = {budget: self._learn(usage) for budget, usage in spent.items()}
         for budget, usage in spent.items():
             self._deal(budget, range(count * self._known[budget].parts), usage.calls)
-        # What is known counts already.
+        # Set only now: the calls of known budgets are already counted.
         self._lost = [lost] * count
 
     @property
     def free(self) -> int:
-        """How many lanes are free."""
+        """The number of free lanes."""
         return len(self._free)
 
     @property
     def lost(self) -> float:
-        """When the last task may have called that brought no account of it."""
+        """The last time at which a task that did not report its usage may have called."""
         return max(self._lost)
 
     def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
-        """Lanes for a task that begins; None: no lane of a budget that it needs is free.
+        """Lease lanes to a new task; None if no lane of a budget that it needs is free.
 
-        tasks: how many are about to begin, with this one. streams: those that it reads.
+        tasks: how many tasks are about to start, including this one. streams: those that it reads.
         """
         reads = set(streams)
         unknown = not reads <= self._seen or not reads
@@ -134,7 +138,7 @@ class BudgetLanes:
         return TaskShare(lanes, self.count, self._divided, spent, self._before, lost=lost, named=of)
 
     def release(self, share: TaskShare, usage: Mapping[str, BudgetUsage] | None, streams: Iterable[int] = ()) -> None:
-        """Take lanes back, with what was spent on them; None: unknown. streams: those that were read."""
+        """Take back the lanes of a task. usage: None if unknown. streams: those that it read."""
         self._free.update(share.lanes)
         now, reads = self._allocator.now(), set(streams)
         if usage is None:
@@ -158,7 +162,7 @@ class BudgetLanes:
                 known.demand.pop(next(iter(reads)), None)
 
     def _everything(self, share: TaskShare, until: float) -> Mapping[str, BudgetUsage]:
-        """All that a task may have spent until a moment that brought no account of it."""
+        """Return the maximum that a task that did not report its usage may have used by the time `until`."""
         everything = {}
         for budget, known in self._known.items():
             lanes, of = share.named.get(budget, (known.finer(share.lanes, self.count), self.count * known.parts))
@@ -194,9 +198,9 @@ class BudgetLanes:
                 known.demand.setdefault(n, len(known.calls))
 
     def _deal(self, budget: str, lanes: Sequence[int], calls: Sequence[float]) -> None:
-        """Assign each call to a lane: any stretch that reaches back from now then has no more than its part.
+        """Assign each call to a lane, so that in any period up to now each lane has at most its part of the calls.
 
-        The latest is dealt first, so the calls of such a stretch are dealt as places are.
+        The latest call is dealt first, so the calls of such a period are dealt in the same way as places.
         """
         latest = sorted(calls, reverse=True)
         for n, lane in enumerate(lanes):
@@ -204,7 +208,7 @@ class BudgetLanes:
 
 
 def _spread(lanes: Collection[int], count: int) -> tuple[int, ...]:
-    """So many of some lanes, as far from each other as may be: turns of neighbours come too fast for one task."""
+    """Return `count` of the lanes, as far apart as possible: turns of adjacent lanes are too close for one task."""
     ordered = sorted(lanes)
     count = min(count, len(ordered))
     return tuple(ordered[n * len(ordered) // count] for n in range(count))

@@ -1,4 +1,4 @@
-"""BudgetSlice: what a task may call of one budget, with the lanes that it holds of it."""
+"""BudgetSlice: how often a task may call within one budget, according to the lanes that it holds."""
 
 import math
 import threading
@@ -11,18 +11,18 @@ from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, Ta
 
 
 class TermEnded(Interrupted):
-    """A task gets no turn before its end: the slice goes on from its last checkpoint in another task."""
+    """A task gets no turn to call before it ends: the slice resumes from its last checkpoint in another task."""
 
     def __init__(self) -> None:
         super().__init__("no turn")
 
 
 class BudgetSlice:
-    """What a task may call of one budget: at most so many calls in any stretch of so long, for each rate. Thread-safe.
+    """A task's part of one budget: for each rate, a maximum number of calls in any period. Thread-safe.
 
-    spent: what is known of the share's lanes. heaviest: how many calls a request counts for at most; no limit is below
-    it. renews: whether the API counts anew at the time that it announces, and not with each call that is old enough.
-    before: the calls on all lanes when these were divided.
+    spent: the known usage of the share's lanes. heaviest: the maximum number of calls that a request counts as; no
+    limit is lower. renews: whether the API's limit resets at the time that it reports, instead of each call expiring
+    on its own. before: the calls on all lanes before these were divided.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class BudgetSlice:
         lost = [share.lost] * max((share.part(limit) for limit, _ in rates), default=0) if share.lost else []
         mine = sorted(at for at in (*spent.calls, *lost) if at >= spent.renewed)
         earlier = sorted((at for at in before if at >= spent.renewed), reverse=True)
-        # The same for all tasks: a place must not be one's and a turn another's.
+        # Decided equally in all tasks: the same call must not be a place for one task and a turn for another.
         scarce = [(limit, period) for limit, period in rates if limit // share.of < heaviest]
         self._rates = sorted((period, share.part(limit)) for limit, period in rates if (limit, period) not in scarce)
         self._turns = _Turns(scarce, share, earlier, heaviest, mine) if scarce else None
@@ -54,9 +54,9 @@ class BudgetSlice:
         self._began, self._count, self._short = math.inf, 0, False
 
     def reserve(self, now: float, weight: int = 1, longest: float = math.inf) -> float:
-        """Count a call of `weight`; the moment, `now` or later, at which it may be sent.
+        """Count a call of `weight`, and return the time, `now` or later, at which it may be sent.
 
-        Raises TermEnded, and counts nothing: that is more than `longest` seconds away.
+        Raises TermEnded, without counting the call: when that time is more than `longest` seconds away.
         """
         with self._lock:
             self._began = min(self._began, now)
@@ -76,19 +76,19 @@ class BudgetSlice:
             return at
 
     def close(self, until: float) -> None:
-        """Allow no call before a timestamp of the API's."""
+        """Allow no calls before a time that the API reported."""
         with self._lock:
             self._closed = max(self._closed, until)
 
     @property
     def closed(self) -> float:
-        """Before which moment the API allows no call."""
+        """The time before which the API allows no calls."""
         return self._closed
 
     def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """Take over how many calls the API reports as left to all tasks, and when there are more.
+        """Apply how many calls the API reports as left for all tasks, and when its limit resets.
 
-        Of a moving window only that none are left is of use: until when, or for the shortest stretch.
+        For a moving window, only a report that no calls are left is used: until `reset`, or for the shortest period.
         """
         if not self._counts_anew:
             if calls_left is not None and calls_left <= 0:
@@ -98,12 +98,12 @@ class BudgetSlice:
             if reset is not None:
                 self._renews = reset
             if calls_left is not None:
-                # Other tasks hear the same: what is left is theirs, too.
+                # All tasks receive the same number, so each uses only its fraction of the calls left.
                 self._left = min(self._left, int(max(0, calls_left) * self._share.fraction))
                 self._renews = self._renews if math.isfinite(self._renews) else now + self._shortest
 
     def spent(self) -> BudgetUsage:
-        """What was spent here, and what the API reported; without the calls that were known at the start."""
+        """Return the usage of this task, with what the API reported, without the calls known at the start."""
         with self._lock:
             calls = tuple(self._calls)
             return replace(self._known, calls=calls, closed=self._closed, renewed=self._renewed, used=self._used(calls))
@@ -121,7 +121,7 @@ class BudgetSlice:
         taken = self._taken
         at = max(now, self._closed, taken[-1] if taken else now)
         for period, limit in self._rates:
-            # This call and the `limit - weight` before it may lie in one stretch, the one before those may not.
+            # This call and the `limit - weight` calls before it may be in one period; the call before those may not.
             if (before := len(taken) - limit + weight - 1) >= 0:
                 at = max(at, taken[before] + period)
         return at if self._turns is None else self._turns.next(at)
@@ -134,20 +134,20 @@ class BudgetSlice:
 
 
 class _Turns:
-    """Moments that belong to one lane, where the lanes are more than the calls: `step` apart over all lanes."""
+    """Turns of lanes, for limits with fewer calls than lanes: times `step` seconds apart, each belongs to one lane."""
 
     def __init__(
         self, rates: Rates, share: TaskShare, before: Sequence[float], heaviest: int, mine: Sequence[float]
     ) -> None:
-        """before: calls before the first of these moments, the latest first. mine: calls on the share's lanes."""
+        """before: calls before the first turn, latest first. mine: calls on the share's lanes."""
         self._step = max(period / (limit // heaviest) for limit, period in rates)
         self._lanes, self._of, self._next = frozenset(share.lanes), share.of, 0
         self.seconds = self._step * share.of / len(share.lanes)
-        """Between two of its moments, on average."""
+        """Seconds between two turns of this task, on average."""
         self._first = share.divided
         for limit, period in rates:
             for turn in range(limit // heaviest):
-                # At this turn so many calls of before may still count; the one before those may not.
+                # At this turn, at most `counting` earlier calls may still count; the call before those may not.
                 counting = limit - heaviest * (turn + 1)
                 if counting < len(before):
                     self._first = max(self._first, before[counting] + period - turn * self._step)
@@ -156,16 +156,16 @@ class _Turns:
                 self.count(at)
 
     def next(self, at: float) -> float:
-        """The first moment of this task at `at` or later that is not taken."""
+        """Return the time of this task's first free turn at `at` or later."""
         number = max(self._next, self._number(at))
         while number % self._of not in self._lanes:
             number += 1
         return self._first + number * self._step
 
     def count(self, at: float) -> None:
-        """Count the moment as taken."""
+        """Mark the turn at a time as taken."""
         self._next = max(self._next, self._number(at) + 1)
 
     def _number(self, at: float) -> int:
-        # A moment is itself, whatever the arithmetic of floats makes of it.
+        # The tolerance makes a turn's own time map to its number in spite of float rounding.
         return max(0, math.ceil((at - self._first) / self._step - 1e-6))

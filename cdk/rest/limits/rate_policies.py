@@ -1,7 +1,7 @@
-"""CallRatePolicy: how often the requests of a RequestMatcher may be sent. FixedWindow: for an API that counts anew.
+"""CallRatePolicy: how often requests that match a RequestMatcher may be sent. FixedWindow: for limits that reset.
 
-Moments are seconds of the epoch, and the moment is an argument. `reserve` counts a call and gives the moment at which
-it may be sent: the caller waits that long, once, and those who ask after it come after it.
+Times are seconds since 1970, and the current time is an argument. `reserve` counts a call and returns the time at which
+it may be sent: the caller waits until then, once, and later calls get later times.
 """
 
 import math
@@ -17,22 +17,22 @@ from cdk.rest.limits.task_share import Rates
 
 @dataclass(frozen=True, slots=True)
 class RequestMatcher:
-    """Requests that have all of these parts; without one, every request."""
+    """Matches requests that have all of these parts; without parts, every request."""
 
     method: str = ""
     url_base: str = ""
     """Scheme and host: `https://api.example.com`."""
     path: Pattern | None = None
-    """Is searched for in the URL's path."""
+    """A pattern that is searched for in the URL's path."""
     params: Mapping[str, str] = field(default_factory=dict)
-    """Some of the request's."""
+    """Query parameters that the request must have, among others."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Some of the request's, with names in any case."""
+    """Headers that the request must have, among others. Names are case-insensitive."""
     weight: int = 1
-    """Calls that one such request counts for."""
+    """The number of calls that a matching request counts as."""
 
     def matches(self, request: Request) -> bool:
-        """Whether `request` is one of these."""
+        """Whether `request` has all of these parts."""
         if self.method and self.method.upper() != request.method.upper():
             return False
         if self.url_base or self.path is not None:
@@ -53,14 +53,14 @@ class RequestMatcher:
 
 @dataclass(frozen=True, slots=True)
 class CallRatePolicy:
-    """How often some requests may be sent. Raises ConfigError: a rate allows nothing, or less than one request."""
+    """How often some requests may be sent. Raises ConfigError: when a rate is zero or allows less than one request."""
 
     rates: Rates | None = None
-    """How many calls in how many seconds; empty: as the API reports; None: without a limit, whatever it reports."""
+    """Calls per number of seconds; empty to follow only the API's reports; None for no limit, whatever it reports."""
     matchers: tuple[RequestMatcher, ...] = ()
-    """Which requests; without one, all."""
+    """The requests that it applies to; empty for all."""
     renews: bool = False
-    """Whether calls are counted in fixed windows, whose ends the API may say, and not in any stretch of time."""
+    """Whether calls are counted in fixed windows, whose ends the API may report, instead of a moving window."""
 
     def __post_init__(self) -> None:
         for limit, period in self.rates or ():
@@ -75,20 +75,20 @@ class CallRatePolicy:
 
     @property
     def heaviest(self) -> int:
-        """How many calls a request counts for at most."""
+        """The maximum number of calls that a request counts as."""
         return max((matcher.weight for matcher in self.matchers), default=1)
 
     def weight(self, request: Request) -> int | None:
-        """How many calls a request counts for; None when the policy is not about it."""
+        """Return the number of calls that a request counts as; None if the policy does not apply to it."""
         if not self.matchers:
             return 1
         return next((matcher.weight for matcher in self.matchers if matcher.matches(request)), None)
 
 
 class FixedWindow:
-    """At most `limit` calls in a window of `period`; windows follow one another, the first begins with the first call.
+    """Allows `limit` calls per window of `period` seconds. Windows are consecutive, from the first call on.
 
-    Where the API reports when its window ends, that is followed. Used by one thread at a time.
+    If the API reports when its window ends, that time is used. Not thread-safe.
 
     Airbyte: the first window lasts ten days unless the API reports when it ends.
     """
@@ -100,8 +100,8 @@ class FixedWindow:
         self._start, self._end, self._used = 0.0, 0.0, 0
 
     def reserve(self, now: float, weight: int, longest: float = math.inf) -> float:
-        """Count a call of `weight`; the moment, `now` or later, at which it may be sent."""
-        del longest  # no other request would wait less
+        """Count a call of `weight`, and return the time, `now` or later, at which it may be sent."""
+        del longest  # ignored: any other request would have to wait as long
         self._move(now)
         if self._used + weight > self._limit:
             self._open(self._end)
@@ -109,7 +109,7 @@ class FixedWindow:
         return max(now, self._start)
 
     def learn(self, now: float, calls_left: int | None, reset: float | None) -> None:
-        """Calls left can only be fewer than known: responses overtake one another."""
+        """Apply what a response reports. Calls left only ever decrease, as responses may arrive out of order."""
         self._move(now)
         waited_for = self._start > now
         if calls_left is not None and not waited_for:

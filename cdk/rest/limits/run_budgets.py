@@ -1,4 +1,4 @@
-"""RunBudgets: what the APIs of a sync allow, divided over its tasks and its planning."""
+"""RunBudgets: what the APIs of a sync allow, divided among its tasks and its planning."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,21 +10,21 @@ from cdk.rest.limits.task_budgets import TaskBudgets, sharing
 from cdk.rest.limits.task_share import UNSHARED, BudgetUsage, TaskShare
 
 _OF_THE_PROCESS = BudgetAllocator()
-"""One sync after the other in a session calls the same API."""
+"""Shared by the process, because consecutive syncs of a session call the same APIs."""
 
 
 class RunBudgets:
     """The budgets of one sync. Belongs to the driver's thread.
 
-    Each task leases lanes (`cdk.rest.limits.budget_lanes`) while it runs. Planning that calls the API holds a lane of
-    its own; whether it does shows before the first task begins, or else while no task runs.
+    Each task leases lanes (`cdk.rest.limits.budget_lanes`) while it runs. Planning holds a lane of its own if it calls
+    the API, which is known before the first task starts, or later while no task runs.
 
-    Of the requests that the run may send in all, tasks are lent some for as long as they run: at most half of what is
-    left while others could run, so that something is left for planning, which takes from the rest.
+    Tasks borrow requests from the total that the run may send, and return them when they end. While other tasks could
+    run, they borrow at most half of what is left, so that planning has some.
     """
 
     def __init__(self, tasks: int, allocator: BudgetAllocator = _OF_THE_PROCESS) -> None:
-        """tasks: how many run at once, at most."""
+        """tasks: the maximum number that runs at the same time."""
         self._tasks, self._allocator, self._requests = tasks, allocator, current_lease()
         self._lanes = allocator.divide(tasks)
         self._planning = TaskBudgets(allocator.divide(1).lease(1) or UNSHARED)
@@ -33,12 +33,12 @@ class RunBudgets:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no lane for another task."""
+        """Whether no other task can start now, for lack of lanes or requests."""
         return not self._lanes.free or self.requests_spent or (self._grown and not self._unleased)
 
     @property
     def requests_spent(self) -> bool:
-        """Whether no request may be sent, unless a task that runs returns some."""
+        """Whether no more requests may be sent, unless a running task returns some."""
         return self._requests.unsent == 0
 
     @property
@@ -46,20 +46,20 @@ class RunBudgets:
         return self._lanes.free + (self._reserved is not None) == self._lanes.count
 
     def grow(self, tasks: int) -> None:
-        """Let more tasks run at once, each with lanes of its own. Those that run come to their end first."""
+        """Allow more tasks at the same time, each with its own lanes, once the running tasks have ended."""
         if tasks > self._tasks:
             self._tasks, self._grown = tasks, True
 
     @contextmanager
     def planning(self) -> Iterator[None]:
-        """Count the calls of this block, which plans, with those of tasks."""
+        """Count the calls of this block, which plans slices, together with those of tasks."""
         with sharing(self._planning):
             yield
 
     def lease(self, tasks: int, streams: Iterable[int] = ()) -> TaskShare | None:
-        """Lanes for a task that begins; None: others have all of a budget that it needs, until one of them ends.
+        """Lease lanes to a new task; None if other tasks hold all lanes of a budget that it needs until one ends.
 
-        tasks: how many are about to begin, with it, as far as is known. streams: those that it reads.
+        tasks: how many tasks are about to start, including this one, as far as is known. streams: those that it reads.
         """
         if self._unleased:
             self._divide()
@@ -67,7 +67,7 @@ class RunBudgets:
         return share and replace(share, requests=self._requests.lend(1 if tasks == 1 else 2 * tasks))
 
     def _divide(self) -> None:
-        """Divide the lanes anew, where that brings something; no task runs."""
+        """Divide the lanes again if something has changed. Called only while no task runs."""
         spent = self._planning.spent()
         plans = self._plans or bool(spent)
         if plans == self._plans and not self._grown and self._divided:
@@ -85,9 +85,9 @@ class RunBudgets:
         sent: int | None = None,
         streams: Iterable[int] = (),
     ) -> None:
-        """Take back the lanes of a task that has ended, with what it spent. streams: those that it read.
+        """Take back the lanes of a task that has ended, with its usage. streams: those that it read.
 
-        usage: None: unknown, for it died, or may run twice. sent: its requests; None: the same.
+        usage: None if unknown, because the task died or may run twice. sent: the number of its requests; None likewise.
         """
         self._lanes.release(share, usage, streams)
         self._requests.return_unsent(share.requests, sent)

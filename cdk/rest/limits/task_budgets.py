@@ -1,4 +1,4 @@
-"""TaskBudgets: a task's slice of each budget, where those look it up that are about to call."""
+"""TaskBudgets: a task's slice of each budget, which code that is about to call looks up here."""
 
 import math
 import threading
@@ -13,17 +13,17 @@ from cdk.rest.limits.task_share import NOTHING, UNSHARED, BudgetUsage, Rates, Ta
 
 
 class TaskBudgets:
-    """A task's slice of each budget. Budgets that are alike count as one."""
+    """A task's slice of each budget. Budgets with equal settings count as one."""
 
     def __init__(self, share: TaskShare = UNSHARED, *, copied: bool = False) -> None:
-        """copied: the task was started before with the same share, and the calls of that one are unknown."""
+        """copied: whether the task was started before with the same share, so that those calls are unknown."""
         self.share, self.copied = share, copied
         self._lock = threading.Lock()
         self._slices: dict[str, BudgetSlice] = {}
         self._refused = set[str]()
 
     def slice_of(self, budget: str, rates: Rates, heaviest: int = 1, *, renews: bool = False) -> BudgetSlice:
-        """This task's slice of a budget. Raises TermEnded: it holds none, and the next task will."""
+        """Return this task's slice of a budget. Raises TermEnded: when it has no lanes, which the next task will."""
         with self._lock:
             if budget not in self._slices:
                 share = self.share.of_budget(budget)
@@ -36,11 +36,11 @@ class TaskBudgets:
 
     @property
     def lost(self) -> bool:
-        """Whether an unknown number of calls was made with this share."""
+        """Whether an unknown number of calls was made with this share, by an earlier copy of the task."""
         return self.copied and bool(self._refused)
 
     def spent(self) -> Mapping[str, BudgetUsage]:
-        """What was spent here, by budget; also of those that it would have needed."""
+        """Return the task's usage by budget, including budgets that it needed but had no lanes of."""
         with self._lock:
             used = {budget: slice.spent() for budget, slice in self._slices.items()}
             return dict.fromkeys(self._refused, NOTHING) | used
@@ -48,10 +48,10 @@ class TaskBudgets:
 
 @dataclass
 class SliceTerm:
-    """How long a slice waits for its next call.
+    """How long a slice may wait for its next call.
 
-    remaining: seconds until its task ends; infinite for its first call.
-    resumable: nothing was requested since its last checkpoint, so that it can go on in another task.
+    remaining: returns the seconds until its task ends; infinite for its first call.
+    resumable: whether nothing was requested since its last checkpoint, so that it can resume in another task.
     """
 
     remaining: Callable[[], float]
@@ -63,33 +63,33 @@ _term: ContextVar[SliceTerm | None] = ContextVar("slice_term", default=None)
 
 
 def task_budgets() -> TaskBudgets | None:
-    """The budgets of the task that runs here; None where a budget is shared with no other task."""
+    """Return the budgets of the current task; None if it shares no budget with other tasks."""
     return _current.get()
 
 
 def current_share() -> TaskShare:
-    """The share of the task that runs here; the whole where there are no others."""
+    """Return the share of the current task; the whole if there are no other tasks."""
     mine = _current.get()
     return UNSHARED if mine is None else mine.share
 
 
 def longest_wait() -> float:
-    """How many seconds the slice that is read here may wait for a call, which is then the next that it waits for."""
+    """Return how many seconds the current slice may wait for its next call."""
     term = _term.get()
     return math.inf if term is None or not term.resumable else term.remaining()
 
 
 def called() -> None:
-    """Note that the slice that is read here has sent a request."""
+    """Record that the current slice has sent a request, so that it is no longer resumable here."""
     if (term := _term.get()) is not None:
         term.resumable = False
 
 
 def sharing(share: TaskShare | TaskBudgets, *, copied: bool = False) -> AbstractContextManager[TaskBudgets]:
-    """Let budgets in a block, and in threads that the executors start in it, keep to a share, or go on with it."""
+    """Make budgets in a block, and in threads that executors start in it, keep to a share, or to earlier budgets."""
     return setting(_current, TaskBudgets(share, copied=copied) if isinstance(share, TaskShare) else share)
 
 
 def waiting(term: SliceTerm) -> AbstractContextManager[SliceTerm]:
-    """Let calls in a block wait no longer than a slice may."""
+    """Limit how long calls in a block wait to what their slice may wait."""
     return setting(_term, term)

@@ -1,11 +1,11 @@
-"""TaskShare: one task's part of what an API allows, where several tasks of a sync read from it at once.
+"""TaskShare: one task's part of what an API allows, when several tasks of a sync read from it at the same time.
 
-A limit of `c` calls in any stretch of `p` seconds is `c` places, each free again `p` after it was taken. The places are
-dealt out to lanes in turn, and a task leases some of the lanes for as long as it runs; no task takes a place of
-another's lane, so all tasks together keep to the limit without a word between them. Where there are more lanes than
-places, the lanes take turns: calls are then spread evenly, each at a moment that belongs to one lane.
+A limit of `c` calls in any `p` seconds is modelled as `c` places, each free again `p` seconds after it was taken. The
+places are dealt to lanes in turn, and a task leases some of the lanes while it runs. No task takes a place of another
+task's lane, so all tasks together keep the limit without communicating. If there are more lanes than places, the lanes
+take turns: calls are then spread evenly over time, and each turn belongs to one lane.
 
-Moments are seconds since 1970, by the clocks of the machines: these may differ by little against the stretches of a
+Times are seconds since 1970, by the clocks of the machines, which must differ only little compared to the periods of a
 budget.
 """
 
@@ -14,27 +14,27 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Rates: TypeAlias = Sequence[tuple[int, float]]
-"""Limits and their stretches in seconds; all hold at once. None: nothing is limited but by what the API reports."""
+"""Limits and their periods in seconds; all apply at once. Empty: only what the API reports is a limit."""
 
 
 @dataclass(frozen=True)
 class BudgetUsage:
-    """What is known of a budget."""
+    """The known usage of a budget."""
 
     calls: tuple[float, ...] = ()
-    """When calls were allowed, oldest first."""
+    """The times at which calls were allowed, oldest first."""
     closed: float = 0.0
-    """The API allows no call before this moment."""
+    """The API allows no calls before this time."""
     renewed: float = 0.0
-    """Calls before this moment no longer count, for the API began to count anew."""
+    """Calls before this time no longer count, because the API's limit was reset."""
     stretch: float = 0.0
-    """For how many seconds a call counts."""
+    """How many seconds a call counts."""
     limit: int = 0
     """The largest of its limits."""
     lanes: int = 0
-    """How many lanes may have a place each; 0 where they take turns, and may be any number."""
+    """The maximum number of lanes with a place each; 0 if they take turns, so that there may be any number."""
     used: float = field(default=0.0, compare=False)
-    """Which part of what it was allowed a task has used."""
+    """The fraction of its allowance that a task has used."""
 
     def __add__(self, other: "BudgetUsage") -> "BudgetUsage":
         renewed = max(self.renewed, other.renewed)
@@ -46,40 +46,40 @@ class BudgetUsage:
 
 @dataclass(frozen=True)
 class TaskShare:
-    """Which of how many lanes a task holds, and what was used before it."""
+    """The lanes that a task holds, and their usage before the task."""
 
     lanes: tuple[int, ...] = (0,)
-    """Its lanes, ascending."""
+    """Its lanes, in ascending order."""
     of: int = 1
-    """How many lanes there are."""
+    """The total number of lanes."""
     divided: float = 0.0
-    """When the lanes were divided; the same for all tasks that run at once."""
+    """When the lanes were divided; equal for all tasks that run at the same time."""
     spent: Mapping[str, BudgetUsage] = field(default_factory=dict)
-    """What is known of these lanes, by budget."""
+    """The known usage of these lanes, by budget."""
     before: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """The calls that had been made on any lane when the lanes were divided, by budget."""
+    """The calls on any lane before the lanes were divided, by budget."""
     requests: int | None = None
-    """How many requests it may send in all; None: any number."""
+    """How many requests the task may send in total; None for any number."""
     lost: float = 0.0
-    """The last moment at which a task may have called on these lanes that died, and brought no account of it."""
+    """The last time at which a task that died without reporting its usage may have called on these lanes."""
     named: Mapping[str, tuple[tuple[int, ...], int]] = field(default_factory=dict)
-    """Its lanes of budgets that were known when it began, and how many those have, in place of `lanes` and `of`."""
+    """By budget, if it was known when the task started: its lanes and their total, instead of `lanes` and `of`."""
 
     def part(self, total: int) -> int:
-        """This task's part of a whole number: the parts of all lanes are the whole, and differ by one at most."""
+        """Return this task's part of an integer. The parts of all lanes add up to it, and differ by at most one."""
         return sum(total // self.of + (lane < total % self.of) for lane in self.lanes)
 
     def of_budget(self, budget: str) -> "TaskShare":
-        """The share of one budget. Without a lane: the task must not call."""
+        """Return the share of one budget. If it has no lanes, the task must not call."""
         lanes, of = self.named.get(budget, (self.lanes, self.of))
         return replace(self, lanes=lanes, of=of, lost=0.0 if budget in self.named else self.lost)
 
     @property
     def fraction(self) -> float:
-        """This task's part of everything."""
+        """This task's fraction of the whole."""
         return len(self.lanes) / self.of
 
 
 UNSHARED = TaskShare()
-"""The share of a process that shares with none."""
+"""The share of a process that shares its budgets with no other."""
 NOTHING = BudgetUsage()

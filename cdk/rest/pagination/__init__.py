@@ -1,1 +1,1 @@
-"""Where the next page is: page numbers, offsets, cursors and links."""
+"""Pagination: how to find and request the next page by page numbers, offsets, cursors and links."""

@@ -1,8 +1,8 @@
-"""Whether the page that was taken for the last one is: what a response says against it, and what comes after it.
+"""Checks whether a page that was taken for the last one is: by what its response says, and by requesting the next page.
 
-The first is never certain: sources leave the field that names the next page out of a last one. So it is a doubt
-(`Page.doubt`), which any other page of the stream dispels. The second is certain and costs a request, so it is sent
-where an author looks on: in `preview`, `prove` and `ConnectorSuite`.
+The first check is never certain, because sources omit the field that names the next page from the last one. So it only
+yields a doubt (`Page.doubt`), which any other page of the stream dispels. The second check is certain but costs a
+request, so it is only made for authors: in `preview`, `prove` and `ConnectorSuite`.
 """
 
 from abc import ABC, abstractmethod
@@ -23,20 +23,20 @@ _REMEDY = (
 
 
 class DoubtsEnd(ABC):
-    """A paginator that can say why a page which names no next one may not be the last.
+    """A paginator that can say why a page without a next one may not be the last.
 
-    looks_at: where a page says whether there is a next one, and which: paths below `response` and `headers`.
+    looks_at: the paths, below `response` and `headers`, at which it finds whether there is a next page, and which.
     """
 
     looks_at: Sequence[tuple[str, ...]] = ()
 
     @abstractmethod
     def doubt(self, response: Response) -> str:
-        """What speaks against it, as in `there is no 'next' in the body`; empty where nothing does."""
+        """Return why the page may not be the last, as in `no 'next' in the body`; empty if nothing suggests that."""
 
 
 def doubtful(response: Response, why: str) -> str:
-    """The doubt that the page of `response`, the first of its slice, is the only one."""
+    """Return the warning that the page of `response`, the first of its slice, may not be the only one."""
     return (
         f"{response.request} was taken for the only page of its slice: there is {why}; check the paginator, unless one "
         f"page is all there is, or it counts what the request does not ask for. {_REMEDY}"
@@ -44,7 +44,7 @@ def doubtful(response: Response, why: str) -> str:
 
 
 def unread_rows(response: Response, records: int, pages: int) -> str:
-    """What the last page of a slice says of more than the `records` that were read in `pages`; empty for nothing."""
+    """Return a warning if the last page reports more than the `records` that were read in `pages`; else empty."""
     why = unread_total(response, records, pages)
     return why and (
         f"{response.request} was taken for the last page of its slice: there is {why}; check where the paginator "
@@ -54,24 +54,24 @@ def unread_rows(response: Response, records: int, pages: int) -> str:
 
 
 class RowsBehindEnd(FatalError):
-    """The page after the one that was taken for the last brings records."""
+    """The page after the supposedly last one has records."""
 
 
 _LOOKED: ContextVar[dict[int, int] | None] = ContextVar("looked_behind", default=None)
-"""Records of the fullest last page that was looked behind, by its reader; None where no paginator looks."""
+"""By reader, the most records of a last page whose next page was requested; None if no next pages are requested."""
 
 
 def looking_behind() -> AbstractContextManager[dict[int, int]]:
-    """Have paginators that count ask, in a block, for the page after the one that they take for the last."""
+    """Make paginators that count request, in a block, the page after the supposedly last one."""
     return setting(_LOOKED, {})
 
 
 def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], tuple[Response, int]]) -> None:
-    """Raise RowsBehindEnd: behind a last page with `count` records there are more, so that all of them would be lost.
+    """Request the page after the last one, with `count` records, and raise RowsBehindEnd if it has records.
 
-    fetch: sends the request for the page behind it; the response, and how many records it has. Asked for only behind
-    the fullest last pages of a reader: where the source gives less than was asked, those are as full as it makes them.
-    A source that refuses the page, or gives the last one again, has no more.
+    fetch: sends the request for that page; returns the response and how many records it has. Called only after the
+    fullest last pages of a reader: if the source returns fewer records than requested, these are as full as its pages
+    get. If the source rejects the request, or returns the last page again, there are no more records.
     """
     looked = _LOOKED.get()
     if looked is None or last.is_stream or count <= looked.get(id(reader), 0):
@@ -79,7 +79,7 @@ def look_behind(reader: object, last: Response, count: int, fetch: Callable[[], 
     looked[id(reader)] = count
     try:
         response, more = fetch()
-    except Exception:  # noqa: BLE001 - of a page that is not there a source may say anything, which `parse` may not read
+    except Exception:  # noqa: BLE001 - for a missing page a source may return anything, on which `parse` may fail
         return
     if response.ok and more and response.body != last.body:
         raise RowsBehindEnd(

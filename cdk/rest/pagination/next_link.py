@@ -1,4 +1,4 @@
-"""Paginators that follow what the response says: a cursor, or the URL of the next page."""
+"""Paginators that follow the response: a cursor, or the URL of the next page."""
 
 from collections.abc import Sequence
 
@@ -15,16 +15,17 @@ from cdk.streams.page import Token
 
 
 class CursorToken(DoubtsEnd):
-    """The response names the next page. The token is `{"cursor": "abc"}`, or `{"url": "https://..."}`.
+    """The response contains the cursor or URL of the next page. Token: `{"cursor": "abc"}` or `{"url": "https://..."}`.
 
-    path: where the name lies in the body; header: the header it lies in instead. param: the query parameter that
-    brings it back; None when it is the URL of the next page. more: path to a flag in the body that is true while
-    there is more, for sources that name a next page even on the last one. optional: the source leaves the name out of a
-    last page, so there is no warning where the only page of a read lacks it. in_body: `param` is a field of the
-    request's JSON body. until_empty: the source names a next page for ever, and the last is the first without records.
+    names: its path in the body; header: the header that contains it instead. param: the query parameter in which to
+    send it; None if it is the URL of the next page. more: the path of a flag in the body that is true if there are more
+    pages, for sources that return a cursor even with the last one. optional: whether the source omits it from a last
+    page, so that there is no warning if the only page of a read lacks it. in_body: whether `param` is a field of the
+    request's JSON body. until_empty: whether the source always returns one, so that the first page without records is
+    the last.
 
-    The last page is the one that names no other: null, an empty text, or nothing at all. Raises, from `next`,
-    DecodeError: `more` says that there is more, and nothing names it.
+    The last page is the one where it is null, an empty string or missing. `next` raises DecodeError: when `more` says
+    that there are more pages but the cursor or URL is missing.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class CursorToken(DoubtsEnd):
 
 
 class LinkHeader:
-    """The header `Link` holds the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
+    """The header `Link` has the URL of the next page, with `rel="next"` (RFC 8288). The token is `{"url": ...}`."""
 
     looks_at: Sequence[tuple[str, ...]] = (("headers", "link", "next", "url"),)
 

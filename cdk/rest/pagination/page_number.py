@@ -1,7 +1,7 @@
 """Paginators that count: page numbers and offsets.
 
-Where `parse` drops records, tell them where the response says that there is more (`more`): counting what is left
-would take a short page for the last one.
+If `parse` drops records, declare where the response says that there is more (`more`): counting the remaining records
+would make a full page look short, and so like the last one.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from cdk.streams.page import Token
 
 
 def next_number(number: int, step: int, records: int, size: int | None) -> int | None:
-    """The number after `number`; None where the page was the last: it has no records, or fewer than `size`."""
+    """Return the number after `number`; None if the page was the last: it has no records, or fewer than `size`."""
     if records == 0:
         explain_next("the page has no records")
         return None
@@ -30,22 +30,22 @@ def next_number(number: int, step: int, records: int, size: int | None) -> int |
 
 
 class Counting(DoubtsEnd):
-    """A paginator that counts: it knows the token of the next page before this one has come."""
+    """A paginator that counts: it knows the token of the next page before this page has arrived."""
 
     def __init__(self, size: int | None, more: Sequence[str] | None, *, in_body: bool) -> None:
         self._in_body = in_body
         self.size = size
-        """Records of a full page, where that is known."""
+        """The number of records of a full page, if known."""
         self._more = None if more is None else as_path(more, "more")
         self.looks_at = [] if self._more is None else [("response", *self._more)]
 
     @abstractmethod
     def ahead(self, token: Token) -> Token:
-        """The token of the page behind that of `token`, if there is one."""
+        """Return the token of the page after that of `token`, assuming that there is one."""
 
     @abstractmethod
     def behind(self, token: Token | None, records: int) -> Token:
-        """The token of the page behind that of `token`, which had so many records, fewer than a full one as it may."""
+        """Return the token of the page after that of `token`, which had `records` records, possibly not a full page."""
 
     def _with(self, request: Request, fields: Mapping[str, JsonValue]) -> Request:
         return request.with_body_fields(fields) if self._in_body else request.with_params(fields)
@@ -57,14 +57,14 @@ class Counting(DoubtsEnd):
 
 
 class PageNumber(Counting):
-    """Pages with numbers: `?page=3&per_page=100`. The token is `{"page": 3}`, and `page_size` where there is a `size`.
+    """Numbered pages: `?page=3&per_page=100`. The token is `{"page": 3}`, with `page_size` if there is a `size`.
 
-    start: the number of the first page. param: the parameter with the number. size: records of a full page;
-    size_param: the parameter that asks for it. more: path to a flag in the body that is true while there is more.
-    in_body: the parameters are fields of the request's JSON body.
+    start: the number of the first page. param: the parameter with the number. size: the number of records of a full
+    page; size_param: the parameter that requests it. more: the path of a flag in the body that is true if there are
+    more pages. in_body: whether the parameters are fields of the request's JSON body.
 
-    The last page is the one whose flag is false or missing; without `more`, one that is short of `size` or empty.
-    Pages of another size begin elsewhere, so a token that was saved with another `size` begins its slice anew.
+    The last page is the one whose flag is false or missing; without `more`, one with fewer than `size` records or none.
+    Pages of another size start at other records, so a token that was saved with another `size` restarts its slice.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class PageNumber(Counting):
 
 
 class Offset(Counting):
-    """Records by their number: `?offset=200&limit=100`. The token is `{"offset": 200}`.
+    """Pages by the offset of their first record: `?offset=200&limit=100`. The token is `{"offset": 200}`.
 
-    size: records of a full page. param, size_param: the parameters with the offset and with the size; None for the
-    latter when the source decides. more: path to a flag in the body that is true while there is more. in_body: the
-    parameters are fields of the request's JSON body.
+    size: the number of records of a full page. param, size_param: the parameters with the offset and with the size;
+    None for the latter if the source decides. more: the path of a flag in the body that is true if there are more
+    pages. in_body: whether the parameters are fields of the request's JSON body.
 
-    The last page is the one whose flag is false or missing; without `more`, one that is short of `size`.
+    The last page is the one whose flag is false or missing; without `more`, one with fewer than `size` records.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a response says of its pages: links, what names a next one, and how many there are in all."""
+"""Finds what a response says about its pages: links, fields for a next page, and totals of records or pages."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from cdk.base.errors import DecodeError
 from cdk.base.values import JsonValue, Stored, from_json
 from cdk.rest.http.messages import Response
 
-# The parameters of a target: up to the next comma or target outside of quotes. Nothing is looked at twice (`*+`).
+# The parameters of a target: up to the next comma or target outside of quotes. Possessive, so it does not backtrack.
 _PARAMETERS = re.compile(r'(?:[^",<]++|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
 _PARAMETER = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]++))')
 
@@ -24,22 +24,22 @@ _AROUND = (
     *("meta", "metadata", "pagination", "paging", "page", "page_info", "pageInfo", "links", "_links", "cursors"),
     *("response_metadata", "responseMetadata"),
 )
-"""Objects of a body in which APIs name the next page, besides the body itself."""
+"""Objects of a body, besides the body itself, in which APIs return the next page."""
 _TOTALS = {"total", "totalcount", "totalrecords", "totalresults", "totalitems", "totalelements", "totalentries"}
 _TOTALS |= {"totalhits", "totalrows", "totalpages", "pagecount", "pages", "numpages", "filtercount"}
 _COUNT = "count"
-"""Some count all records by this name, others those of the page."""
+"""The name by which some APIs count all records, and others those of the page."""
 # fmt: off
 SIZES = (
     "perpage", "pagesize", "limit", "pagelimit", "size", "maxresults", "resultsperpage", "itemsperpage", "count",
     "take", "num", "rows", "max", "top", "maxitems", "first",
 )
 # fmt: on
-"""Parameters that say how many records a page may have, without what is between their words; the surest first."""
+"""Parameters for the page size, lower case and without separators; the least ambiguous ones first."""
 _SHORT = 1024
-"""Bytes of a body, without records, up to which it is remembered what is in it."""
+"""Maximum bytes of a body, without records, whose findings are cached."""
 _DIGITS = 18
-"""The longest count that is read from a string."""
+"""Maximum digits of a count that is a string."""
 _POSITION = re.compile(
     r"[?&](?:_?page|offset|_?start|skip|startAt|startIndex|from|page(?:\[|%5B)\w+(?:\]|%5D))=\d+(?:&|$)"
 )
@@ -48,12 +48,12 @@ _NO_LETTER = re.compile(r"[^a-z]")
 
 
 def unfollowed_next(response: Response) -> str:
-    """What names a next page in a response whose paginator does not look there, as a doubt; else empty."""
+    """Return, as a doubt, where a response names a next page that its paginator does not use; else empty."""
     return _next_in_headers(response) or _of_body(response).next
 
 
 def unread_total(response: Response, count: int, pages: int = 1) -> str:
-    """What counts more records than the `count` that so many pages had, or more pages, as a doubt; else empty."""
+    """Return, as a doubt, a total of the response above the `count` of records read, or above `pages`; else empty."""
     for total in _totals_of(response, _of_body(response)):
         if total.certain and total.number > total.expected(count, pages):
             had = f"the page has {count:,} records" if pages == 1 else f"the {pages} pages have {count:,} records"
@@ -62,9 +62,9 @@ def unread_total(response: Response, count: int, pages: int = 1) -> str:
 
 
 def says_end(response: Response, count: int, pages: int) -> bool:
-    """Whether it says that nothing follows `count` records in so many pages; no pages: what was read is unknown.
+    """Whether a response says that there is nothing after `count` records in `pages` pages (0: unknown).
 
-    What names the next page is there and empty, or all that is counted was read.
+    It does if its field for the next page exists but is empty, or if its totals have been reached.
     """
     paging = _of_body(response)
     if paging.next or _next_in_headers(response):
@@ -78,27 +78,28 @@ def says_end(response: Response, count: int, pages: int) -> bool:
 
 
 def total_records(response: Response) -> int:
-    """How many records there are in all, or on the page, as a header or the body counts them; 0 where nothing does."""
+    """Return the number of records in total, or of the page, that a header or the body reports; 0 if none does."""
     totals = _totals_of(response, _of_body(response))
     return next((total.number for total in totals if not total.counts_pages), 0)
 
 
 def counts_positions(token: Stored) -> bool:
-    """Whether a page token is a URL that names a position in a list, so that what comes and goes moves its records."""
+    """Whether a page token is a URL with a position in a list, so that new and deleted records shift its page."""
     if isinstance(token, Mapping):
         return any(map(counts_positions, token.values()))
     return isinstance(token, str) and _POSITION.search(token) is not None
 
 
 def full_page(response: Response, count: int) -> str:
-    """That the page has as many records as its request asked for at most, as a doubt; else empty.
+    """Return, as a doubt, that the page has as many records as its request allowed; else empty.
 
-    Where the response counts all records, `unread_total` knows better. One record is what who asks for one wants.
+    Empty if the response reports a total, as `unread_total` is more reliable, and for one record, which may be all that
+    was requested.
     """
     if count < 2:  # noqa: PLR2004 - one is no list
         return ""
     query, names = response.url.partition("?")[2], list[str]()
-    # Most queries do not have the number: this is asked of the only page of each slice.
+    # A cheap test first, as this runs for each slice with a single page: most queries do not contain the number.
     if f"={count}" in query:
         names = [unquote_plus(name) for name in re.findall(rf"(?:^|&)([^=&]+)={count}(?=&|$)", query)]
     if response.request.body:
@@ -110,7 +111,7 @@ def full_page(response: Response, count: int) -> str:
 
 
 def _next_in_headers(response: Response) -> str:
-    """What names a next page in the headers of a response; empty for nothing."""
+    """Return where the headers of a response name a next page; empty if they do not."""
     if (link := response.headers.get("link")) and "next" in links(link):
         return 'a rel="next" in the header Link (is it `LinkHeader()`?)'
     for name in _next_headers(tuple(response.headers)):
@@ -120,21 +121,21 @@ def _next_in_headers(response: Response) -> str:
 
 
 class _Total(NamedTuple):
-    """What counts all records, or pages, in words, and its number."""
+    """A total of all records, or pages. where: its place in the response, as text."""
 
     where: str
     number: int
     counts_pages: bool
     certain: bool
-    """It may not count the records of the page alone."""
+    """Whether it is certainly a total, and not possibly the number of records of the page."""
 
     def expected(self, count: int, pages: int) -> int:
-        """How many there were of what it counts."""
+        """Return how many of what it counts were read."""
         return pages if self.counts_pages else count
 
 
 def _totals_of(response: Response, paging: "_Paging") -> Iterator[_Total]:
-    """What counts all records, or pages, in the headers of a response, then in its body."""
+    """Yield the totals of records or pages in the headers of a response, then in its body."""
     for name in _total_headers(tuple(response.headers)):
         yield _Total(f"the header {name}", _whole_number(response.headers[name]), _counts_pages(name), certain=True)
     for where, number in paging.totals:
@@ -143,20 +144,20 @@ def _totals_of(response: Response, paging: "_Paging") -> Iterator[_Total]:
 
 
 class _Paging(NamedTuple):
-    """What a body says of its pages."""
+    """What a body says about its pages."""
 
     next: str = ""
-    """What names a next one, and where; empty for nothing."""
+    """The value that names a next page, and its place, as text; empty if there is none."""
 
     ends: bool = False
-    """What would name a next one is there and empty."""
+    """Whether a field for the next page exists and is empty."""
 
     totals: Sequence[tuple[tuple[str, ...], int]] = ()
-    """Where it counts all records, or pages, and what it counts."""
+    """The paths and values of totals of records or pages."""
 
 
 _NOTHING = _Paging()
-"""What most bodies say."""
+"""The result for most bodies."""
 
 
 def _of_body(response: Response) -> _Paging:
@@ -165,7 +166,7 @@ def _of_body(response: Response) -> _Paging:
     text = response.frame_text
     if len(text) < _SHORT:
         return _of_text(text)
-    # In most bodies there is no sign: one without is not decoded for it.
+    # Most bodies have no sign of further pages; these need not be decoded.
     if not text[:_SHORT].lstrip().startswith(b"{") or not (response.is_decoded or _SIGNS.search(text)):
         return _NOTHING
     try:
@@ -176,7 +177,7 @@ def _of_body(response: Response) -> _Paging:
 
 @lru_cache(maxsize=64)
 def _of_text(body: bytes) -> _Paging:
-    """Remembered: around their records the bodies of a source are alike."""
+    """Return what a short body says. Cached, because bodies of a source are mostly equal except for their records."""
     if not body.lstrip().startswith(b"{") or _SIGNS.search(body) is None:
         return _NOTHING
     try:
@@ -196,7 +197,7 @@ def _of_value(body: JsonValue) -> _Paging:
 
 
 def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The fields of an object that count all records, or pages."""
+    """Yield the fields of an object that are totals of records or pages."""
     if type(value) is dict:
         lists = [name for name, field in value.items() if type(field) is list]
         totals = _TOTALS | {_COUNT} | {each for name in lists for each in _counts_of(name)}
@@ -206,13 +207,13 @@ def _totals(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[st
 
 
 def _counts_of(name: str) -> Iterator[str]:
-    """What a field may be called that counts all that the list of this name has a page of: `total_rooms`."""
+    """Yield possible names of the total for a list of this name: `total_rooms` for `rooms`."""
     if letters := _letters(name):
         yield from (f"total{letters}", f"{letters}total", f"{letters}count", f"num{letters}")
 
 
 def _whole_number(value: JsonValue) -> int:
-    """The number that a field has, also as a string; 0 where it has none, or one that Python refuses to read."""
+    """Return the integer in a field, which may be a string; 0 if there is none, or if it has too many digits."""
     if type(value) is int:
         return value
     return int(value) if type(value) is str and len(value) <= _DIGITS and value.isdecimal() else 0
@@ -231,18 +232,18 @@ def _letters(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def _next_headers(names: tuple[str, ...]) -> Sequence[str]:
-    """The headers that are called like a next page. Remembered: the responses of a source have the same headers."""
+    """Return the headers named like a next page. Cached: the responses of a source have the same headers."""
     return [name for name in names if _letters(name) in _HEADERS]
 
 
 @lru_cache(maxsize=64)
 def _total_headers(names: tuple[str, ...]) -> Sequence[str]:
-    """The headers that are called like a count of all records, or pages."""
+    """Return the headers named like a total of records or pages."""
     return [name for name in names if _letters(name).removeprefix("x") in _TOTALS]
 
 
 def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tuple[str, ...], JsonValue]]:
-    """The fields of an object that name a next page, or say whether there is one."""
+    """Yield the fields of an object that name a next page, or say whether there is one."""
     if type(value) is dict:
         for name, field in value.items():
             if _letters(name) in _NEXT:
@@ -252,12 +253,12 @@ def _named_next(where: tuple[str, ...], value: JsonValue) -> Iterator[tuple[tupl
 
 
 def _is_next(value: JsonValue) -> bool:
-    """Whether a field that is called like a next page names one."""
+    """Whether a field that is named like a next page has one."""
     return bool(value) and value != "0"
 
 
 def links(header: str) -> dict[str, dict[str, str]]:
-    """A Link header by relation, in lower case: its target as `url`, and its parameters. The first of each counts."""
+    """Parse a Link header: for each lower-case relation, its parameters and its target as `url`. The first one wins."""
     targets: dict[str, dict[str, str]] = {}
     for target, parameters in _targets(header):
         fields = {"url": target}
@@ -269,7 +270,7 @@ def links(header: str) -> dict[str, dict[str, str]]:
 
 
 def _targets(header: str) -> Iterator[tuple[str, str]]:
-    """The targets of a header, each with its parameters."""
+    """Yield the targets of a header, each with its parameters."""
     at = 0
     while (begin := header.find("<", at)) >= 0 and (end := header.find(">", begin)) >= 0:
         parameters = _PARAMETERS.match(header, end + 1)
@@ -277,5 +278,5 @@ def _targets(header: str) -> Iterator[tuple[str, str]]:
         yield header[begin + 1 : end], parameters.group()
         at = parameters.end()
         if header.startswith('"', at):
-            # A quote that is never closed: to look for its end again behind each target would take for ever.
+            # A quote that is never closed. Searching for its end again after each target would take quadratic time.
             return

@@ -1,6 +1,6 @@
-"""URLs as page tokens: no secret gets into the state with them.
+"""URLs as page tokens, without secrets, so that none get into the state.
 
-Such a URL comes from a response, and later from a saved state: what may be sent to it is the request's scope's to say.
+Such a URL comes from a response, and later from a saved state. The request's scope decides what may be sent to it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from cdk.streams.page import Token
 
 
 def next_url(response: Response, link: str) -> str:
-    """The URL that `link`, relative or not, means; without the secrets that the request had."""
+    """Resolve `link`, which may be relative, to a URL without the secret parameters of the request."""
     request = response.request
     try:
         url = urljoin(response.url, link)
@@ -27,16 +27,16 @@ def next_url(response: Response, link: str) -> str:
 
 
 def saved_token(request: Request, token: Stored) -> Stored:
-    """`token`, which a response to `request` gave, as it may be saved: without the secrets that the request had.
+    """Return `token`, which came from a response to `request`, without the request's secrets, so that it may be saved.
 
-    A parameter of a URL that holds one is left out, as it is added to each request; elsewhere a mark says what it was.
+    Secret parameters of a URL are removed, as they are added to each request; elsewhere a mark replaces a secret.
     """
     pairs = tuple(dict.fromkeys(_own_secrets(request)))
     return _marks(pairs).cut(_without(token, pairs)) if pairs else token
 
 
 def put_back(request: Request) -> Request:
-    """`request`, with credentials, for a saved token: the secrets that it has now in place of the marks."""
+    """Return `request`, made from a saved token, with the marks replaced by its current secrets."""
     if _MARK not in request.url and _MARK not in str(request.params) and _BODY_MARK not in (request.body or b""):
         return request
     marks = _marks(tuple(dict.fromkeys(_own_secrets(request))))
@@ -80,14 +80,14 @@ def _is_one(pair: str, own: set[tuple[str, str]]) -> bool:
 
 
 def ask_url(request: Request, token: Token) -> Request:
-    """`request` for the URL of a token, which brings its own parameters; secret ones are added again.
+    """Return `request` for the URL of a token, which has its own parameters; only the secret ones are added again.
 
-    Raises BadState: the token has no URL.
+    Raises BadState: when the token has no URL.
     """
     url = token.get("url")
     if not isinstance(url, str):
         raise BadState("page token", dict(token), 'a token like {"url": "https://..."}')
     brought = {name for name, _ in query_of(url)}
     secrets = {name: value for name, value in request.params.items() if request.hides(name) and name not in brought}
-    # Only the secrets stay: the parameters of the first page must not be asked twice.
+    # Only the secrets stay: the URL already has the other parameters, which must not be sent twice.
     return replace(request, url=url, params=secrets)

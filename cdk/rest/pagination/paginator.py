@@ -1,4 +1,4 @@
-"""Paginator: whether a response has a next page, and how to ask for it."""
+"""Paginator: decides whether a response has a next page, and how to request it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,24 +13,25 @@ from cdk.streams.page import Token
 class Paginator(Protocol):
     """Finds the token of the next page and puts a token into a request.
 
-    Contract: pure; what it needs to go on is in the token. A URL goes under the key `url`: it is then kept on the
-    API's host, and secrets in it are left out of the state (see `cdk.rest.pagination.page_url`). `next` may say why
-    with `explain_next`, for authors who look on. One that can say why a page may not be the last is a `DoubtsEnd`.
+    Contract: pure; everything needed for the next request is in the token. A URL must be under the key `url`: it may
+    then only lead to the API's host, and its secrets are removed from the state (see `cdk.rest.pagination.page_url`).
+    `next` may explain its decision to authors with `explain_next`. A paginator that can say why a page may not be the
+    last derives from `DoubtsEnd`.
     """
 
     def next(self, response: Response, records: Sequence[Record], last: Token | None) -> Token | None:
-        """The token of the page after this one, None when this was the last.
+        """Return the token of the page after this one, or None if this is the last.
 
-        records: those that the response has, or what a `parse` gave that finds them by itself.
-        last: the token this page was asked with, None for the first.
+        records: all records of the response, or the result of an author's `parse` that finds them itself.
+        last: the token with which this page was requested, None for the first.
         """
 
     def apply(self, request: Request, token: Token | None) -> Request:
-        """`request`, asking for the page of `token`; for the first page when it is None."""
+        """Return `request` for the page of `token`, or for the first page if it is None."""
 
 
 class SinglePage(DoubtsEnd):
-    """Everything comes in one response."""
+    """The paginator of streams with a single page."""
 
     def doubt(self, response: Response) -> str:
         return unfollowed_next(response)

@@ -1,1 +1,1 @@
-"""Records out of response bodies: decoders, extraction, expansion, bodies that memory cannot hold."""
+"""Finds the records in response bodies: decoders, extraction, expansion, and bodies that are larger than memory."""

@@ -1,4 +1,4 @@
-"""FileExtractor: a response that is a large CSV file, as reports are delivered, read in bounded memory."""
+"""FileExtractor: reads a response that is a large CSV file, such as a report, in bounded memory."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,16 +17,16 @@ NO_VALUE = frozenset({
     "#NA", "#N/A", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN",
 })
 # fmt: on
-"""Texts that mean "no value" in tables, the empty one among them; the list that pandas goes by."""
+"""Strings that mean "no value" in tables, including the empty string; the list is that of pandas."""
 
 _EMPTY = frozenset({""})
 
 
 @dataclass(frozen=True, slots=True)
 class FileExtractor(Extractor):
-    """The rows of a CSV file as records of texts; a gzip file of one is unpacked.
+    """Extracts the rows of a CSV file, which may be gzipped, as records of strings.
 
-    preserve_na_values: keep texts such as `NA` and `null`; only empty ones are None.
+    preserve_na_values: whether to keep strings such as `NA` and `null`, so that only empty ones become None.
     """
 
     preserve_na_values: bool = False
@@ -35,7 +35,7 @@ class FileExtractor(Extractor):
         none = _EMPTY if self.preserve_na_values else NO_VALUE
         file = unpacked(response, gunzipped(response))
         with closing(text_lines(file, "utf-8-sig")) as lines:
-            # Files of some sources have NUL characters; they go, as in Airbyte's ResponseToFileExtractor.
+            # The files of some sources contain NUL characters; drop them, as Airbyte's ResponseToFileExtractor does.
             titles, rows = names_and_rows(file, (line.replace("\0", "") for line in lines))
             names = _names(titles)
             while batch := list(islice(rows, PAGE)):
@@ -46,7 +46,7 @@ class FileExtractor(Extractor):
 
 
 def _names(titles: list[str]) -> list[str]:
-    """The names of columns, all different, as pandas makes them so: empty and repeated ones get a number."""
+    """Return unique column names as pandas does: empty and repeated names get a number."""
     names: list[str] = []
     counts: dict[str, int] = {}
     taken = set(titles)

@@ -1,4 +1,4 @@
-"""Decoder: from the bytes of a response to JSON values. The formats are in `cdk.rest.records.decoders`."""
+"""Decoder: converts the body of a response to JSON values. The formats are in `cdk.rest.records.decoders`."""
 
 import json
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from cdk.rest.http.messages import Response
 
 
 class Decoder(Protocol):
-    """Reads one format of bodies.
+    """Decodes bodies of one format.
 
-    Contract: pure, and safe to use from several threads. `decode` gives the whole body as one JSON value;
-    `records_path` then leads to the records. `items` gives the elements of the body one by one: of a body that is no
-    list, the body itself. `streams` says whether `items` does so in bounded memory; the response may then be one to a
-    `Request.stream`. Both raise DecodeError: the body is not in the format, never an empty value in its place.
+    Contract: pure and thread-safe. `decode` returns the whole body as one JSON value, in which `records_path` leads to
+    the records. `items` yields the elements of the body one by one, or the body itself if it is not a list. `streams`
+    says whether `items` does so in bounded memory; if so, the response may be that to a `Request.stream`. Both raise
+    DecodeError: when the body is not in the format. They never return an empty value instead.
     """
 
     @property
@@ -24,16 +24,16 @@ class Decoder(Protocol):
         """Whether `items` reads a body of any size in bounded memory."""
 
     def decode(self, response: Response) -> JsonValue:
-        """The body as a JSON value."""
+        """Return the body as a JSON value."""
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        """The elements of the body, one by one."""
+        """Yield the elements of the body one by one."""
 
 
 class JsonDocument:
-    """Bodies that are one JSON document.
+    """Decodes bodies that are one JSON document.
 
-    lenient: take NaN and Infinity, which JSON does not have, for null, as Python and others write them.
+    lenient: whether to read NaN and Infinity, which are not valid JSON but are written by Python and others, as null.
     """
 
     streams = False
@@ -58,7 +58,7 @@ class JsonDocument:
 
 
 def lenient_json(text: bytes | str) -> JsonValue:
-    """JSON in which NaN and Infinity stand for null. Raises ValueError and RecursionError."""
+    """Parse JSON, with NaN and Infinity as null. Raises ValueError and RecursionError."""
     value: JsonValue = json.loads(
         text, parse_constant=lambda _: None, parse_float=written_number, parse_int=written_integer
     )
@@ -66,5 +66,5 @@ def lenient_json(text: bytes | str) -> JsonValue:
 
 
 def elements(body: JsonValue) -> Iterator[JsonValue]:
-    """The elements of a list; of anything else, itself."""
+    """Yield the elements of a list, or anything else as the only element."""
     return iter(body) if type(body) is list else iter((body,))

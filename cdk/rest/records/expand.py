@@ -1,4 +1,4 @@
-"""Expansion: each element of a list inside a record becomes a record."""
+"""Expansion: turns each element of a list inside a record into a record."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,10 @@ _NOTHING = object()
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How to know that a list was cut short, and where the whole of it comes from.
+    """How to detect that a list is truncated, and how to get the complete list.
 
-    where: path in the record to a value that is true if so. fetch: gives the whole list for a record; None where there
-    is no way to get it: the elements at hand are then used, and a warning says so.
+    where: the path in the record of a value that is true if the list is truncated. fetch: returns the complete list for
+    a record; None if there is no way to get it, so that the truncated list is used, with a warning.
     """
 
     where: tuple[str, ...]
@@ -27,13 +27,14 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """Makes records of the elements of the lists at a path; `"*"` in it leads to several lists.
+    """Turns the elements of the lists at a path into records; `"*"` in the path leads to several lists.
 
-    An element that is no object becomes `{"value": element}`. Of the record around it, each may get: all fields but the
-    list, below its own (merge_parent), single values (parent_fields: pairs of paths in that record and in the new
-    one), or all of it as `original_record` (remain_original), whose inner values the records share.
+    An element that is not an object becomes `{"value": element}`. Each may get from the record around it: all fields
+    except the list, which its own fields override (merge_parent); single values (parent_fields: pairs of a path in that
+    record and a path in the new one); or the whole record as `original_record` (remain_original), whose nested values
+    the new records share.
 
-    emit_parent: a record without such a list, or with an empty one, stays as it is instead of being left out.
+    emit_parent: whether a record with a missing or empty list is emitted unchanged instead of being dropped.
     """
 
     where: tuple[str, ...]
@@ -49,7 +50,7 @@ class Expander:
         object.__setattr__(self, "_matches", matches(*self.where))
 
     def __call__(self, parents: Records) -> Iterator[Records]:
-        """The records of the elements in `parents`, in pages. At least one page, maybe empty."""
+        """Yield the records of the elements in `parents`, in pages. Yields at least one page, which may be empty."""
         if not self.where:
             yield parents
             return
@@ -83,7 +84,7 @@ class Expander:
         return (element for elements in self._matches(parent) if type(elements) is list for element in elements)
 
     def _dress(self, parent: dict[str, FieldValue]) -> Callable[[dict[str, FieldValue]], dict[str, FieldValue]] | None:
-        """The function that adds to a record what it gets of its parent."""
+        """Return the function that adds fields of the parent to a record; None if it gets none."""
         if not (self.merge_parent or self.parent_fields or self.remain_original):
             return None
         rest = without(parent, self.where) if self.merge_parent else None
@@ -101,7 +102,7 @@ class Expander:
 
 
 def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
-    """A copy of `value` without the lists at a path."""
+    """Return a copy of `value` without the lists at a path."""
     name, *rest = where
     if type(value) is dict:
         parts = ((key, _left_of(held, rest) if name in (key, ANY) else held) for key, held in value.items())
@@ -114,7 +115,7 @@ def without(value: FieldValue, where: tuple[str, ...]) -> FieldValue:
 
 
 def _left_of(value: FieldValue, rest: Sequence[str]) -> FieldValue:
-    """What is left of a value on the path, which has `rest` behind it."""
+    """Return what remains of a value on the path when the lists at `rest`, the remaining path, are removed."""
     if rest:
         return without(value, tuple(rest))
     return _NOTHING if type(value) is list else value
@@ -124,7 +125,7 @@ def _put(record: dict[str, FieldValue], where: tuple[str, ...], value: FieldValu
     *outer, last = where
     node: FieldValue = record
     for name in outer:
-        # A copy of what is written into: it may still belong to the body.
+        # Copied before writing to it, because it may still be shared with the body.
         inner = node.get(name, {})
         if type(inner) is not dict:
             raise DecodeError(

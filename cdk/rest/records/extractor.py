@@ -1,4 +1,4 @@
-"""Extractors: from a response to its records, a page at a time."""
+"""Extractors: find the records of a response, a page at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from cdk.rest.http.messages import Request, Response
 from cdk.rest.records.decoder import Decoder, JsonDocument
 
 PAGE = 1000
-"""Records of a page, where a decoder streams."""
+"""The number of records per page if a decoder streams."""
 
 Records: TypeAlias = list[dict[str, JsonValue]]
 
@@ -22,39 +22,39 @@ Records: TypeAlias = list[dict[str, JsonValue]]
 class Extractor(Protocol):
     """Finds the records of a response.
 
-    Contract: pure, and safe to use from several threads. Raises DecodeError: the body is not in the format, or no
-    objects lie where records should.
+    Contract: pure and thread-safe. Raises DecodeError: when the body is not in the format, or when the values at the
+    path of the records are not objects.
     """
 
     def pages(self, response: Response) -> Iterator[Records]:
-        """The records, in lists of a size that memory can hold; one list, maybe empty, of a body decoded whole."""
+        """Yield the records in lists that fit into memory; one list, possibly empty, if the body is decoded at once."""
 
     def values(self, response: Response) -> Iterator[Sequence[JsonValue]]:
-        """What lies where records should, be it records or not: a list of addresses, for example."""
+        """Yield the values at the path of the records, even if they are not objects: for example a list of URLs."""
         return self.pages(response)
 
     def absence(self, response: Response) -> str:
-        """Why there are no records in a body, in words; empty where none are missing, or who knows."""
+        """Describe why the path of the records is missing in a body; empty if it is not, or if that is unknown."""
         return ""
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """Where the records lie in a body, for people; None where no path says it."""
+        """The path of the records in a body, for display; None if no single path describes it."""
         return None
 
     @property
     def paths(self) -> Sequence[tuple[str, ...]]:
-        """The places in a body where records may lie; none where no paths say it."""
+        """The paths in a body at which records may be; empty if no paths describe it."""
         return () if self.path is None else (self.path,)
 
     @property
     def text_path(self) -> tuple[str, ...] | None:
-        """Where the records lie, if they may stay text until one of them is looked at; None: they must be decoded."""
+        """The path of the records if they need not be decoded until code accesses one of them, else None."""
         return None
 
 
 class CountedRecords(list[dict[str, JsonValue]]):
-    """Records of which some were left out. raw: how many there were, which is what a paginator counts."""
+    """Records of which some were dropped. raw: the number before that, which is what a paginator counts."""
 
     __slots__ = ("raw",)
 
@@ -64,17 +64,17 @@ class CountedRecords(list[dict[str, JsonValue]]):
 
 
 def raw_count(records: Records) -> int:
-    """How many records there were before some were left out."""
+    """Return how many records there were before some were dropped."""
     return records.raw if isinstance(records, CountedRecords) else len(records)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldExtractor(Extractor):
-    """The records at a path of the body.
+    """Extracts the records at a path of the body.
 
-    A list there gives its elements, an object is one record if it is not empty, nothing gives nothing. `"*"` in the
-    path stands for every element of a list or value of an object. Of a body that is a list, the path begins in each
-    element. Nulls among the records are left out.
+    The elements of a list are records, a non-empty object is one record, and a missing value yields no records. `"*"`
+    in the path matches every element of a list or value of an object. If the body is a list, the path is followed from
+    each element. Nulls among the records are dropped.
 
     expand: turns the records of a page into others, in pages.
     """
@@ -93,7 +93,7 @@ class FieldExtractor(Extractor):
             yield from [records] if self.expand is None else self._expanded(records, self.expand)
 
     def _expanded(self, records: Records, expand: Callable[[Records], Iterator[Records]]) -> Iterator[Records]:
-        """What is made of records. They are counted as the API did, which knows nothing of those made of them."""
+        """Yield the expanded records. Their `raw` count is that of the original records, as the API counts those."""
         raw = raw_count(records)
         for page in expand(records):
             yield CountedRecords(page, raw)
@@ -105,12 +105,12 @@ class FieldExtractor(Extractor):
 
     @property
     def text_path(self) -> tuple[str, ...] | None:
-        # In a body that is a list, objects without fields are left out.
+        # Not for an empty path: in a body that is a list, objects without fields must be dropped.
         undecoded = self.expand is None and type(self.decoder) is JsonDocument
         return self.where if self.where and undecoded else None
 
     def absence(self, response: Response) -> str:
-        """Where in a body without records the path comes to an end, in words; empty where it does not, or who knows."""
+        """Describe where the path ends early in a body without records; empty if it does not, or if that is unknown."""
         if self.decoder.streams:
             return ""
         return absence(self.decoder.decode(response), self.where)
@@ -128,7 +128,7 @@ class FieldExtractor(Extractor):
 
 
 def objects(values: list[JsonValue], where: tuple[str, ...], request: Request) -> Records:
-    """`values` as records, without nulls. Raises DecodeError: there is something else among them."""
+    """Return `values` as records, without nulls. Raises DecodeError: when they include anything else."""
     if _are_objects(values):
         return values
     present: list[JsonValue] = [value for value in values if value is not None]
@@ -144,7 +144,7 @@ def _are_objects(values: list[JsonValue]) -> TypeGuard[Records]:
 
 
 def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[JsonValue]]:
-    """The function from a decoded body to the list of what lies at a path."""
+    """Return the function that lists the values at a path of a decoded body."""
     follow = path(*where)
 
     def find(body: JsonValue) -> list[JsonValue]:
@@ -161,7 +161,7 @@ def _finder(where: tuple[str, ...]) -> Callable[[JsonValue], list[JsonValue]]:
         return elements(body)
 
     def wild(body: list[JsonValue]) -> list[JsonValue]:
-        # In a list of objects `*` may mean the values of each object, or the objects.
+        # For a list of objects, `*` may mean the values of each object, or the objects themselves.
         values = elements(body)
         return values if dict in map(type, values) else _listed(follow(body))
 
@@ -177,12 +177,12 @@ def _listed(value: JsonValue) -> list[JsonValue]:
 
 @dataclass(frozen=True, slots=True)
 class ExtractorGroup(Extractor):
-    """The records of several extractors, which must be able to read the same response one after the other.
+    """Combines the records of several extractors, which must be able to read the same response one after the other.
 
-    first_match: those of the first that has any, instead of all. skip_empty: leave out records that are `{}`, with a
-    warning; an extractor that has only such has none.
+    first_match: whether to use only the first extractor that has records. skip_empty: whether to drop records that are
+    `{}`, with a warning; an extractor with only such records counts as having none.
 
-    Records that are left out count for the paginator (`raw_count`): the page is as full as the API made it.
+    Dropped records still count for the paginator (`raw_count`), because the API counted them.
     """
 
     extractors: Sequence[Extractor]
@@ -222,7 +222,7 @@ class ExtractorGroup(Extractor):
                 return
 
     def _checked(self, page: Records, response: Response, number: int) -> Records:
-        """A page without empty records, if they are to be left out; `number`, from 0, is its extractor."""
+        """Return a page without empty records if these are to be dropped. number: the index of its extractor."""
         if not self.skip_empty or all(page):
             return page
         checked = CountedRecords([record for record in page if record], raw_count(page))

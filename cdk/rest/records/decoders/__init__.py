@@ -1,4 +1,4 @@
-"""The formats of bodies, one a module. What packs (gzip, zip) has a decoder of its own for what is packed."""
+"""The decoders, one format per module. Those of compressed formats (gzip, zip) take a decoder for the content."""
 
 from cdk.rest.records.decoder import Decoder, JsonDocument
 from cdk.rest.records.decoders.json_items import JsonItems

@@ -1,4 +1,4 @@
-"""JSON items: the elements of a list inside a JSON document, read one by one while the document arrives."""
+"""JsonItems: yields the elements of a list inside a JSON document one by one while the document arrives."""
 
 import codecs
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from cdk.rest.records.decoders.text_formats import BodyFile, not_encoded
 _DEPTH = 500
 _SHORT = 2**16
 _WINDOW = 2**12
-"""Bytes after which the depth is looked at; it cannot grow much in so few."""
+"""Bytes between two checks of the depth, which cannot grow much in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonItems:
-    """Bodies that are one JSON document too large for memory: gives the elements of the list at `items_path`.
+    """Decodes JSON documents that are larger than memory: yields the elements of the list at `items_path`.
 
-    items_path: names with dots between them (`data.users`); `item` stands for the elements of a list on the way. A path
-    that leads to no list gives nothing.
+    items_path: names joined by dots (`data.users`); `item` matches the elements of a list along the path. Yields
+    nothing if the path does not lead to a list.
     """
 
     items_path: str
@@ -35,7 +35,7 @@ class JsonItems:
         return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        import ijson  # type: ignore[import-untyped]  # noqa: PLC0415 - a library for those who use it
+        import ijson  # type: ignore[import-untyped]  # noqa: PLC0415 - only needed here
 
         where = f"{self.items_path}.item" if self.items_path else "item"
         with closing(response.chunks()) as chunks:
@@ -53,12 +53,12 @@ class JsonItems:
                 why = str(error).splitlines()[0]
                 raise DecodeError(f"{response.request}: the body is no JSON, or ends too early: {why}") from None
             if not any_items:
-                with suppress(ValueError):  # a body that is longer than what was noted
+                with suppress(ValueError):  # the body is longer than its recorded start
                     refuse_outage(response, from_json(b"".join(begin)), self.items_path.split("."))
 
 
 def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces of a body in UTF-8, without the byte order mark before them."""
+    """Yield the pieces of a UTF-8 body without its byte order mark."""
     begin = b""
     for piece in pieces:
         begin += piece
@@ -69,7 +69,7 @@ def _unmarked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _noting(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
-    """The pieces as they are, of which the first go into `begin`: an error in the place of records is short."""
+    """Yield the pieces unchanged and record the first ones in `begin`: an error instead of records is short."""
     size = 0
     for piece in pieces:
         if size < _SHORT:
@@ -79,9 +79,9 @@ def _noting(pieces: Iterator[bytes], begin: list[bytes]) -> Iterator[bytes]:
 
 
 def _shallow(response: Response, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The pieces as they are. Raises DecodeError: the JSON in them is nested too deep.
+    """Yield the pieces unchanged. Raises DecodeError: when the JSON in them is nested too deeply.
 
-    The parser keeps the path to every open list and object: in 100 KB of `[`, that is five gigabytes.
+    The parser stores the path of every open list and object: for 100 KB of `[`, that takes five gigabytes.
     """
     depth, inside, held = 0, 0, b""
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Gzip files and zip archives as bodies, besides the content encoding, which the transport undoes."""
+"""Gzip files and zip archives as bodies. Content encodings are separate: the transport decodes these."""
 
 import io
 import zlib
@@ -14,10 +14,10 @@ from cdk.rest.http.streamed_response import MAX_BYTES, unpacked
 from cdk.rest.records.decoder import Decoder
 
 MAX_RATIO = 200
-"""How much larger than packed an unpacked body may be, if it is held in memory; text packs 3 to 30 times."""
+"""The maximum compression ratio of a body that is held in memory. Text has a ratio of 3 to 30."""
 
 FREE = 64 * 2**20
-"""Bytes that are unpacked before the ratio counts."""
+"""Unpacked bytes from which the ratio is checked."""
 
 _MAGIC = b"\x1f\x8b"
 _PIECE = 2**18
@@ -26,7 +26,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True, slots=True)
 class GzipFile:
-    """Bodies that are gzip files of what `decoder` reads. A body that does not begin like one is read as it is."""
+    """Decodes gzip files, whose content `decoder` reads. A body without the gzip signature is read uncompressed."""
 
     decoder: Decoder
 
@@ -43,9 +43,10 @@ class GzipFile:
 
 
 def gunzipped(response: Response, *, max_ratio: int | None = None) -> Generator[bytes, None, None]:
-    """The body in pieces, unpacked if it is packed.
+    """Yield the body in pieces, unpacked if it is a gzip file.
 
-    max_ratio: how much larger it may become; None for no limit. Raises DecodeError: it is larger, broken or cut off.
+    max_ratio: the maximum compression ratio; None for no limit. Raises DecodeError: when the ratio is higher, or when
+    the file is corrupt or truncated.
     """
     with closing(response.chunks()) as chunks:
         pieces = iter(chunks)
@@ -72,7 +73,7 @@ def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio:
             if max_ratio is not None and unpacked > max(FREE, max_ratio * packed):
                 raise too_dense(response, max_ratio)
             yield out
-        # Several files one after another are one; zeros between and behind them are padding.
+        # Concatenated gzip files count as one; zeros between and after them are padding.
         data = member.unused_data.lstrip(b"\0") if member.eof else member.unconsumed_tail
         if not data and (out == b"" or len(out) < _PIECE or member.eof):
             piece = next(pieces, None)
@@ -88,7 +89,7 @@ def _unpack(response: Response, data: bytes, pieces: Iterator[bytes], max_ratio:
 
 
 def too_dense(response: Response, max_ratio: int) -> DecodeError:
-    """The error for a body that unpacks to far more than bodies do."""
+    """Return the error for a body with an implausibly high compression ratio."""
     return DecodeError(
         f"{response.request}: the body becomes more than {max_ratio} times larger when it is unpacked; if it is "
         "honest, read it with a decoder that streams (JSON lines, CSV, JSON items)"
@@ -97,9 +98,9 @@ def too_dense(response: Response, max_ratio: int) -> DecodeError:
 
 @dataclass(frozen=True, slots=True)
 class ZipArchive:
-    """Bodies that are zip archives; every file in them is what `decoder` reads, in the archive's order.
+    """Decodes zip archives: `decoder` reads each file in them, in the order of the archive.
 
-    The archive is held in memory; its files are read one after the other, piece by piece if `decoder` streams.
+    The archive is held in memory; its files are read one after the other, in pieces if `decoder` streams.
     """
 
     decoder: Decoder
@@ -112,7 +113,7 @@ class ZipArchive:
         return list(self.items(response))
 
     def items(self, response: Response) -> Iterator[JsonValue]:
-        import zipfile  # noqa: PLC0415 - takes 3 ms, for those who use it
+        import zipfile  # noqa: PLC0415 - takes 3 ms, and is only needed here
 
         body = response.body
         unpacking = _Unpacking(response, None if self.streams else max(FREE, min(MAX_BYTES, MAX_RATIO * len(body))))
@@ -122,14 +123,14 @@ class ZipArchive:
                     if not member.is_dir():
                         with archive.open(member) as file:
                             yield from self.decoder.items(unpacked(response, unpacking.pieces(file)))
-        # RuntimeError is how zipfile says that a file is encrypted, or packed in a way it does not know.
+        # zipfile raises RuntimeError for a file that is encrypted or compressed by an unknown method.
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
             why = f"the body is no zip archive that can be read: {error}"
             raise DecodeError(f"{response.request}: {why}") from None
 
 
 class _Unpacking:
-    """Counts what the files of an archive become. left: bytes that may still be unpacked; None for any number."""
+    """Limits the total unpacked size of an archive's files. max_bytes: None for no limit."""
 
     def __init__(self, response: Response, max_bytes: int | None) -> None:
         self._response, self._left = response, max_bytes

@@ -1,4 +1,4 @@
-"""Formats of lines: text, JSON values, or rows of CSV; read as they arrive, in C, and never more than one at once."""
+"""Line formats: text, JSON values, or rows of CSV. Lines are read one at a time as they arrive, by C code."""
 
 import codecs
 import csv
@@ -24,10 +24,10 @@ from cdk.rest.http.messages import Response
 from cdk.rest.records.decoder import lenient_json
 
 MAX_LINE = 64 * 2**20
-"""Bytes, or characters, of the longest line; what is longer has no line ends."""
+"""The maximum length of a line in bytes or characters; a longer body presumably has no line ends."""
 
 _FEW_LINES = 2
-"""Lines of a table, its names and a row, that say nothing of how it leaves out values."""
+"""A table with so few lines, its names and one row, does not show whether it omits trailing values."""
 _BUFFER = 2**18
 _LOGGED = 10
 _NO_JSON = (
@@ -35,7 +35,7 @@ _NO_JSON = (
     "lines belong to the source, a lenient decoder skips them: `Jsonl(lenient=True)`, or `lenient: true` in a manifest"
 )
 _BEGINNING = 2**18
-"""Characters that are looked at to tell whether a body is a table."""
+"""Characters that are examined to decide whether a body is a table."""
 _BLANK = " \t\r\n\0\ufeff"
 _BRACKETED = re.compile(r"\s*<[^<>]*>\s*")
 _LONGEST_LITERAL = len("-Infinity")
@@ -44,7 +44,7 @@ _ESCAPE = re.compile(r"\\(?:[tvf\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 
 
 class BodyFile(io.RawIOBase):
-    """Pieces of a body as a file."""
+    """A file object over the pieces of a body."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, memoryview(b"")
@@ -65,7 +65,7 @@ class BodyFile(io.RawIOBase):
 
 
 def byte_lines(response: Response) -> Generator[bytes, None, None]:
-    r"""The lines of the body, each with its end (`\n`). Raises DecodeError: a line is longer than MAX_LINE."""
+    r"""Yield the lines of the body, each with its `\n`. Raises DecodeError: when a line is longer than MAX_LINE."""
     with closing(response.chunks()) as chunks, io.BufferedReader(BodyFile(chunks), _BUFFER) as file:
         for line in iter(partial(file.readline, MAX_LINE), b""):
             if len(line) == MAX_LINE:
@@ -74,10 +74,10 @@ def byte_lines(response: Response) -> Generator[bytes, None, None]:
 
 
 def text_lines(response: Response, encoding: str) -> Generator[str, None, None]:
-    r"""The lines of the body as text, each ending in `\n`, whatever ended it.
+    r"""Yield the lines of the body as text, each ending in `\n`, whatever its line end in the body.
 
-    Raises DecodeError: the bytes are not in `encoding`, or a line is longer than MAX_LINE. Raises ConfigError: there
-    is no such encoding.
+    Raises DecodeError: when the bytes are not in `encoding`, or when a line is longer than MAX_LINE. Raises
+    ConfigError: when there is no such encoding.
     """
     with closing(response.chunks()) as chunks, text_file(response, chunks, encoding) as file:
         try:
@@ -90,7 +90,7 @@ def text_lines(response: Response, encoding: str) -> Generator[str, None, None]:
 
 
 def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.TextIOWrapper:
-    """Pieces of a body as a text file. A byte order mark of UTF-8 is no part of it: Excel writes one before CSV."""
+    """Return a text file over the pieces of a body, without a UTF-8 byte order mark, which Excel writes into CSV."""
     try:
         encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
         return io.TextIOWrapper(io.BufferedReader(BodyFile(pieces), _BUFFER), encoding)
@@ -99,7 +99,7 @@ def text_file(response: Response, pieces: Iterator[bytes], encoding: str) -> io.
 
 
 def not_encoded(response: Response, encoding: str, error: UnicodeError) -> DecodeError:
-    """The error for bytes that are not in `encoding`. Shows none of them."""
+    """Return the error for bytes that are not in `encoding`. It shows at most the first invalid byte."""
     why = f"byte {error.object[error.start]:#04x}" if isinstance(error, UnicodeDecodeError) else "its end"
     return DecodeError(f"{response.request}: the body is not {encoding} ({why}); set the `encoding` that it has")
 
@@ -111,7 +111,7 @@ def _too_long(response: Response) -> DecodeError:
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Bodies of text lines: each becomes `{"record": line}`, an empty one, too."""
+    """Decodes bodies of text lines: each line, even an empty one, becomes `{"record": line}`."""
 
     streams: ClassVar[bool] = True
 
@@ -125,9 +125,9 @@ class TextLines:
 
 @dataclass(frozen=True, slots=True)
 class Jsonl:
-    """Bodies with a JSON value on each line; what is blank is no line.
+    """Decodes bodies with a JSON value on each line. Blank lines are skipped.
 
-    lenient: skip a line that is no JSON, with a warning, and take NaN and Infinity for null.
+    lenient: whether to skip lines that are not JSON, with a warning, and to read NaN and Infinity as null.
     """
 
     lenient: bool = False
@@ -145,7 +145,7 @@ class Jsonl:
             except orjson.JSONDecodeError as error:
                 if line.isspace():
                     continue
-                # What is in the line is the source's business.
+                # Errors do not show the line, whose content may be confidential.
                 why = f"line {number} is no JSON ({error.msg})"
                 if not self.lenient:
                     raise DecodeError(f"{response.request}: {why}{_NO_JSON}") from None
@@ -153,7 +153,7 @@ class Jsonl:
                     item = lenient_json(line)
                 except (ValueError, RecursionError):
                     bad += 1
-                    # A body of another format has millions of them.
+                    # A body in another format may have millions of such lines.
                     if bad <= _LOGGED:
                         logger.warning("%s: %s; it is skipped", response.request, why)
                     continue
@@ -164,11 +164,11 @@ class Jsonl:
 
 @dataclass(frozen=True, slots=True)
 class CsvRows:
-    r"""Bodies of comma-separated values. The first row has the names; all values are text, missing ones None.
+    r"""Decodes CSV. The first row has the names; all values are strings, missing ones are None.
 
-    Of columns with one name the last counts, as in Python's `csv.DictReader`; a warning names them, once a decoder.
-    delimiter: one character, or an escape such as `\t`. set_values_to_none: texts that mean "no value".
-    Raises ConfigError: the delimiter is longer, or there is no such encoding.
+    If columns have the same name, the last one is used, as in Python's `csv.DictReader`; each decoder warns of them
+    once. delimiter: one character, or an escape such as `\t`. set_values_to_none: strings that mean "no value".
+    Raises ConfigError: when the delimiter is longer, or when there is no such encoding.
     """
 
     encoding: str = "utf-8"
@@ -177,7 +177,7 @@ class CsvRows:
     _warned_of: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     streams: ClassVar[bool] = True
-    """As `Decoder` asks: `items` needs memory for one row."""
+    """See `Decoder`: `items` holds only one row in memory."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delimiter", _unescaped(self.delimiter))
@@ -207,26 +207,28 @@ class CsvRows:
 def names_and_rows(
     response: Response, lines: Iterator[str], delimiter: str = ","
 ) -> tuple[list[str], Iterator[list[str | None]]]:
-    """The first row of a table, and the others as they are read, each as wide as the first.
+    """Return the first row of a table, and an iterator over the other rows, each as wide as the first.
 
-    Empty rows are left out, missing values are None. response: what errors name.
-    Raises DecodeError, as reading the rows does: it is no CSV, ends inside a quoted value or a row, or a row has more
-    values than the first. Raises OtherFormat and ErrorInstead: it is HTML, XML or JSON, as what an API answers instead.
+    Skips empty rows; missing values are None. response: named in errors.
+    Raises DecodeError, immediately or while iterating: when the body is not CSV, ends inside a quoted value or a row,
+    or has a row with more values than the first. Raises OtherFormat and ErrorInstead: when the body is HTML, XML or
+    JSON, which an API may send instead of a table.
     """
     beginning = _beginning(lines)
     _check_format(response, beginning, delimiter)
     lines = chain(beginning, lines)
     if csv.field_size_limit() < MAX_LINE:
-        # The limit is the interpreter's, and stops at values of 128 KiB, which documents inside a table have.
+        # The limit is global to the interpreter. Its default of 128 KiB is too small for documents inside a table.
         csv.field_size_limit(MAX_LINE)
     read = row_end = 0
     line = ""
 
     def to_the_end() -> Iterator[str]:
         nonlocal read, line
-        for read, line in enumerate(lines, 1):  # noqa: B007 - both are for the rows, too
+        for read, line in enumerate(lines, 1):  # noqa: B007 - both are read by `rows`, too
             yield line
-        # Asked for a further line in the middle of a row: the reader would make one value of all since the quote.
+        # The reader asks for another line in the middle of a row. At the end of the body, it would return everything
+        # since the quote as one value.
         if read > row_end:
             raise DecodeError(
                 f"{response.request}: the body ends inside a quoted value of the row from line {row_end + 1} on; "
@@ -254,7 +256,7 @@ def names_and_rows(
 
 
 def _beginning(lines: Iterator[str]) -> Sequence[str]:
-    """The lines up to the first that is not blank; of what may be JSON, as many as tell whether it is."""
+    """Return the lines up to the first that is not blank; if that may be JSON, as many lines as it takes to decide."""
     read, size, first = [], 0, ""
     for line in lines:
         read.append(line)
@@ -266,7 +268,7 @@ def _beginning(lines: Iterator[str]) -> Sequence[str]:
 
 
 def _check_format(response: Response, beginning: Sequence[str], delimiter: str) -> None:
-    """Raise OtherFormat or ErrorInstead: the body begins as HTML or XML do, or is JSON."""
+    """Raise OtherFormat or ErrorInstead if the body starts like HTML or XML, or is JSON."""
     text = "".join(beginning).lstrip(_BLANK)
     if text.startswith("<"):
         names = text.splitlines()[0].split(delimiter)
@@ -283,15 +285,15 @@ def _check_format(response: Response, beginning: Sequence[str], delimiter: str) 
             if not (cut and at_end):
                 return
         except (ValueError, RecursionError):
-            # An integer of thousands of digits, or brackets without end: JSON all the same.
+            # An integer of thousands of digits, or endlessly nested brackets, are JSON as well.
             pass
         raise other_format(response, _CSV, text, body)
 
 
 def _check_label(response: Response, names: Sequence[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The rows as they are. Raises OtherFormat: the body is labelled HTML or JSON, and is no table to speak of.
+    """Return the rows unchanged. Raises OtherFormat: when the content type is HTML or JSON and the table is too small.
 
-    Many servers label all that they send so: what has several columns and a row is a table for all that.
+    Many servers send everything with such a content type, so a body with several columns and a row passes as a table.
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not names or not kind.endswith(("html", "json")):
@@ -303,15 +305,15 @@ def _check_label(response: Response, names: Sequence[str], rows: Iterator[list[s
 
 
 class _RowWidth:
-    """Makes rows as wide as the first of a table. last: the number of the last line that was read, and the line."""
+    """Pads rows to the width of a table's first row. last: returns the number of the last line read, and the line."""
 
     def __init__(self, response: Response, width: int, last: Callable[[], tuple[int, str]]) -> None:
         self._response, self._width, self._last = response, width, last
-        # The transport compares a body with the length that was said, or looks for its last chunk.
+        # With one of these headers the transport itself detects a truncated body, by its length or its last chunk.
         self._may_be_cut = not {"content-length", "transfer-encoding"} & response.headers.keys()
 
     def __call__(self, row: list[str]) -> list[str | None]:
-        """A row with None for its missing values. Raises DecodeError: it has values without a name, or no end."""
+        """Return a row, padded with None. Raises DecodeError: when it has too many values or is truncated."""
         (number, line), width = self._last(), self._width
         if any(row[width:]):
             raise DecodeError(
@@ -324,7 +326,7 @@ class _RowWidth:
                     f"{self._response.request}: the last line of the body has {len(row)} values and no line end, all "
                     f"before it have {width}: the source was cut off"
                 )
-            # A source that leaves out values may do so in its last row.
+            # A source that omits trailing values may also do so in its last row, which is then not truncated.
             self._may_be_cut = False
         return [*row[:width], *[None] * (width - len(row))]
 

@@ -1,4 +1,4 @@
-"""XML: a document as nested objects."""
+"""XmlDocument: decodes an XML document to nested objects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from cdk.rest.http.messages import Response
 from cdk.rest.records.decoder import elements
 
 _DEPTH = 200
-"""Elements inside one another; orjson writes 254 levels at most."""
+"""The maximum depth of nested elements; orjson can write at most 254 levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class XmlDocument:
-    """Bodies that are one XML document: `{"root": {"@attribute": "1", "#text": "...", "child": ...}}`.
+    """Decodes an XML document to `{"root": {"@attribute": "1", "#text": "...", "child": ...}}`.
 
-    A child that occurs several times is a list, an empty one is None. Documents that define entities are refused: a
-    few lines of these unfold to gigabytes.
+    A child that occurs several times becomes a list, an empty one None. Documents that define entities are rejected:
+    a few lines of these can expand to gigabytes.
     """
 
     streams: ClassVar[bool] = False
 
     def decode(self, response: Response) -> JsonValue:
-        from xml.parsers.expat import ExpatError  # noqa: PLC0415 - libraries for those who use them
+        from xml.parsers.expat import ExpatError  # noqa: PLC0415 - only needed here
 
         import xmltodict  # noqa: PLC0415 - as above
 
