@@ -1,15 +1,15 @@
 """State of streams and of runs: positions, partitions, slices, the wire form, state logs and their stores.
 
-Nothing here reads a source or writes a table. The names of this front door are for programs that keep state themselves:
-logs and stores, the handlers of runs, source states, bookmarks. They are imported when they are used: whoever imports a
-module of this package, as every command does, does not pay for the others.
+Nothing here reads a source or writes a table. The names exported here are for programs that keep state themselves:
+logs and stores, run handlers, source states, bookmarks. They are imported lazily, because every command imports some
+module of this package and must not pay for the others.
 """
 
 from typing import TYPE_CHECKING
 
 from cdk.base.lazy_names import lazy_names
 
-if TYPE_CHECKING:  # importing them at run time would import what few runs need
+if TYPE_CHECKING:  # at run time few programs need them
     from cdk.state.bookmarks import StateData, StateStore
     from cdk.state.handlers.intervals import Interval
     from cdk.state.handlers.options import StatefulOptions

@@ -1,4 +1,4 @@
-"""Parallel work, ordered progress: what is opened in order and closed in any order advances from the front."""
+"""Ordered progress of parallel work: items open in order and close in any order; progress advances from the front."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Ticket(Generic[T]):
-    """One opened item. Belongs to the queue that gave it."""
+    """One opened item. Belongs to the queue that returned it."""
 
     __slots__ = ("closed", "item")
 
@@ -18,7 +18,7 @@ class Ticket(Generic[T]):
 
 
 class AckQueue(Generic[T]):
-    """Items open in order and close in any order; `pop_closed` gives those at the front that are closed.
+    """A queue whose items open in order and close in any order; `pop_closed` returns the closed ones at its front.
 
     Not thread-safe: it belongs to the one thread that owns the state.
     """
@@ -30,11 +30,11 @@ class AckQueue(Generic[T]):
         return len(self._tickets)
 
     def __iter__(self) -> Iterator[Ticket[T]]:
-        """Tickets not taken yet, oldest first, closed ones included."""
+        """Yield the tickets that are not popped yet, oldest first, including closed ones."""
         return iter(self._tickets)
 
     def open(self, item: T) -> Ticket[T]:
-        """Add an item behind all others and return the ticket that closes it."""
+        """Append an item and return the ticket that closes it."""
         ticket = Ticket(item)
         self._tickets.append(ticket)
         return ticket

@@ -1,4 +1,4 @@
-"""Bookmarks: a place for a job to remember something, a plain PySpark job too. The names are those of amorphicutils.
+"""Bookmarks: values that jobs, including plain PySpark jobs, keep between their runs. API names as in amorphicutils.
 
 from cdk.state import StateStore
 
@@ -8,8 +8,8 @@ state_data.add_element("sales.orders", {"epoch_time": 156234987})
 state_mgm.update(state_data)
 state_mgm.complete(state_data)
 
-Below is a state log (docs/explanation/state-log.md): `update` appends a partial record, `complete` a final one, and
-each key is a slot `bookmark:<key>`. The newest record is what the next job gets, completed or not.
+They are stored in a state log (docs/explanation/state-log.md): `update` appends a partial record, `complete` a final
+one, and each key is a slot `bookmark:<key>`. The next job reads the newest record, whether completed or not.
 """
 
 from collections.abc import Mapping
@@ -33,19 +33,19 @@ _NAMESPACE = "bookmarks"
 
 
 class StateData:
-    """What a job remembers: keys, and values of JSON. Belongs to one thread. Lasts when it is handed to a StateStore.
+    """The bookmarks of a job: JSON values by key. Belongs to one thread. A StateStore makes them durable.
 
-    A key is a text without control characters of up to 400 characters; `<domain>.<dataset>` is a good one.
+    A key is a string of up to 400 characters without control characters, preferably `<domain>.<dataset>`.
     """
 
     def __init__(self) -> None:
         self._texts: dict[str, bytes] = {}
 
     def add_element(self, key: str, value: JsonValue, *, replace: bool = True) -> None:
-        """Set a key to a copy of `value`. replace: also where another value is set; else that is refused.
+        """Set a key to a copy of `value`. replace: overwrite a different existing value.
 
-        Raises BadState naming the place of what JSON cannot hold: tuples, sets, moments, NaN, keys that are no texts.
-        StateError: the key has another value, and `replace` is false.
+        Raises BadState: when JSON cannot represent a part of the value (a tuple, set, datetime, NaN or a key that is
+        not a string); it names the path. StateError: when the key has another value and `replace` is false.
         """
         if not isinstance(key, str):
             raise BadState("bookmark", key, "a text as a key")
@@ -58,12 +58,12 @@ class StateData:
         self._texts[key] = text
 
     def get_element(self, key: str, default: Stored = None) -> Stored:
-        """A copy of the value of a key; `default` where it has none."""
+        """Return a copy of the value of a key, or `default` if the key is missing."""
         text = self._texts.get(key)
         return default if text is None else loads_canonical(text, f"{_USE}{key}")
 
     def remove_element(self, key: str) -> None:
-        """Forget a key; one that is not there is forgotten already."""
+        """Remove a key. Does nothing if it is missing."""
         self._texts.pop(key, None)
 
     def reset(self) -> None:
@@ -72,17 +72,17 @@ class StateData:
 
     @property
     def elements(self) -> Mapping[str, Stored]:
-        """Copies of all values by their keys, in order of the keys."""
+        """Copies of all values by key, sorted by key."""
         return {key: loads_canonical(text, f"{_USE}{key}") for key, text in sorted(self._texts.items())}
 
     def to_bytes(self) -> bytes:
-        """All keys and values, as canonical JSON in UTF-8."""
+        """Return all keys and values as canonical JSON in UTF-8."""
         return dumps_canonical(self.elements, "bookmarks")
 
     def from_bytes(self, data: bytes | Mapping[str, JsonValue]) -> None:
-        """Take these keys and values in place of all others: a map, or what `to_bytes` gave.
+        """Replace all keys and values by those of `data`, a map or the result of `to_bytes`.
 
-        Raises BadState: it is something else; then nothing has changed.
+        Raises BadState: when `data` is something else; nothing has changed then.
         """
         elements = loads_canonical(data, "bookmarks") if isinstance(data, bytes) else data
         if not isinstance(elements, Mapping):
@@ -94,19 +94,19 @@ class StateData:
 
 
 class StateStore:
-    """The bookmarks of all jobs of a dataset. What is stored lasts, and is seen by all processes that name the same.
+    """The durable bookmarks of all jobs of a dataset, shared by all processes that name the same buckets and dataset.
 
     lz_bucket_name: where copies for other programs go, as `<domain>/<dataset>/<job>_running.json` (the last `update`)
-    and `<job>_completed.json` (the last `complete`): one JSON object. They are written only. dlz_bucket_name: where the
-    log lies, under the same folders; what is read comes from there. Both are a folder of this machine or the URL of an
-    object store, such as `s3://bucket`; they may be one.
-    state_domain, state_dataset_name: 1 to 200 letters, digits, `.`, `_` and `-`, no `.` first. username, file_type: are
-    noted in the records. options: for object stores, such as `endpoint` and `region`; what is not given, credentials
-    too, is found in the environment.
-    Raises ConfigError: a name is something else, or a bucket cannot be used.
+    and `<job>_completed.json` (the last `complete`), one JSON object each. They are never read. dlz_bucket_name: where
+    the log is stored and read from, under the same folders. Both are a local folder or the URL of an object store, such
+    as `s3://bucket`; they may be the same.
+    state_domain, state_dataset_name: 1 to 200 letters, digits, `.`, `_` and `-`, not starting with `.`. username,
+    file_type: recorded in the log. options: of object stores, such as `endpoint` and `region`; missing ones, including
+    credentials, are taken from the environment.
+    Raises ConfigError: when a name is invalid or a bucket cannot be used.
     """
 
-    def __init__(  # noqa: PLR0917 - existing programs give them by position
+    def __init__(  # noqa: PLR0917 - existing programs pass them by position
         self,
         lz_bucket_name: str,
         dlz_bucket_name: str,
@@ -128,36 +128,39 @@ class StateStore:
         self._run: Mapping[str, JsonValue] = {"username": username, "file_type": file_type}
 
     def get_or_create(self, job_name: str) -> StateData:
-        """What a job remembers: as of its newest record, completed or not; empty where there is none.
+        """Return a job's bookmarks as of its newest record, completed or not; empty if it has no record.
 
-        job_name: the identity, the same in every run; letters, digits, `.`, `_` and `-`.
-        Raises ConfigError: it is something else. BadState: the log is damaged. TransientError: it cannot be reached.
+        job_name: identity of the job, the same in every run; letters, digits, `.`, `_` and `-`.
+        Raises ConfigError: when `job_name` is invalid. BadState: when the log is damaged. TransientError: when the
+        store cannot be reached.
         """
         log = self._log(job_name)
         return _JobData(job_name, StateSession(log, Mode(), self._run, Retention()))
 
     def update(self, data: StateData) -> None:
-        """Store it: the job is running. Values that did not change are not stored again.
+        """Store the bookmarks of a running job. Unchanged values are not stored again.
 
-        It is stored in the lake. A copy that cannot be written is logged: the next `update` or `complete` writes it.
-        Raises StateConflict: another process stored something for this job since `data` was made; nothing was stored.
-        StateError: `data` is not from `get_or_create`. ConfigError: the store refuses; nothing was stored.
-        TransientError: it cannot be reached, and whether it was stored is not known: `get_or_create` knows.
+        They are stored in the log of `dlz_bucket_name`. A copy that cannot be written is only logged; the next `update`
+        or `complete` writes it.
+        Raises StateConflict: when another process has stored bookmarks of this job since `data` was loaded; nothing was
+        stored. StateError: when `data` is not from `get_or_create`. ConfigError: when the store refuses; nothing was
+        stored. TransientError: when the store cannot be reached; whether `data` was stored is then unknown until
+        `get_or_create` reads it again.
         """
         self._save(data, "partial", "running")
 
     def complete(self, data: StateData) -> None:
-        """Store it: the job is completed. Raises what `update` raises."""
+        """Store the bookmarks of a completed job. Raises what `update` raises."""
         self._save(data, "final", "completed")
 
     def running(self, job_name: str) -> Mapping[str, Stored] | None:
-        """What a job that is not completed has stored so far; None for a job that is, or that never stored anything."""
+        """Return what an uncompleted job has stored so far; None if it is completed or never stored anything."""
         log = self._log(job_name)
         head = log.head()
         return _elements(log, head) if head is not None and head.status == "partial" else None
 
     def completed(self, job_name: str) -> Mapping[str, Stored] | None:
-        """What a job stored when it was last completed; None where it never was."""
+        """Return what a job stored when it last completed; None if it never did."""
         log = self._log(job_name)
         newest = next((record for record in log.history() if record.status == "final"), None)
         return None if newest is None else _elements(log, newest)
@@ -172,14 +175,14 @@ class StateStore:
         try:
             self._copies.put(f"{data.job_name}_{word}.json", data.to_bytes())
         except CdkError as error:
-            # To a caller an error means that the job does its work again, and what is stored says that it is done.
+            # An error would make the caller repeat the job's work, although the stored state says that it is done.
             logger.warning("the bookmarks of %s are stored, their copy is not: %s", data.job_name, error)
 
 
 class _JobData(StateData):
-    """The bookmarks of one job, and where they stand in its log.
+    """The bookmarks of one job, with the session of its log.
 
-    The session holds no lease: a notebook may ask for a job twice, and nobody says when a job has ended. Of two that
+    The session holds no lease: a notebook may open a job twice, and nothing signals the end of a job. If two sessions
     both store, the log refuses the second.
     """
 
@@ -199,7 +202,7 @@ class _JobData(StateData):
             self._session.propose(f"{_USE}{key}", _KIND.of(self.get_element(key)))
         head = self._session.head
         begins = head is None or (status == "partial" and head.status != "partial")
-        # Values that stayed as they are make no record, but that a job began to run is news.
+        # Unchanged values append no record, but the start of a job does.
         self._session.commit(status, [{"job": "running" if status == "partial" else "completed"}] if begins else [])
         self._stored = set(self._texts)
 

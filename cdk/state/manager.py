@@ -1,4 +1,4 @@
-"""ConnectorStateManager: state messages in, each changed state out, once."""
+"""ConnectorStateManager: takes in state messages and returns each changed state once."""
 
 from collections.abc import Collection, Iterable
 from copy import deepcopy
@@ -13,11 +13,12 @@ from cdk.state.wire import Stateful, decode_migrated, encode
 
 
 class ConnectorStateManager:
-    """The states of all streams of a source, as the platform gave them and as the run moved them on.
+    """The states of all streams of a source, as the platform passed them in and as the run has advanced them.
 
-    Built from the state messages of earlier runs: STREAM messages, where a later one of a stream replaces an earlier,
-    GLOBAL ones, whose stream states count, and legacy ones, a map from stream name to blob. Belongs to one thread.
-    What the streams of a GLOBAL one share is left alone, with a warning: streams of this kit keep their own states.
+    Built from the state messages of earlier runs: STREAM messages, where the latest one of a stream counts; GLOBAL
+    messages, of which the stream states are used; and legacy messages, a map from stream name to blob. The shared state
+    of a GLOBAL message is ignored with a warning, because streams of this kit keep their own states. Belongs to one
+    thread.
     """
 
     def __init__(self, messages: Iterable[AirbyteStateMessage] = ()) -> None:
@@ -46,15 +47,15 @@ class ConnectorStateManager:
 
     @property
     def streams(self) -> Collection[StreamDescriptor]:
-        """Those of which there is a state."""
+        """The streams that have a state."""
         return self._blobs.keys()
 
     def get_stream_state(self, name: str, namespace: str | None = None) -> Stored:
-        """A copy of a stream's wire state; `{}` for one that was never read."""
+        """Return a copy of a stream's wire state; `{}` for a stream that was never read."""
         return deepcopy(self._blobs.get(StreamDescriptor(name=name, namespace=namespace)) or {})
 
     def restore(self, stream: Stateful) -> StreamState:
-        """The state a read of `stream` goes on from. Raises BadState naming the stream and the place."""
+        """Return the state that a read of `stream` resumes from. Raises BadState naming the stream and the path."""
         blob = self._blobs.get(_descriptor(stream))
         migrated = stream.migrate_state(blob)
         state = decode_migrated(stream, migrated)
@@ -63,10 +64,10 @@ class ConnectorStateManager:
         return state
 
     def checkpoint(self, stream: Stateful, state: StreamState, *, final: bool = False) -> AirbyteStateMessage | None:
-        """Take over a stream's state and return its message, or None when the last one already said the same.
+        """Store a stream's state and return its message, or None when the last message was the same.
 
-        final: nothing more will be read; then a message is due if this run has said none yet. A stream that neither
-        has a cursor nor can resume has nothing to say before.
+        final: the stream is read to its end, so a message is due if this run has returned none yet. A stream that
+        neither has a cursor nor can resume has no message before that.
         """
         if not (final or has_checkpoints(stream)):
             return None
@@ -87,11 +88,11 @@ class ConnectorStateManager:
         return self.create_state_message(stream.name, stream.namespace)
 
     def update_state_for_stream(self, stream_name: str, namespace: str | None, value: JsonValue) -> None:
-        """Replace a stream's wire state by a copy of `value`."""
+        """Replace a stream's wire state with a copy of `value`."""
         self._blobs[StreamDescriptor(name=stream_name, namespace=namespace)] = deepcopy(value)
 
     def create_state_message(self, stream_name: str, namespace: str | None) -> AirbyteStateMessage:
-        """The message of a stream's present wire state."""
+        """Return a state message with a stream's current wire state."""
         descriptor = StreamDescriptor(name=stream_name, namespace=namespace)
         blob = self._blobs.get(descriptor) or {}
         return AirbyteStateMessage(
@@ -100,7 +101,7 @@ class ConnectorStateManager:
 
 
 def has_checkpoints(stream: Stateful) -> bool:
-    """Whether a stream has states before its end: it has a cursor, or can resume."""
+    """Whether a stream has states before its end, because it has a cursor or can resume."""
     return stream.cursor_field is not None or stream.supports_checkpointing
 
 

@@ -1,4 +1,4 @@
-"""Where a partition, or one slice of it, stands. Three named cases; no sentinel maps."""
+"""Positions: where a partition, or one slice of it, stands. Three named cases instead of sentinel maps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,22 +12,23 @@ from cdk.state.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The greatest cursor value seen, in the record's own spelling, and the records that will come again.
+    """The greatest cursor value seen, in the record's own spelling, and digests of the records that will be read again.
 
-    keys: maps a record's digest to its cursor value, None where a record has none that can be read. Most APIs include
-        the cursor value they are asked to start at, so the next run meets the records at it again; those without a
-        value come with every window. `sync` uses the keys to drop them. `read` keeps none.
-    counts: how many equal records there were of a digest, where there was more than one.
-    held: the digests, and how many of each, that a window left out because an older one may be giving them.
+    keys: maps a record's digest to its cursor value, or to None where the record has no readable one. Most APIs include
+        the cursor value they are asked to start at, so the next run reads the records at that value again; records
+        without a value arrive with every window. `sync` uses the keys to drop both. `read` stores no keys.
+    counts: the number of equal records per digest, where it is greater than one.
+    held: digests, with counts, of records that this window held back because an older window may emit them.
 
-    At most `MAX_BYTES` of them are kept, so that a bulk import under one value does not blow up the state: those with a
-    cursor value first, for they make room again when the cursor moves on. The records beyond are read again by the next
-    run. A window holds back `MAX_HELD`, for many windows are open at once; the records beyond come with each.
+    At most `MAX_BYTES` of keys are stored, so that a bulk import under one value does not blow up the state. Those with
+    a cursor value take precedence, because they make room again when the cursor advances. The next run reads records
+    beyond the limit again. A window holds back at most `MAX_HELD` records, because many windows are open at once;
+    every window emits the records beyond that.
     """
 
     MAX_BYTES: ClassVar[int] = 2**19
     KEY_BYTES: ClassVar[int] = 24
-    """What a digest takes of them, beside the cursor value."""
+    """Bytes that a digest counts for, in addition to its cursor value."""
     MAX_HELD: ClassVar[int] = 1_000
 
     value: FieldValue
@@ -48,18 +49,18 @@ class Edge:
             object.__setattr__(self, "counts", {key: count for key, count in self.counts.items() if key in keys})
 
     def count(self, digest: str) -> int:
-        """How many records with this digest are remembered."""
+        """Return the number of remembered records with this digest."""
         return self.counts.get(digest, 1) if digest in self.keys else 0
 
     @property
     def undated(self) -> dict[str, int]:
-        """How many records of each digest have no cursor value that can be read."""
+        """Number of records per digest, of those without a readable cursor value."""
         return {digest: self.count(digest) for digest, value in self.keys.items() if value is None}
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSlice:
-    """A window that was begun: how far it got (`Start`, a page token, `Done`) and the edge of what it gave."""
+    """A started window: its position (`Start`, a page token or `Done`) and the edge of the records it emitted."""
 
     window: Window
     position: "Position"
@@ -70,9 +71,10 @@ class OpenSlice:
 class Resume:
     """What an unfinished attempt read beyond the cursor value.
 
-    Every window before `through` is closed. `open` holds the windows after it, oldest first and without a gap;
-    those that are `Done` closed before an older one did. A restart reads the others from their position, then
-    plans on from the end of the last, no further than `upto`: where the plan ended, of a cursor that looks back.
+    Every window before `through` is closed. `open` holds the windows after it, oldest first and without a gap; a `Done`
+    window among them closed before an older one did. A restart reads the others from their positions, then plans
+    further windows from the end of the last one up to `upto`, the end of the original plan (only set for a cursor that
+    looks back).
     """
 
     through: FieldValue
@@ -82,11 +84,11 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What a page token remembers of those before it, to notice tokens that go in a circle (Brent's algorithm).
+    """What is stored beside a page token about earlier tokens, to detect cycles of tokens (Brent's algorithm).
 
-    held: the digest of an earlier token. steps: tokens since then. limit: after so many steps the present token is
-    held instead, and the limit doubles, so every circle is noticed once it was gone through twice at most. noticed: one
-    was, and this trail begins after it.
+    held: digest of an earlier token. steps: number of tokens since then. limit: number of steps after which `held` is
+    replaced by the current token and the limit doubles; every cycle is therefore detected within two rounds. noticed: a
+    cycle was already detected, and this trail starts after it.
     """
 
     held: str
@@ -96,39 +98,39 @@ class Trail:
 
     @classmethod
     def begin(cls, token: JsonValue, *, noticed: bool = False) -> "Trail":
-        """A trail whose first token is `token`; None for the first page."""
+        """Return a trail whose first token is `token`, which is None for the first page."""
         return cls(digest_of(token), noticed=noticed)
 
     def after(self, token: JsonValue) -> "Trail":
-        """The trail once `token` was named as the next."""
+        """Return the trail after the source has named `token` as the next one."""
         if self.steps + 1 == self.limit and not self.closed_by(token):
             return Trail(digest_of(token), 0, 2 * self.limit, self.noticed)
         return replace(self, steps=self.steps + 1)
 
     def closed_by(self, token: JsonValue) -> bool:
-        """Whether `token` is the one that is held: what it asks for has been read."""
+        """Whether `token` is the held one, so that its page has already been read."""
         return self.held == digest_of(token)
 
     def closed_at(self, token: JsonValue) -> bool:
-        """Whether this trail, the one after `token`, has come back to it."""
+        """Whether this trail, the result of `after(token)`, has returned to the held token."""
         return self.steps > 0 and self.closed_by(token)
 
 
 def digest_of(value: JsonValue) -> str:
-    """A short name of a value: two that differ have different ones."""
+    """Return a short hex digest of a value's canonical JSON; different values have different digests."""
     return blake2b(canonical(value).encode(), digest_size=10).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The list whose pages a token counts. A table's state has it beside the token; messages do not."""
+    """The list whose pages a token counts. Stored beside the token in a table's state, but not in messages."""
 
     fingerprint: str = ""
-    """Of the request, see `Stream.fingerprint`; empty where that is unknown."""
+    """Fingerprint of the request, see `Stream.fingerprint`; empty where unknown."""
     total: int = 0
-    """The records that the source counted in all when its pages were begun; 0 where that is unknown, or of no use."""
+    """Total number of records that the source reported on the first page; 0 where unknown or not needed."""
     end: str = ""
-    """A digest of the page before, where it says that nothing follows: some sources give it again behind their end."""
+    """Digest of the previous page, where that page says it is the last: some sources repeat it past their end."""
 
 
 UNKNOWN_LISTING = Listing()
@@ -136,16 +138,16 @@ UNKNOWN_LISTING = Listing()
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """The page at which a list goes on that was asked for with the state of its stream's author."""
+    """The page to resume at in a list that was requested with a state set by the stream's author."""
 
     token: Record
     state: Record
-    """What the author has set since the list was begun, which holds once its last page is read; empty for nothing."""
+    """The state that the author has set since the first page; it takes effect after the last page. Empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Nothing of the partition was read yet."""
+    """Nothing of the partition has been read yet."""
 
     done: ClassVar[bool] = False
     cursor: ClassVar[None] = None
@@ -172,21 +174,21 @@ class Checkpoint:
     trail: Trail | None = None
     listing: Listing = UNKNOWN_LISTING
     paging: Paging | None = None
-    """Set while the pages of a `PagedStream` are read whose author advances `cursor`, which has no token then."""
+    """Set while reading the pages of a `PagedStream` whose author advances `cursor`, which then holds no token."""
     last: bool = field(default=False, compare=False)
-    """Nothing of the slice comes behind it; no part of a state."""
+    """Nothing of the slice follows this checkpoint. Not part of a state."""
     by_author: bool = field(default=False, compare=False)
-    """Its author has advanced the cursor, perhaps before all older records have come; no part of a state."""
+    """The stream's author advanced the cursor, possibly before all older records were emitted. Not part of a state."""
 
     @property
     def token(self) -> Record:
-        """What asks for the page at which a read goes on, where the stream is read in pages."""
+        """The token of the page to resume at, where the stream is read in pages."""
         return self.cursor if self.paging is None else self.paging.token
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Read to the end in this sync."""
+    """The partition has been read to its end in this sync."""
 
     done: ClassVar[bool] = True
     cursor: ClassVar[None] = None
@@ -198,13 +200,14 @@ class Done:
 
 
 Position: TypeAlias = Start | Checkpoint | Done
-"""Each says whether it is the end (`done`), and has the fields of a checkpoint, which are None in the other two."""
+"""All three have `done` and the fields of a checkpoint, which are None in `Start` and `Done`."""
 
 
 def without_tokens(position: Position) -> Position:
-    """A position of a cursor as other requests can begin at it: page tokens count the pages of those that it knew.
+    """Return a cursor's position without its page tokens, which are only valid for the requests they came from.
 
-    A window that was begun begins anew, and a list asked for with its author's state, where that stood before it.
+    Started windows restart from their beginning. A list that was requested with its author's state restarts from the
+    state before it.
     """
     if not isinstance(position, Checkpoint):
         return position

@@ -1,4 +1,4 @@
-"""Positions as JSON: what a state says of one partition. `cdk.state.wire` says what the keys mean."""
+"""Positions as JSON: the part of a state that describes one partition. `cdk.state.wire` documents the keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -26,11 +26,11 @@ OWN_KEY = "_cdk"
 _COMPLETE = "__ab_full_refresh_sync_complete"
 _OLD_NO_CURSOR = "__ab_full_refresh_state_message"
 POSITION_KEYS = frozenset({NO_CURSOR, OWN_KEY, _COMPLETE, _OLD_NO_CURSOR})
-"""Names beside the fields of a cursor or a page token that mean something by themselves."""
+"""Keys with a meaning of their own, which appear beside the fields of a cursor or page token."""
 
 
 def position_json(position: Position, *, exact: bool) -> JsonObject:
-    """What a state says of a position. exact: also what only tables need."""
+    """Return the JSON of a position. exact: include what only tables need."""
     match position:
         case Start():
             return {}
@@ -52,7 +52,7 @@ def position_json(position: Position, *, exact: bool) -> JsonObject:
 
 
 def position_of(blob: JsonValue, path: str) -> Position:
-    """The position that a state speaks of. Raises BadState naming `path`."""
+    """Parse a position. Raises BadState naming `path`."""
     if blob is None:
         return Start()
     if not isinstance(blob, Mapping):
@@ -68,7 +68,7 @@ def position_of(blob: JsonValue, path: str) -> Position:
 
 
 def own_parts(blob: Mapping[str, JsonValue], path: str) -> Checkpoint:
-    """What the kit has added to a cursor value, as a checkpoint without that. Raises BadState."""
+    """Parse what the kit stores beside a cursor value, as a checkpoint with an empty cursor. Raises BadState."""
     own, where = blob.get(OWN_KEY, {}), f"{path}.{OWN_KEY}"
     if not isinstance(own, Mapping):
         raise BadState(where, own, "the object that an earlier run of this kit left there")

@@ -1,4 +1,4 @@
-"""What a read is cut into: partitions say *which*, windows say *when*, a slice is one unit of work."""
+"""Partitions and slices, the units of a read: partitions say *which*, windows say *when*, a slice is one work unit."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from cdk.state.window import Window
 
 
 class Partition(Mapping[str, FieldValue]):
-    """Which part of the source: a frozen, hashable map such as `{"repo": "a/b"}`; empty for a plain stream.
+    """A part of the source, as a frozen, hashable map such as `{"repo": "a/b"}`; empty for a plain stream.
 
-    Identity is the canonical JSON of the fields: their order does not count, the type of a value does.
-    `extra` holds fields of the parent that a reader may want; it is neither identity nor state.
+    Its identity is the canonical JSON of its fields: their order does not matter, the type of a value does.
+    `extra` holds fields of the parent record for the stream's use; it is part of neither identity nor state.
 
-    Raises TypeError: a field's value is none that JSON can hold.
+    Raises TypeError: when JSON cannot represent a field's value.
     """
 
     __slots__ = ("_fields", "_key", "extra")
@@ -23,7 +23,7 @@ class Partition(Mapping[str, FieldValue]):
     def __init__(
         self, fields: Mapping[str, FieldValue] | None = None, /, *, extra: Mapping[str, FieldValue] | None = None
     ) -> None:
-        # Copied, for the author's code may go on to change what it has made them of.
+        # Copied, because the author's code may keep changing the objects that it passed in.
         self._fields = _own(fields)
         self._key = canonical(self._fields)
         self.extra: Mapping[str, FieldValue] = _own(extra)
@@ -35,12 +35,12 @@ class Partition(Mapping[str, FieldValue]):
 
     @property
     def bare(self) -> "Partition":
-        """The same partition without `extra`: what a state keeps of it."""
+        """The same partition without `extra`, as a state stores it."""
         return Partition(self._fields) if self.extra else self
 
     @property
     def fields(self) -> JsonObject:
-        """The fields as a dict, shared: do not change it."""
+        """The fields as a dict. It is shared, so callers must not change it."""
         return self._fields
 
     @property
@@ -81,13 +81,13 @@ WHOLE = Partition()
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One unit of work, frozen and picklable: a partition, perhaps a window of it, and where to begin.
+    """One unit of work, frozen and picklable: a partition, optionally a window of it, and where to start.
 
-    `start` is where an earlier attempt stopped inside this slice. `edge` is what `sync` remembers of the records
-    that the source will repeat, `met` what it remembers of the part of this slice that lies before `start`.
-    `holds`: another slice may be giving the records without a cursor value, so `sync` leaves out those it does not
-    know. `owed`: how many records of which digests this slice is read for, once more; None: for all that it has.
-    `record_type` is set where the slice is read, by whoever makes columns of its records; it does not travel.
+    `start` is where an earlier attempt stopped inside this slice. `edge` is what `sync` remembers of the records that
+    the source will repeat, `met` what it remembers of the part of this slice before `start`.
+    `holds`: another slice may emit the records without a cursor value, so `sync` holds back those it does not know.
+    `owed`: digests, with counts, of the only records that this repeated slice is read for; None means all records.
+    `record_type` is set where the slice is read, by the code that builds columns from its records, and never sent.
     """
 
     partition: Partition = WHOLE
@@ -101,7 +101,7 @@ class Slice:
 
     @property
     def extra(self) -> Mapping[str, FieldValue]:
-        """Fields of the parent record that travel with the partition."""
+        """Fields of the parent record that accompany the partition."""
         return self.partition.extra
 
     def __str__(self) -> str:

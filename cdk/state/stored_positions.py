@@ -1,7 +1,7 @@
-"""StoredPositions: where many partitions stand, as the texts of their JSON until one is needed.
+"""StoredPositions: the positions of many partitions, stored as JSON texts that are parsed on access.
 
-A million positions as objects are a gigabyte, their texts a fifth of it; and what moved is known where it moves, so
-that a checkpoint costs what moved since the one before.
+A million positions take a gigabyte as objects, and a fifth of that as texts. Moves are recorded as they happen, so the
+cost of a checkpoint depends on how many partitions moved since the previous one.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,19 +16,19 @@ from cdk.state.position_json import OWN_KEY, position_json, position_of
 from cdk.state.slice import Partition
 
 MANY = 1_000
-"""Partitions of a state from which on their entries stay texts."""
+"""Number of partitions of a state from which on their entries stay texts."""
 MANY_IN_MESSAGE = 16
-"""The same of a state message, which follows every page: to decode what is written at once took as long as a page."""
+"""The same for a state message, which follows every page: parsing texts only to write them took as long as a page."""
 _MISSING = "missing"
 _THROUGH = '"through"'
 _MAY_DIFFER = (f'"{OWN_KEY}"', f'"{_MISSING}"')
-"""What only tables keep is below these keys."""
+"""Keys below which there may be parts that only tables store."""
 
 
 class StoredPositions(Mapping[Partition, Position]):
-    """Positions by partition. A value.
+    """Positions by partition. Immutable.
 
-    texts: by the key of each partition, its entry in the exact form of a state, without the partition.
+    texts: maps a partition's key to its entry in the exact form of a state, without the partition.
     """
 
     __slots__ = ("texts",)
@@ -40,9 +40,9 @@ class StoredPositions(Mapping[Partition, Position]):
     def of(
         cls, positions: Mapping[Partition, Position], missing: Mapping[Partition, datetime] | None = None
     ) -> "StoredPositions":
-        """These positions. missing: since when complete lists of the source's partitions lack one; tables keep it.
+        """Convert a map of positions. missing: since when a partition is missing from complete lists; for tables only.
 
-        Raises NotJson: a cursor is no JSON.
+        Raises NotJson: when JSON cannot represent a cursor.
         """
         if isinstance(positions, StoredPositions):
             return positions
@@ -64,30 +64,30 @@ class StoredPositions(Mapping[Partition, Position]):
     def __eq__(self, other: object) -> bool:
         return self.texts == other.texts if isinstance(other, StoredPositions) else super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment] # as other maps have none
+    __hash__ = None  # type: ignore[assignment] # unhashable, like other maps
 
     def updated(self, positions: Mapping[Partition, Position | None]) -> "StoredPositions":
-        """These with some of them moved, or, where there is None, removed."""
+        """Return a copy with some partitions moved or, where the position is None, removed."""
         changes = {p.key: None if at is None else entry_text(at) for p, at in positions.items()}
         return StoredPositions(self.texts.updated(changes))
 
     def unfinished(self) -> "StoredPositions":
-        """Those of partitions with a cursor that were begun and not read to their end."""
+        """Return the positions of partitions with a cursor that were started and not read to their end."""
         likely = {key: text for key, text in self.texts.items() if _THROUGH in text}
         return StoredPositions(LayeredMap.of({k: t for k, t in likely.items() if _entry(k, t)[0].resume is not None}))
 
 
 class MovingPositions:
-    """The positions of a stream that is read, and which of them have moved. Belongs to one thread."""
+    """The positions of a stream during a read, and which of them have moved. Belongs to one thread."""
 
     def __init__(self, positions: Mapping[Partition, Position]) -> None:
-        """Loads what is not loaded. Raises StateError: it is missing, or was changed."""
+        """Load all layers of the positions. Raises StateError: when a layer is missing or was changed."""
         self._texts = StoredPositions.of(positions).texts
         self._texts.load()
         self._moved: dict[str, str | None] = {}
 
     def get(self, partition: Partition) -> Position | None:
-        """Where a partition stands; None: it never moved."""
+        """Return the position of a partition; None if it has none."""
         text = self._text(partition.key)
         return None if text is None else _entry(partition.key, text)[0]
 
@@ -98,7 +98,7 @@ class MovingPositions:
         return self._moved[key] if key in self._moved else self._texts.text(key)
 
     def move(self, partition: Partition, position: Position | None) -> bool:
-        """Have a partition stand somewhere, or, with None, forget it. Whether that is news."""
+        """Move a partition to a position or, with None, forget it. Return whether that changed anything."""
         text = None if position is None else entry_text(position)
         if text == self._text(partition.key):
             return False
@@ -106,17 +106,17 @@ class MovingPositions:
         return True
 
     def known(self) -> Iterator[str]:
-        """The keys of the partitions that stand somewhere."""
+        """Yield the keys of the partitions that have a position."""
         yield from (key for key in self._texts if key not in self._moved)
         yield from (key for key, text in self._moved.items() if text is not None)
 
     def missing_since(self, key: str) -> datetime | None:
-        """Since when the source lacks a partition."""
+        """Return since when a partition is missing from the source; None if it is not."""
         text = self._text(key)
         return None if text is None or f'"{_MISSING}"' not in text else _entry(key, text)[1]
 
     def miss(self, key: str, since: datetime | None) -> None:
-        """Note since when the source lacks a partition; None: it does not, any more."""
+        """Record since when a partition is missing from the source; None when it is listed again."""
         text = self._text(key)
         assert text is not None
         self._moved[key] = entry_text(_entry(key, text)[0], since)
@@ -126,15 +126,15 @@ class MovingPositions:
         self._moved[key] = None
 
     def checkpoint(self) -> StoredPositions:
-        """The positions as they are now."""
+        """Return the current positions and start recording moves anew."""
         self._texts, self._moved = self._texts.updated(self._moved), {}
         return StoredPositions(self._texts)
 
 
 class PartitionEntries(Collection[JsonObject], SerializedJson):
-    """The `states` of a state of many partitions: `{"partition": ..., "cursor": ...}` each, in no order.
+    """The `states` list of a state with many partitions: `{"partition": ..., "cursor": ...}` entries in no order.
 
-    exact: with what only tables keep.
+    exact: the entries include what only tables store.
     """
 
     __slots__ = ("exact", "texts")
@@ -144,7 +144,7 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
 
     @classmethod
     def of(cls, items: Stored) -> "PartitionEntries | None":
-        """The entries of a list of a state; None: it is none, or has a partition twice."""
+        """Convert the `states` list of a state; None if it is not such a list, or has a partition twice."""
         match items:
             case PartitionEntries():
                 return items
@@ -172,22 +172,22 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
             case _:
                 return False
 
-    __hash__ = None  # type: ignore[assignment] # as lists have none
+    __hash__ = None  # type: ignore[assignment] # unhashable, like lists
 
     def entry(self, partition: Partition) -> JsonObject | None:
-        """The entry of one partition, found without loading the others; None where there is none."""
+        """Return the entry of one partition, without loading the others; None if it has no entry."""
         text = self.texts.text(partition.key)
         return None if text is None else _object(self._wire_text(partition.key, text))
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, JsonObject]]:
-        """The entries from the key of a partition on, by key; back: those before it, the nearest first.
+        """Yield keys and entries from a partition's key on, in key order. back: those before it, nearest first.
 
         The others are not loaded.
         """
         return ((each, _object(self._wire_text(each, text))) for each, text in self.texts.sorted_from(key, back=back))
 
     def moved(self, older: "PartitionEntries") -> Iterator[tuple[JsonObject | None, JsonObject | None]]:
-        """The entries that differ from those of an older state, as they were there and as they are here, by key."""
+        """Yield the entries that differ from those of an older state, as pairs (old, new) in key order."""
         for key, *texts in self.texts.differing(older.texts):
             old, new = (None if text is None else _object(self._wire_text(key, text)) for text in texts)
             yield old, new
@@ -210,7 +210,7 @@ class PartitionEntries(Collection[JsonObject], SerializedJson):
 
 
 def with_entries(blob: Stored, *, exact: bool) -> Stored:
-    """A state whose `states`, if they are many, are `PartitionEntries`. exact: as there."""
+    """Return a state with `states` converted to `PartitionEntries` if there are many. exact: see `PartitionEntries`."""
     match blob:
         case {"states": list() as items, **rest} if len(items) >= MANY:
             entries = PartitionEntries.of(items)
@@ -220,9 +220,10 @@ def with_entries(blob: Stored, *, exact: bool) -> Stored:
 
 
 def apart(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[str, ...], LayeredMap]]:
-    """The state of a table without the entries of many partitions, and these: its own, and those of its parents.
+    """Split a table's state into the rest and the entries of its many partitions, its own and those of its parents.
 
-    By the names of the parents, the nearest first: none for its own. of: whose state it is.
+    The entries are keyed by the path of parent names that leads to them, empty for the stream's own. of: the path of
+    `state` itself.
     """
     if not isinstance(state, dict):
         return state, {}
@@ -243,14 +244,14 @@ def apart(state: Stored, of: tuple[str, ...] = ()) -> tuple[Stored, dict[tuple[s
 
 
 def put_back(state: Stored, of: Sequence[str], entries: Stored) -> None:
-    """Put the entries of many partitions into a state from which `apart` took them. of: as there."""
+    """Put entries back, in place, into a state that `apart` has split. of: the path of parent names, as in `apart`."""
     for name in of:
         state = state["parent_state"][name]
     state["states"] = entries
 
 
 def is_same(blob: Stored, other: Stored) -> bool:
-    """Whether two states have the same canonical JSON; entries that did not change since are not looked at."""
+    """Whether two states have the same canonical JSON; entries that both share are not compared."""
     match blob, other:
         case {"states": PartitionEntries() as states, **rest}, {"states": PartitionEntries() as others, **others_rest}:
             return states == others and canonical(rest) == canonical(others_rest)
@@ -259,7 +260,7 @@ def is_same(blob: Stored, other: Stored) -> bool:
 
 
 def entry_text(position: Position, missing: datetime | None = None) -> str:
-    """The entry of a position in the exact form of a state, without its partition. Raises NotJson."""
+    """Return a position's entry in the exact form of a state, without its partition. Raises NotJson."""
     entry: JsonObject = {"cursor": position_json(position, exact=True)}
     if missing is not None:
         entry[_MISSING] = missing.isoformat()
@@ -267,7 +268,7 @@ def entry_text(position: Position, missing: datetime | None = None) -> str:
 
 
 def since(text: JsonValue, path: str) -> datetime:
-    """Since when a partition is missing. Raises BadState."""
+    """Parse the timestamp since when a partition is missing. Raises BadState."""
     moment = parse_timestamp(text, ()) if isinstance(text, str) else None
     if moment is None:
         raise BadState(path, text, "a moment in ISO 8601, such as 2024-01-01T00:00:00+00:00")
@@ -282,7 +283,7 @@ def _entry(key: str, text: str) -> tuple[Position, datetime | None]:
 
 
 def _parts(item: Stored) -> tuple[Stored, Stored]:
-    """The fields of an entry's partition, and the rest; nothing of what is no entry."""
+    """Split an entry into its partition's fields and the rest; return (None, {}) if it is not an entry."""
     match item:
         case {"partition": dict() as fields, **rest} if rest:
             return fields, rest

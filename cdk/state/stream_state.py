@@ -1,4 +1,4 @@
-"""The state of one stream: partition -> position. A plain stream has a single, empty partition."""
+"""The state of one stream: a map from partition to position. A plain stream has a single, empty partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,19 +11,20 @@ from cdk.state.stored_positions import StoredPositions
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What has been read of a stream, and, for substreams, of its parents.
+    """What has been read of a stream and, for substreams, of its parents.
 
-    positions: where each partition stands. A position under `WHOLE` beside real partitions, or instead of them,
-        is a cursor for all of them, as the peer leaves it when it gives up per-partition state.
+    positions: the position of each partition. A position under `WHOLE`, beside real partitions or instead of them, is a
+        cursor for all of them; airbyte-cdk writes that when it gives up per-partition state.
     parents: the state of each parent stream, by name, where partitions follow the parent's own progress.
-    extra: keys of the wire form that mean nothing here; they are written back as they came.
-    shares_cursor: all partitions have got to the position under `WHOLE`; what is beside it says only which records come
-        again. False while partitions are read, one after the other, from there.
-    ranges_from: set when the wire form was the peer's list of date ranges; the start of the first one. The state
-        is then written in that form again.
-    after: in the middle of a read, the partition behind which it resumes: this one and those listed before it were read
-        to their end, and come last. None once a read is finished, and where they have nothing more to read.
-    in_full: in the middle of the read in full of a stream that is read in another way once it has a state.
+    extra: keys of the wire form that mean nothing here; they are written back unchanged.
+    shares_cursor: all partitions have reached the position under `WHOLE`; the other positions only tell which records
+        the source will repeat. False while partitions are being read, one after the other, from that position.
+    ranges_from: start of the first range, set when the wire form was airbyte-cdk's list of date ranges. The state is
+        then written in that form again.
+    after: during a read, the partition after which an interrupted read resumes: this one and those listed before it
+        were read to their end and are read last. None once a read is completed, and where they have nothing more to
+        read.
+    in_full: a stream that is read differently once it has a state is in the middle of its initial full read.
     """
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class StreamState:
     in_full: bool = False
 
     def of(self, partition: Partition) -> Position:
-        """Where `partition` stands: its own position, else the one kept for all partitions, else `Start`."""
+        """Return the position of `partition`: its own, else the one stored for all partitions, else `Start`."""
         return self.positions.get(partition) or self.positions.get(WHOLE) or Start()
 
     def with_(self, partition: Partition, position: Position) -> "StreamState":

@@ -1,4 +1,4 @@
-"""Windows: the stretches of a cursor that a stream is read in."""
+"""Windows: the ranges of a cursor that a stream is read in."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from cdk.base.values import FieldValue
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From `start` to `end`, in cursor units: what to ask the source for.
+    """A range of the cursor to request from the source: from `start` to `end`, in cursor units.
 
     `until` is where the next window starts. It equals `end` where windows touch, and is one granule after it where
-    the cursor has a granularity. A window owns the records with `start <= value < until`, and the last window owns
-    everything from its start. `end` is None where the source has no upper bound.
+    the cursor has a granularity. A window owns the records with `start <= value < until`; the last window owns
+    everything from its start. `end` is None where the request has no upper bound.
     """
 
     start: FieldValue

@@ -1,28 +1,29 @@
-"""State on the wire: with `cdk.state.position_json` the only place that knows the protocol's shapes and magic keys.
+"""State on the wire. Only this module and `cdk.state.position_json` know the protocol's shapes and magic keys.
 
     nothing read yet               {}
     full refresh, finished         {"__ab_no_cursor_state_message": true}     read back as nothing: it starts again
     pages, at a token              the token: {"page": 3}
     pages, finished                {"__ab_full_refresh_sync_complete": true}
-    cursor                         {"updated_at": "..."}                      other keys are carried along
+    cursor                         {"updated_at": "..."}                      other keys are preserved
     cursor, as date ranges         {"slices": [...], "state_type": "date-range"}
     partitions                     {"use_global_cursor": false, "states": [{"partition", "cursor"}], "parent_state"}
     partitions without a cursor    {"states": [...]}
     shared by partitions           {"use_global_cursor": true, "state": {...}}; beside others: as the partition {}.
-                                   `states` beside it has the partitions that were begun and are listed no more; in
-                                   tables all, for what the edge of each remembers; of groups `state` has that of all
+                                   `states` beside it has the partitions that were started and are no longer listed; in
+                                   tables all partitions, because the edge of each is remembered. With grouped
+                                   partitions, `state` has the cursor of all groups
 
-One key is ours, `_cdk`, beside a cursor value: `slices` and `through` say what an unfinished attempt read beyond it,
-and `upto` where its plan ends; a finished read leaves none of them. Beside the token of a page, `trail` notices tokens
-that go in a circle; it is there once a read was resumed. Beside the state of a `PagedStream` whose author advances it,
-`paging` has the `token` of the page to go on at, and the `state` that was set since the first. In the exact form, kept
-in tables, `listing` is also the list whose pages a token counts, and `edge` holds the digests of the records at the
-cursor value: `keys`, and in `counts` how often each came, where that is more than once. A partition that complete lists
-lack has `missing`, since when.
+One key is ours, `_cdk`. Beside a cursor value, its `slices` and `through` say what an unfinished attempt read beyond
+that value, and `upto` where its plan ends; a completed read leaves none of them. Beside a page token, `trail` detects
+cycles of tokens; it is present once a read was resumed. Beside the state of a `PagedStream` whose author advances it,
+`paging` has the `token` of the page to resume at and the `state` that was set since the first page. The exact form,
+stored in tables, also has `listing`, the list whose pages a token counts, and `edge`, the digests of the records at the
+cursor value: `keys`, and `counts` where a digest occurred more than once. A partition that is missing from complete
+lists has `missing`, the timestamp since when.
 
-Beside `states`, `_cdk` has `after` while partitions with a cursor are read: the fields of the one behind which an
-interrupted read resumes. Those up to it were read to their end and come last. A finished read leaves none. `in_full`
-is there in the middle of the read in full of a stream that is read in another way once it has a state.
+Beside `states`, `_cdk` has `after` while partitions with a cursor are read: the fields of the partition after which an
+interrupted read resumes. The partitions up to it were read to their end and are read last. A completed read leaves no
+`after`. `in_full` is present during the initial full read of a stream that is read differently once it has a state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,13 +43,13 @@ from cdk.state.window import Window
 _PARTITION_KEYS = frozenset({"states", "use_global_cursor", "parent_state"})
 _PARTITION_MARKS = _PARTITION_KEYS | {"lookback_window"}
 _OF_PARTITIONS = frozenset({"states", "use_global_cursor", "state"})
-"""What says where partitions are. What has none of these, but parents or a lookback window, has one cursor for all."""
+"""Keys that locate partitions. A state without these, but with parents or a lookback window, has one cursor for all."""
 _IN_FULL = "in_full"
 _RANGE_TYPES = ("date-range", "integer")
 
 
 class Stateful(Protocol):
-    """What must be known of a stream to read and write its state."""
+    """The properties of a stream that reading and writing its state needs."""
 
     name: str
     namespace: str | None
@@ -58,10 +59,10 @@ class Stateful(Protocol):
 
     @property
     def empty_state(self) -> JsonValue:
-        """What a message says before anything was read."""
+        """The state that a message carries before anything was read."""
 
     def migrate_state(self, blob: JsonValue) -> JsonValue:
-        """An old form of the state in today's form."""
+        """Return a state of an old form in the current form."""
 
 
 def encode(
@@ -74,9 +75,9 @@ def encode(
 ) -> JsonObject:
     """Return the wire form of `state`.
 
-    incremental: the stream has a cursor. resumable: it supports checkpoints; a plain full refresh that is done
-    leaves the no-cursor message, so the next read starts again. exact: write also what only tables need, see above.
-    Of many partitions `states` are `PartitionEntries`: the text of each was made when it moved.
+    incremental: the stream has a cursor. resumable: the stream supports checkpoints; a completed full refresh of one
+    that does not leaves the no-cursor message, so the next read starts again. exact: also write what only tables need,
+    see above. With many partitions, `states` is a `PartitionEntries`, whose texts were made when each partition moved.
     """
     if state.in_full:
         unmarked = replace(state, in_full=False)
@@ -98,7 +99,7 @@ def encode(
     if shares:
         blob["state"] = position_json(positions[WHOLE], exact=exact)
         beside = StoredPositions.of(positions).updated({WHOLE: None})
-        # What was begun lies before the shared cursor: where the source lists it again, it is read to its end.
+        # An unfinished partition lies before the shared cursor: if the source lists it again, it is read to its end.
         positions = beside if exact else beside.unfinished()
     if positions or exact or not shares:
         entries = PartitionEntries(StoredPositions.of(positions).texts, exact=exact)
@@ -114,9 +115,9 @@ def encode(
 
 
 def reserved_names(cursor: Mapping[str, JsonValue], *, partitioned: bool) -> list[str]:
-    """The fields of a cursor, or of a page token, that a state has for other things: it would not be read back.
+    """Return the fields of a cursor or page token whose names a state reserves, so that it could not be read back.
 
-    partitioned: it is that of a partition, below a key of its own.
+    partitioned: it belongs to a partition, so it is nested below a key of its own.
     """
     reserved = POSITION_KEYS if partitioned else POSITION_KEYS | _PARTITION_MARKS
     if not partitioned and cursor.get("state_type") in _RANGE_TYPES:
@@ -127,10 +128,10 @@ def reserved_names(cursor: Mapping[str, JsonValue], *, partitioned: bool) -> lis
 def decode(
     blob: JsonValue, *, path: str = "state", cursor_field: str | None = None, partition_field: str | None = None
 ) -> StreamState:
-    """Return the state that a blob stands for.
+    """Parse the wire form of a state.
 
     path names the place in error messages. cursor_field is needed to read date ranges, partition_field to read the
-    old form `{partition value: cursor}`. Raises BadState for anything that is no state.
+    old form `{partition value: cursor}`. Raises BadState: when `blob` is not a state.
     """
     match blob:
         case None:
@@ -148,21 +149,21 @@ def decode(
 
 
 def decoded(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
-    """A stream's state of its wire form, old forms included. path: where it was found. Raises BadState.
+    """Parse a stream's state, including old forms. path: where it was found, for errors. Raises BadState.
 
-    A stream that is read in several ways is from then on the one that goes on from this state.
+    A stream that can be read in several ways selects, from here on, the one that resumes from this state.
     """
     return decode_migrated(stream, stream.migrate_state(blob), path)
 
 
 def decode_migrated(stream: Stateful, blob: JsonValue, path: str = "") -> StreamState:
-    """A stream's state of its wire form of today, as `decoded`."""
+    """Parse a stream's state of the current wire form, otherwise as `decoded`."""
     path = path or f"state of {stream.name}"
     return decode(blob, path=path, cursor_field=stream.cursor_field, partition_field=stream.partition_field)
 
 
 def is_in_full(blob: Stored) -> bool:
-    """Whether a state was left in the middle of the read in full of a stream, see `StreamState.in_full`."""
+    """Whether a state was written during the initial full read of a stream, see `StreamState.in_full`."""
     return isinstance(blob, Mapping) and _IN_FULL in as_object(blob.get(OWN_KEY))
 
 
@@ -181,7 +182,7 @@ def _decode_map(
 
 
 def _without_partitions(position: Position) -> dict[Partition, Position]:
-    """The position of a stream without partitions."""
+    """Return the positions of a stream without partitions."""
     return {} if position == Start() else {WHOLE: position}
 
 
@@ -197,7 +198,7 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
         if k not in _PARTITION_KEYS and k != OWN_KEY and not (k == "state" and WHOLE in positions)
     }
     if _OF_PARTITIONS.isdisjoint(blob):
-        # So airbyte-cdk 7.39.1 reads it (`ConcurrentPerPartitionCursor`): each partition starts from this cursor.
+        # As in airbyte-cdk 7.39.1 (`ConcurrentPerPartitionCursor`): each partition starts from this cursor.
         cursor = {k: extra.pop(k) for k in extra.keys() - _PARTITION_MARKS}
         positions = _without_partitions(position_of(cursor, path))
     parents = blob.get("parent_state") or {}
@@ -215,7 +216,7 @@ def _from_partitions(blob: Mapping[str, JsonValue], path: str) -> StreamState:
 
 
 def _after(own: JsonValue, path: str) -> Partition | None:
-    """The partition behind which an interrupted read resumes."""
+    """Return the partition after which an interrupted read resumes; None if there is none."""
     match own:
         case {"after": Mapping() as fields} if fields:
             return _partition(fields, f"{path}.after")
@@ -232,7 +233,7 @@ def _is_partition_map(blob: Mapping[str, JsonValue]) -> bool:
 
 
 def _partitions(items: JsonValue, path: str) -> StoredPositions:
-    """Where each partition stands. Entries that are texts already were looked at by who wrote them."""
+    """Parse the position of each partition. `PartitionEntries` are not checked again: their writer did that."""
     if isinstance(items, PartitionEntries):
         return StoredPositions(items.texts)
     if not isinstance(items, Sequence) or isinstance(items, str):
@@ -258,7 +259,7 @@ def _partition(fields: Mapping[str, JsonValue], path: str) -> Partition:
 
 
 def _ranges(position: Checkpoint, cursor_field: str, start: JsonValue, *, exact: bool) -> JsonObject:
-    """The peer's concurrent form. A range that was closed is written as one; half-read ones travel in our key."""
+    """Return airbyte-cdk's concurrent form. Closed windows become ranges; half-read ones are stored under our key."""
     most_recent = position.cursor.get(cursor_field)
     resume = position.resume
     first = {"start": start, "end": resume.through if resume else most_recent, "most_recent_cursor_value": most_recent}

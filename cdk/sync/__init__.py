@@ -1,14 +1,14 @@
-"""What a sync is: settings, the loop that plans, reads and commits, what runs in a task, and the reports.
+"""Syncs into Delta tables: the settings, the loop that plans, reads and commits, the tasks, and the reports.
 
-Nothing in here knows Spark: tasks run on whatever `Workers` are passed, in this process too. Names are imported when
-they are used: the command line takes parts of this package that need no pyarrow.
+Nothing here depends on Spark: tasks run on the `Workers` that the caller passes, or in this process. Names are imported
+lazily, because the command line uses parts of this package that need no pyarrow.
 """
 
 from typing import TYPE_CHECKING
 
 from cdk.base.lazy_names import lazy_names
 
-if TYPE_CHECKING:  # importing them at run time would import pyarrow and deltalake
+if TYPE_CHECKING:  # at run time this would import pyarrow and deltalake
     from cdk.sources.manifests import manifest_source
     from cdk.sync.loop.runner import SyncResult, SyncRunner
     from cdk.sync.reports.stream_report import Status, StreamReport

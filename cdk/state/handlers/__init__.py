@@ -1,1 +1,1 @@
-"""What a run does with the state of the last one: it removes what is missing and skips what was read."""
+"""Handlers that compare a run with the state of earlier ones: remove missing entities, skip windows already read."""

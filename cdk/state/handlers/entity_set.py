@@ -1,18 +1,18 @@
-"""Entity sets: which ids a source had, scope by scope, and what is still open about them. Pure.
+"""Entity sets: the ids that a source had, per scope, and the pending operations on them. Pure.
 
     {"scopes": {"": {"ids": {"urn:table:1": 1, "urn:table:2": 0}}}}
 
-One number for each id, so that what changes is small:
+Each id has one number, so that changes stay small:
 
-| number | what is known | seen in a run | missing from a complete run |
+| number | meaning | seen in a run | missing from a complete run |
 |---|---|---|---|
-| `1`, PRESENT | the source has it, the sink shows it | stays | is removed, or missed for the first time |
-| -1, -2, ... | missed by so many complete runs | revived | is removed, or missed once more |
-| `0`, LEAVING | its removal was begun, and not confirmed | revived | removed again |
-| `2`, UNSURE | it was seen, and the sink has not confirmed that it shows it | revived | as `1` |
+| `1`, PRESENT | the source has it, the sink shows it | stays | is removed, or counts as missed once |
+| -1, -2, ... | missing from that many complete runs | is revived | is removed, or counts as missed once more |
+| `0`, LEAVING | its removal was started, but not confirmed | is revived | is removed again |
+| `2`, UNSURE | it was seen, but the sink has not confirmed that it shows it | is revived | as `1` |
 
-An id leaves the set when the sink has confirmed its removal. Reviving what was never removed changes nothing, so
-whatever is not PRESENT is revived.
+An id leaves the set when the sink has confirmed its removal. Reviving an id that was never removed changes nothing, so
+every seen id that is not PRESENT is revived.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,31 +24,31 @@ from cdk.base.values import JsonValue
 from cdk.state.log.slot_value import Kind
 
 ENTITIES = Kind("cdk/entity-set")
-"""The kind of `entities:` slots."""
+"""Kind of the `entities:` slots."""
 
 PRESENT, LEAVING, UNSURE = 1, 0, 2
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A scope of this run against what is known of it."""
+    """The result of comparing a scope in this run with the known ids."""
 
     previous: int
-    """Known ids that are not leaving."""
+    """Number of known ids that are not leaving."""
     missing: tuple[str, ...]
-    """Ids to remove, in order."""
+    """Ids to remove, sorted."""
     retried: tuple[str, ...]
-    """Ids whose removal was begun before."""
+    """Missing ids whose removal an earlier run started, sorted."""
     revived: tuple[str, ...]
-    """Ids seen that the sink may have removed, in order."""
+    """Seen ids that the sink may have removed, sorted."""
     protected: int
-    """Ids that are missing and may not be removed."""
+    """Number of ids that are missing but may not be removed."""
     ids: Mapping[str, int]
-    """What is to be remembered before the sink is asked."""
+    """The numbers to store before the sink is asked."""
 
 
 def read_sets(value: JsonValue, path: str) -> dict[str, dict[str, int]]:
-    """Scope -> id -> number; empty for None. Raises BadState naming the place of what means nothing here."""
+    """Parse a slot's value as scope -> id -> number; empty for None. Raises BadState naming the invalid part."""
     if value is None:
         return {}
     scopes = value.get("scopes") if isinstance(value, dict) else None
@@ -67,12 +67,12 @@ def read_sets(value: JsonValue, path: str) -> dict[str, dict[str, int]]:
 
 
 def write_sets(sets: Mapping[str, dict[str, int]]) -> JsonValue:
-    """The value of a slot, as `read_sets` reads it."""
+    """Return the value of a slot, the inverse of `read_sets`."""
     return {"scopes": {scope: {"ids": ids} for scope, ids in sets.items()}}
 
 
 def missed(number: int, grace: int) -> int:
-    """What becomes of an id that is missing from a complete run. grace: how many it may be missing from."""
+    """Return the new number of an id that is missing from a complete run. grace: how many such runs are tolerated."""
     if number == LEAVING:
         return LEAVING
     runs = max(-number, 0) + 1
@@ -80,7 +80,7 @@ def missed(number: int, grace: int) -> int:
 
 
 def met(number: int | None, *, first: bool) -> int:
-    """What becomes of an id that is seen. first: nothing was known before, so nothing can have been removed."""
+    """Return the new number of an id that was seen. first: no state existed, so nothing can have been removed."""
     return PRESENT if number == PRESENT or (first and number is None) else UNSURE
 
 
@@ -93,7 +93,7 @@ def compare(
     grace: int = 0,
     spared: Callable[[str], bool] = lambda _: False,
 ) -> Compared:
-    """A scope that was read completely. comparable: the known ids that this run may compare itself with."""
+    """Compare a completely read scope with the known ids. comparable: known ids that this run may compare with."""
     ids = {id: met(known.get(id), first=first) for id in current}
     missing, retried = list[str](), list[str]()
     previous = protected = 0
@@ -111,5 +111,5 @@ def compare(
 
 
 def merged(known: Mapping[str, int], current: AbstractSet[str], *, first: bool = False) -> dict[str, int]:
-    """What is to be remembered of a scope where nothing may be removed: what was known, and what was seen."""
+    """Return the union of known and seen ids, to store for a scope in which nothing may be removed."""
     return {**known, **{id: met(known.get(id), first=first) for id in current}}

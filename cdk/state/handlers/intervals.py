@@ -1,6 +1,7 @@
-"""Spans of time and sets of them, half open: a span has its start and not its end. Pure; all moments are UTC.
+"""Half-open time intervals and sets of them: an interval includes its start, but not its end. Pure; all times are UTC.
 
-A set of spans is normal when they are sorted, none is empty, and none touches the next. All functions give normal sets.
+A set of intervals is normal when it is sorted, no interval is empty, and no interval touches the next. All functions
+that return sets return normal ones.
 """
 
 from collections.abc import Iterable
@@ -11,23 +12,23 @@ from typing import TypeAlias
 from cdk.base.errors import ConfigError
 
 _MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
-"""A moment at which weeks, days and hours begin."""
+"""A timestamp at which a week, a day and an hour start."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Interval:
-    """From `start` up to, and without, `end`. Moments with a zone."""
+    """The time from `start` up to but excluding `end`, both with a time zone."""
 
     start: datetime
     end: datetime
 
 
 Spans: TypeAlias = tuple[Interval, ...]
-"""A normal set of spans."""
+"""A normal set of intervals."""
 
 
 def normal(spans: Iterable[Interval]) -> Spans:
-    """The same moments as a normal set."""
+    """Return intervals as a normal set that covers the same time."""
     merged: list[Interval] = []
     for span in sorted(spans):
         if span.start >= span.end:
@@ -40,7 +41,7 @@ def normal(spans: Iterable[Interval]) -> Spans:
 
 
 def minus(spans: Spans, others: Spans) -> Spans:
-    """The moments of `spans` that are not in `others`."""
+    """Return the time in `spans` that is not in `others`."""
     remaining: list[Interval] = []
     for span in spans:
         start = span.start
@@ -54,27 +55,27 @@ def minus(spans: Spans, others: Spans) -> Spans:
 
 
 def floor(moment: datetime, bucket: timedelta) -> datetime:
-    """The start of the bucket that `moment` is in."""
+    """Return the start of the bucket that contains `moment`."""
     return moment - (moment - _MONDAY) % bucket
 
 
 def ceiling(moment: datetime, bucket: timedelta) -> datetime:
-    """The first start of a bucket that is not before `moment`."""
+    """Return the first bucket start at or after `moment`."""
     return moment + (_MONDAY - moment) % bucket
 
 
 def outward(span: Interval, bucket: timedelta) -> Interval:
-    """The whole buckets that a span touches."""
+    """Extend an interval to the whole buckets that it touches."""
     return Interval(floor(span.start, bucket), ceiling(span.end, bucket))
 
 
 def inward(spans: Spans, bucket: timedelta) -> Spans:
-    """The whole buckets that lie within one of the spans."""
+    """Shrink each interval to the whole buckets inside it."""
     return normal(Interval(ceiling(span.start, bucket), floor(span.end, bucket)) for span in spans)
 
 
 def in_utc(moment: datetime, what: str) -> datetime:
-    """The moment in UTC. Raises ConfigError: it has no zone."""
+    """Convert a timestamp to UTC. Raises ConfigError: when it has no time zone."""
     if moment.tzinfo is None:
         raise ConfigError(f"found {moment.isoformat()} without a time zone, expected a moment with one", path=what)
     return moment.astimezone(UTC)

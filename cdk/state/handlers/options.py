@@ -1,4 +1,4 @@
-"""StatefulOptions: what a person may say of a run that compares itself with the last one."""
+"""StatefulOptions: the user's options for runs that compare themselves with the state of earlier runs."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -21,56 +21,56 @@ _PATH = "stateful_ingestion"
 
 
 class StatefulOptions(BaseModel):
-    """The block `stateful_ingestion`: the names people know, and a few more. Frozen; unknown keys are refused."""
+    """The config block `stateful_ingestion`: DataHub's option names, and a few more. Frozen; refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = False
-    """Without it nothing is seen, skipped, removed or stored."""
+    """Whether state is used at all. If false, the run sees, skips, removes and stores nothing."""
     ignore_old_state: bool = False
-    """The run compares with nothing, so nothing is removed and nothing is skipped; what was known stays known.
+    """Compare with no earlier state, so that nothing is removed or skipped; known entities and ranges stay known.
 
-    Two names of one thing.
+    Same effect as `force_rerun`.
     """
     force_rerun: bool = False
-    """The run compares with nothing, so nothing is removed and nothing is skipped; what was known stays known.
+    """Compare with no earlier state, so that nothing is removed or skipped; known entities and ranges stay known.
 
-    Two names of one thing.
+    Same effect as `ignore_old_state`.
     """
     ignore_new_state: bool = False
-    """The run sees the state and stores nothing; nothing is removed."""
+    """Read the state, but store nothing and remove nothing."""
     remove_stale_metadata: bool = True
-    """Whether stale entities are removed; otherwise they are reported, and stay known."""
+    """Whether stale entities are removed; if false, they are only reported and stay known."""
     removal: Literal["soft", "hard"] = "soft"
-    """Whether the sink is asked for soft or hard deletes."""
+    """Whether the sink flags entities as removed (soft) or deletes them (hard)."""
     fail_safe_threshold: Annotated[float, Field(ge=0, le=100)] = 75.0
-    """Percent of a scope's known entities that one run may remove; exactly as many pass; 100: any."""
+    """Maximum percentage of a scope's known entities that one run may remove, inclusive; 100 allows any number."""
     fail_safe_min: Annotated[int, Field(ge=0)] = 5
-    """As many may go whatever the percentage; small scopes lose half of theirs in a day."""
+    """Number of entities that a run may always remove: small scopes can lose half of theirs in a day."""
     grace_runs: Annotated[int, Field(ge=0)] = 0
-    """Complete runs that an entity may be missing from before it is removed."""
+    """Number of complete runs that an entity may be missing from before it is removed."""
     allow_empty: bool = False
-    """A scope that had entities may have none."""
+    """Whether a scope that had entities may become empty."""
     accept_removals: str | None = None
-    """The plan that an earlier run refused, by the id it gave; only this one is carried out."""
+    """Id of the removals that an earlier run refused; only exactly these are carried out."""
     bucket_duration: Literal["HOUR", "DAY", "WEEK"] = "DAY"
-    """What windows are made of."""
+    """Size of the buckets that windows consist of."""
     settle: Duration = timedelta()
     """How long after its end a bucket may still change."""
     on_gap: Literal["report", "fill"] = "report"
-    """Whether what lies between the newest covered bucket and a request is only reported, or read as well."""
+    """Whether the gap between the newest covered bucket and a request is only reported, or read as well."""
     max_fill: Duration = timedelta(days=31)
-    """How far before the request a gap is filled."""
+    """How far before the request a gap is filled at most."""
     max_intervals: Annotated[int, Field(ge=1)] = 1000
-    """How many intervals are remembered."""
+    """Maximum number of intervals to store; the newest are kept."""
     state_provider: Mapping[str, JsonValue] | None = Field(None, repr=False)
-    """Where the log lies, and how large a slot may be; see `open_log`."""
+    """The store of the log: `{type: ..., config: {...}}`, see `open_store`."""
     max_checkpoint_state_size: Annotated[int, Field(ge=1)] = 2**24
-    """Where the log lies, and how large a slot may be; see `open_log`."""
+    """Maximum bytes of the canonical text of one slot's value."""
 
     @classmethod
     def parse(cls, block: Mapping[str, JsonValue], path: str = _PATH) -> "StatefulOptions":
-        """The options of a block. Raises ConfigError naming every key that is wrong, below `path`."""
+        """Parse the options of a block. Raises ConfigError naming every invalid key, below `path`."""
         try:
             return cls.model_validate(block)
         except ValidationError as error:
@@ -84,7 +84,7 @@ class StatefulOptions(BaseModel):
             raise ConfigError("\n".join(lines)) from None
 
     def mode(self, *, preview: bool = False) -> Mode:
-        """How the run is opened. preview: it shows what would be done."""
+        """Return the mode to open the run's session in. preview: the run stores nothing."""
         fresh = not self.enabled or self.ignore_old_state or self.force_rerun
         looks = not self.enabled or self.ignore_new_state or preview
         return Mode("ignore" if fresh else "latest", "none" if looks else "commit")
@@ -92,10 +92,10 @@ class StatefulOptions(BaseModel):
     def open_log(
         self, key: StateKey, *, preview: bool = False, clock: Clock = system_clock, secrets: Iterable[str] = ()
     ) -> StateLog:
-        """The log of these options; one in memory when they are not enabled.
+        """Open the log of these options; an in-memory log if they are not enabled.
 
-        secrets: texts that no record may contain. Raises ConfigError: no `state_provider`, or a store that cannot be
-        used.
+        secrets: strings that no record may contain. Raises ConfigError: when `state_provider` is missing or its store
+        cannot be used.
         """
         if not self.enabled:
             return StateLog(MemoryStore(), key, clock=clock)

@@ -1,11 +1,11 @@
-"""RedundantRunSkipHandler: reads each stretch of time once. It has one slot of the state log, `window:<name>`.
+"""RedundantRunSkipHandler: reads each time range only once. It uses one slot of the state log, `window:<name>`.
 
-The slot holds which stretches have been read, in whole buckets; what is left of a request is that request without
-them. A bucket counts as read when it had ended, `settle` before the run began: late rows may come until then.
+The slot holds the time ranges that have been read, in whole buckets; a run reads a request minus these ranges. A bucket
+only counts as read if it had ended at least `settle` before the run started, because late rows may arrive until then.
 
     {"selection": "5f3a...", "covered": [["2024-01-01T00:00:00+00:00", "2024-01-03T00:00:00+00:00"]]}
 
-What was read with another selection counts for nothing.
+Ranges that were read with another selection do not count.
 """
 
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from cdk.state.log.canonical_json import digest
 from cdk.state.log.slot_value import Kind
 
 INTERVALS = Kind("cdk/intervals")
-"""The kind of `window:` slots."""
+"""Kind of the `window:` slots."""
 
 _BUCKETS = {"HOUR": timedelta(hours=1), "DAY": timedelta(days=1), "WEEK": timedelta(weeks=1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a run should read, in whole buckets."""
+    """The ranges that a run should read, in whole buckets."""
 
     requested: Interval
-    """The request, and the gap before it as far as the run fills it."""
+    """The request, extended by the part of the gap before it that the run fills."""
     spans: Spans
-    """What is left to read of `requested`, oldest first; none: the run is redundant."""
+    """The unread part of `requested`, oldest first; empty if the run is redundant."""
     gap: Interval | None = None
-    """What stays unread between the newest span that was read and `requested`."""
+    """The range that stays unread between the newest covered range and `requested`."""
 
     @property
     def skip(self) -> bool:
@@ -43,34 +43,35 @@ class Planned:
 
 
 class RedundantRunSkipHandler:
-    """What one step of one run still has to read. Belongs to one thread.
+    """Plans what one step of a run still has to read, and records what it has read. Belongs to one thread.
 
-    name: the slot is `window:<name>`. selection: what else decides about the rows, such as filters, as JSON without
-    secrets; when it changes, all is read again.
-    Raises BadState: what the last run left cannot be read.
+    name: the slot is `window:<name>`. selection: everything else that decides which rows are read, such as filters, as
+    JSON without secrets; when it changes, everything is read again.
+    Raises BadState: when the slot's value is invalid.
     """
 
     def __init__(self, run: StatefulRun, name: str, *, selection: JsonValue = None) -> None:
         self.slot = f"window:{name}"
         self._run = run
         self._bucket = _BUCKETS[run.options.bucket_duration]
-        # `digest` begins with the name of the hash; 64 bits of it tell selections apart.
+        # `digest` starts with the name of the hash; 64 bits of it suffice to tell selections apart.
         self.selection = digest(canonical(selection).encode()).partition(":")[2][:16]
         path = f"state of {run.log.key} {self.slot}"
         shown, standing = run.shown(self.slot, INTERVALS), run.standing(self.slot, INTERVALS)
-        # A run that ignores the state compares with nothing, and still adds to what earlier runs covered.
+        # A run that ignores the state compares with nothing, but still adds to what earlier runs covered.
         self._shown = _read(shown, self.selection, path)
         self._covered = _read(standing, self.selection, path)
-        # A bucket that was not over when reading began may have grown since.
+        # A bucket that had not ended when the read started may have grown since.
         self._settled = floor(run.log.clock() - run.options.settle, self._bucket)
         self._done: Spans = ()
         self._failed: set[str] = set()
 
     def plan(self, start: datetime | None = None, end: datetime | None = None) -> Planned:
-        """What is left to read of a request, in whole buckets.
+        """Return what is left to read of a request, in whole buckets.
 
-        end: default, the end of the newest bucket that is over and settled; start: default, one bucket before the end.
-        Raises ConfigError: a timestamp without a zone, or a start that is not before the end.
+        end: defaults to the end of the newest bucket that has ended and settled. start: defaults to one bucket before
+        `end`.
+        Raises ConfigError: when a timestamp has no time zone, or `start` is not before `end`.
         """
         end = self._settled if end is None else in_utc(end, "end_time")
         start = end - self._bucket if start is None else in_utc(start, "start_time")
@@ -96,20 +97,20 @@ class RedundantRunSkipHandler:
     def should_skip_this_run(
         self, start: datetime | None = None, end: datetime | None = None, *, cur_start_time_millis: int | None = None
     ) -> bool:
-        """Whether a request is redundant. A run that is skipped reads nothing, stores nothing, and has succeeded.
+        """Whether a request is redundant. A skipped run reads nothing, stores nothing, and counts as successful.
 
-        cur_start_time_millis: the start as milliseconds since 1970, instead of `start`.
+        cur_start_time_millis: the start in milliseconds since 1970, instead of `start`.
         """
         if cur_start_time_millis is not None:
             start = _of_millis(cur_start_time_millis)
             if end is None and start >= self._settled:
-                return False  # nothing of it is over
+                return False  # no bucket of it has ended yet
         return self.plan(start, end).skip
 
     def forget(self) -> bool:
-        """Propose that nothing which earlier runs read counts, for its rows are not there; tell whether something did.
+        """Propose to forget all ranges that earlier runs read, because their rows are missing.
 
-        Raises BugError: a step failed.
+        Return whether there were any. Raises BugError: when a step failed.
         """
         if known := bool(self._covered):
             self._shown = self._covered = ()
@@ -117,12 +118,12 @@ class RedundantRunSkipHandler:
         return known
 
     def report_current_run_status(self, step: str, *, ok: bool) -> None:
-        """Say how a step went; one that failed keeps all that this run read from counting as read."""
+        """Report whether a step succeeded. If any step failed, nothing that this run read counts as read."""
         if not ok:
             self._failed.add(step)
 
     def cover(self, span: Interval) -> None:
-        """Say that a span has been read whole and is durable; `update_state` of a plan says so of all its spans."""
+        """Record that a range was read completely and is durable; `update_state` does so for all ranges of a plan."""
         settled = Interval(in_utc(span.start, "start"), min(in_utc(span.end, "end"), self._settled))
         self._done = normal([*self._done, settled])
 
@@ -133,10 +134,11 @@ class RedundantRunSkipHandler:
         start_time_millis: int | None = None,
         end_time_millis: int | None = None,
     ) -> bool:
-        """Propose that what was planned has been read; tell whether that covers more than was known.
+        """Propose that a plan has been read. Return whether this covers more than was covered before.
 
-        start_time_millis, end_time_millis: what was read, as milliseconds since 1970, instead of a plan.
-        Nothing is proposed where a step failed, or nothing was read. Raises ConfigError: neither a plan nor both times.
+        start_time_millis, end_time_millis: the range that was read, in milliseconds since 1970, instead of a plan.
+        Proposes nothing if a step failed or nothing was read. Raises ConfigError: when neither a plan nor both times
+        are passed.
         """
         if planned is not None:
             spans = planned.spans
@@ -154,7 +156,7 @@ class RedundantRunSkipHandler:
         return bool(minus(inward(self._done, self._bucket), self._covered))
 
     def propose(self) -> None:
-        """Have the next commit remember what is covered. Raises BugError: a step failed."""
+        """Store the covered ranges with the next commit. Raises BugError: when a step failed."""
         if self._failed:
             raise BugError(f"{self.slot}: the steps {', '.join(sorted(self._failed))} failed; nothing may be proposed")
         spans = normal([*self._covered, *inward(self._done, self._bucket)])
@@ -168,7 +170,7 @@ def _of_millis(millis: int) -> datetime:
 
 
 def _read(value: Stored, selection: str, path: str) -> Spans:
-    """The spans of a slot's value; none for None, and for another selection. Raises BadState naming the place."""
+    """Parse the ranges of a slot's value; empty for None and for another selection. Raises BadState naming `path`."""
     if value is None:
         return ()
     covered = value.get("covered") if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""Guards: what has to hold before anything is removed. Shared by sets in memory and sets as tables."""
+"""Guards: conditions for removing anything. Used for entity sets in slots and for rows of tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ _OFF = 100.0
 
 
 class RemovalRefused(StateError):
-    """More would be removed than is plausible. Nothing of the scope was; a person has to look. path: the slot."""
+    """A run would remove an implausible number of entities. Nothing of the scope was removed; a person has to decide.
+
+    path: the slot.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class EntityCounts:
-    """A scope in figures. previous: known and not leaving; current: seen now; gone: to be removed, retries aside."""
+    """Figures of a scope. previous: known and not leaving; current: seen now; missing: removals, without retries."""
 
     previous: int
     current: int
@@ -23,14 +26,14 @@ class EntityCounts:
 
     @property
     def percent(self) -> float:
-        """How much of what was known would go."""
+        """Percentage of the known entities that would be removed."""
         return 100.0 * self.missing / self.previous if self.previous else 0.0
 
 
 def refusal(scope: str, counted: EntityCounts, options: StatefulOptions, plan: Callable[[], str]) -> str:
-    """Why a person has to look before anything of a scope is removed; empty where nobody has to.
+    """Return why a person has to approve the removals of a scope; empty if no approval is needed.
 
-    plan: the name of what would be removed, which `accept_removals` repeats.
+    plan: returns the id of the removals, which `accept_removals` repeats to approve them.
     """
     if is_empty(counted, options):
         return (
@@ -49,14 +52,14 @@ def refusal(scope: str, counted: EntityCounts, options: StatefulOptions, plan: C
 
 
 def is_too_much(counted: EntityCounts, options: StatefulOptions) -> bool:
-    """Whether more would go than the fail-safe lets pass: more than so many percent, and more than so many at all."""
+    """Whether the removals exceed the fail-safe: both its percentage and its absolute minimum."""
     threshold = options.fail_safe_threshold
     over = threshold < _OFF and counted.percent > threshold and counted.missing > options.fail_safe_min
     return over and not is_empty(counted, options)
 
 
 def is_empty(counted: EntityCounts, options: StatefulOptions) -> bool:
-    """Whether a scope that had entities has none, and that is not expected."""
+    """Whether a scope that had entities has none now, and `allow_empty` is not set."""
     return counted.current == 0 and counted.previous > 0 and not options.allow_empty
 
 

@@ -1,4 +1,4 @@
-"""StatefulRun: one run, as the handlers of slots see it."""
+"""StatefulRun: one run, as slot handlers see it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from cdk.state.stores.memory import MemoryStore
 
 @dataclass(frozen=True, slots=True)
 class StatefulRun:
-    """A session, the mode it was opened in, and what people want. Made by `stateful_run`."""
+    """A session with its log, its mode and the user's options. Made by `stateful_run`."""
 
     log: StateLog
     session: StateSession
@@ -24,12 +24,12 @@ class StatefulRun:
 
     @property
     def writes(self) -> bool:
-        """Whether anything may last: state, and deletes in a sink."""
+        """Whether the run may change anything durable: the state, or entities in a sink."""
         return self.mode.write == "commit"
 
     @property
     def skip_reason(self) -> str:
-        """Why this run removes nothing, whatever it finds; empty when it may."""
+        """Why this run may not remove anything; empty if it may."""
         if not self.options.enabled:
             return "stateful_ingestion.enabled is false"
         if self.mode.read == "ignore":
@@ -37,11 +37,11 @@ class StatefulRun:
         return "" if self.options.remove_stale_metadata else "remove_stale_metadata is false"
 
     def shown(self, slot: str, kind: Kind) -> Stored:
-        """What the run may compare itself with; None: nothing. Raises BadState."""
+        """Return the value of a slot that the run may compare with; None if there is none. Raises BadState."""
         return self.session.read(slot, kind)
 
     def standing(self, slot: str, kind: Kind) -> Stored:
-        """What the log says now, whatever the run may see: a run that ignores the state forgets nothing.
+        """Return a slot's value in the newest record, regardless of the mode: a run that ignores the state keeps it.
 
         Raises BadState.
         """
@@ -63,11 +63,11 @@ def stateful_run(
     run: Mapping[str, JsonValue] | None = None,
     retention: Retention | None = None,
 ) -> Iterator[StatefulRun]:
-    """A run of these options; what it will see has been read and checked when it begins.
+    """Open a run with these options. All values that it can see are read and checked before the block starts.
 
-    preview: the run shows what it would do, and neither stores nor removes anything. mode: instead of the options'
-    own, such as a run again from an earlier record.
-    Raises StateConflict: another run holds the lease. BadState: what the run would see was damaged.
+    preview: the run reports what it would do, but neither stores nor removes anything. mode: overrides the mode of the
+    options, for example to rerun from an earlier record.
+    Raises StateConflict: when another run holds the lease. BadState: when a value that the run can see is damaged.
     """
     mode = mode if mode is not None and options.enabled else options.mode(preview=preview)
     log = log if options.enabled else StateLog(MemoryStore(), log.key, clock=log.clock)

@@ -1,14 +1,14 @@
-"""StaleEntityRemovalHandler: removes from a sink what the source has no more, one `entities:` slot.
+"""StaleEntityRemovalHandler: removes entities from a sink that the source no longer has. It uses one `entities:` slot.
 
-The order that makes it right, whenever the process dies:
+This order keeps it correct, whenever the process dies:
 
-1. what the last run knew is loaded and checked, before anything is read;
-2. entities are added, written and flushed; `remember` makes them known before they are written;
-3. `reconcile` stores which ids are leaving, then asks the sink, then drops those whose removal the sink confirmed;
+1. the entities known to the last run are loaded and checked, before anything is read;
+2. entities are added, written and flushed; `remember` stores them as known before they are written;
+3. `reconcile` stores which ids are leaving, then asks the sink to remove them, then drops the confirmed ones;
 4. the caller commits.
 
-Absence means something only where it was proved that all was read. A scope that was cut, capped, selected from or
-never looked at loses nothing; the others go on.
+A missing entity only counts as removed if the run proves that it read the whole scope. A scope that was interrupted,
+capped, filtered or never read loses nothing; the other scopes proceed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,51 +29,51 @@ _BATCH = 1000
 
 
 class EntitySink(Protocol):
-    """Where entities were written. Both methods may be called again with the same ids, and must not mind."""
+    """The sink that entities were written to. Both methods must be idempotent."""
 
     def remove(self, ids: Sequence[str], *, hard: bool) -> Iterable[str]:
-        """Remove entities, at most 1,000 at a time; returns the ids whose removal is durable.
+        """Remove at most 1,000 entities. Return the ids whose removal is durable.
 
-        hard: delete; otherwise flag as removed. Ids that are not there count as removed.
+        hard: delete them; otherwise flag them as removed. Missing ids count as removed.
         """
 
     def revive(self, ids: Sequence[str]) -> Iterable[str]:
-        """Take the flag off entities that have it; returns the ids that are shown for sure."""
+        """Clear the flag of entities that are flagged as removed. Return the ids that are certainly visible."""
 
 
 @dataclass(frozen=True)
 class ScopeReport:
-    """What was done in a scope. Figures are those from before the guards."""
+    """What `reconcile` did in a scope. `previous`, `current` and `missing` are figures from before the guards."""
 
     scope: str
     previous: int
-    """Ids that were known and not leaving."""
+    """Number of ids that were known and not leaving."""
     current: int
-    """Ids that the source has."""
+    """Number of ids that the source has."""
     missing: tuple[str, ...] = ()
-    """Ids that were to be removed, in order."""
+    """Ids to be removed, sorted."""
     removed: int = 0
-    """How many removals the sink confirmed."""
+    """Number of removals that the sink confirmed."""
     revived: int = 0
-    """How many ids the sink shows again, as it confirmed."""
+    """Number of revivals that the sink confirmed."""
     pending: tuple[str, ...] = ()
-    """Ids that it did not confirm; the next run asks again."""
+    """Ids whose removal the sink did not confirm; the next run retries them."""
     protected: int = 0
-    """Ids that are missing and may not be removed."""
+    """Number of ids that are missing but may not be removed."""
     skip_reason: str = ""
-    """Why nothing was removed; empty when it was."""
+    """Why nothing was removed; empty if removals were allowed."""
 
 
 @dataclass
 class _Part:
-    """A pass over a scope, or a part of it; done once it came to its end."""
+    """A pass over a scope or a part of it. done: it reached its end."""
 
     done: bool = False
 
 
 @dataclass
 class _Scope:
-    """What this run says of a scope."""
+    """What this run has seen of a scope."""
 
     present: set[str] = field(default_factory=set)
     parts: list[_Part] = field(default_factory=list)
@@ -82,7 +82,7 @@ class _Scope:
 
     @property
     def gap(self) -> str:
-        """Why absence proves nothing; empty when it does."""
+        """Why missing ids prove nothing; empty if the scope was read completely."""
         if self.flaw:
             return self.flaw
         if any(not part.done for part in self.parts):
@@ -93,9 +93,9 @@ class _Scope:
 class StaleEntityRemovalHandler:
     """The entities of one slot in one run. Belongs to one thread.
 
-    name: the slot is `entities:<name>`. spared: entities that are never removed, such as those of other owners or of
-    types that carry no flag; they stay known.
-    Raises BadState: what the last run left cannot be read.
+    name: the slot is `entities:<name>`. spared: whether an entity is never removed, for example because it has another
+    owner, or a type without a removal flag. Such entities stay known.
+    Raises BadState: when the slot's value is invalid.
     """
 
     def __init__(self, run: StatefulRun, name: str, *, spared: Callable[[str], bool] = lambda _: False) -> None:
@@ -105,7 +105,7 @@ class StaleEntityRemovalHandler:
         path = f"state of {run.log.key} {self.slot}"
         shown = run.shown(self.slot, ENTITIES)
         self._shown = read_sets(shown, path)
-        # Reading a million ids takes a second: what is the same is read once.
+        # Parsing a million ids takes a second, so identical values are parsed once.
         standing = shown if run.mode.read == "latest" else run.standing(self.slot, ENTITIES)
         self._first = standing is None
         self._standing = self._shown if standing is shown else read_sets(standing, path)
@@ -115,24 +115,24 @@ class StaleEntityRemovalHandler:
 
     @property
     def known_scopes(self) -> Sequence[str]:
-        """The scopes that earlier runs knew, in order; one that the source dropped has to be proved empty."""
+        """The scopes that earlier runs knew, sorted. The run must prove a scope empty that the source has dropped."""
         return sorted({*self._standing, *self._shown})
 
     def add(self, id: str, scope: str = "") -> None:
-        """Note an entity that the source has. Before `reconcile`."""
+        """Record an entity that the source has. Call it before `reconcile`."""
         if self._reconciled:
             raise BugError(f"{self.slot}: an entity was added after `reconcile`; reconcile once, when all was read")
         self._scope(scope).present.add(id)
 
     def mention(self, id: str) -> None:
-        """Note an id that others refer to: it is not removed in this run, nor does it become known."""
+        """Record an id that other entities refer to: this run does not remove it, but it does not become known."""
         self._mentioned.add(id)
 
     def watch(self, entities: Iterable[T], id: Callable[[T], str], scope: str = "") -> Iterator[T]:
-        """Pass entities on and see each; the end of `entities` proves that the scope, or this part of it, was read.
+        """Yield entities unchanged and add each; reaching the end proves that the scope, or this part, was read.
 
-        A scope may be watched in parts, one among the other: then each of them has to come to its end, and a part that
-        was never begun must have been named all the same.
+        A scope may be watched in several, possibly interleaved parts. Each part must then reach its end, and `watch`
+        must have been called even for a part that is never started.
         """
         part = _Part()
         self._scope(scope).parts.append(part)
@@ -146,28 +146,28 @@ class StaleEntityRemovalHandler:
         return passing()
 
     def complete(self, scope: str = "") -> None:
-        """Say that all of a scope was seen, where `watch` cannot tell."""
+        """Declare that a scope was read completely, where `watch` is not used."""
         self._scope(scope).proved = True
 
     def incomplete(self, reason: str, scope: str = "") -> None:
-        """Say that something of a scope was not read; nothing takes this back."""
+        """Declare that a part of a scope was not read; this cannot be revoked."""
         self._scope(scope).flaw = reason
 
     def remember(self) -> None:
-        """Propose what was known and what was seen so far.
+        """Propose all entities that were known or have been seen so far.
 
-        Committed before entities are written, it makes sure that whatever lies in the sink is known, so that a run
-        that is cut leaves nothing there which nobody will ever remove.
+        If this is committed before entities are written, every entity in the sink is known, and an interrupted run
+        leaves nothing behind that no later run would remove.
         """
         self._propose(self._merged(self._known()))
 
     def reconcile(self, sink: EntitySink) -> tuple[ScopeReport, ...]:
-        """Decide, have the sink remove and revive, and propose what is known then; a report for each scope.
+        """Remove and revive entities in the sink, propose the resulting sets, and return a report per scope.
 
-        To be called once, when what was read has been written and flushed: it commits a partial record, with all that
-        the session was proposed, before it asks the sink. The caller commits the final one. A run that stores nothing
-        asks the sink for nothing, and its report says what would be done.
-        Raises RemovalRefused: a scope is empty or would lose too much; the other scopes were reconciled, and committed.
+        Call it once, after everything read was written and flushed: before it asks the sink, it commits a partial
+        record with all of the session's proposals. The caller commits the final record. A run that stores nothing does
+        not call the sink, and its reports say what would be done.
+        Raises RemovalRefused: when a scope is empty or would lose too much; the others were reconciled and committed.
         """
         self._reconciled = True
         known = self._known()
@@ -200,7 +200,7 @@ class StaleEntityRemovalHandler:
         return tuple(reports)
 
     def _judge(self, compared: Mapping[str, Compared]) -> tuple[Mapping[str, str], Sequence[str]]:
-        """Why each scope keeps what it has, if it does, and what a person has to look at."""
+        """Return why each scope keeps its entities (empty if it does not), and the refusals for a person to decide."""
         options = self._run.options
         kept_because = {name: self._scope(name).gap or self._run.skip_reason for name in compared}
         counts = {
@@ -224,7 +224,7 @@ class StaleEntityRemovalHandler:
         )
 
     def _known(self) -> dict[str, dict[str, int]]:
-        """What is known, by scope. An id that was seen in another scope has moved there, with its number."""
+        """Return the known ids by scope. An id that was now seen in another scope moves there, with its number."""
         sets = {name: {**self._shown.get(name, {}), **self._standing.get(name, {})} for name in self._names()}
         if len(sets) == 1:
             return sets
@@ -237,7 +237,7 @@ class StaleEntityRemovalHandler:
         return sets
 
     def _merged(self, known: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-        """What is to be remembered where nothing is removed."""
+        """Return the sets to store for scopes in which nothing is removed."""
         return {name: merged(ids, self._current(name), first=self._first) for name, ids in known.items()}
 
     def _names(self) -> list[str]:
@@ -259,7 +259,7 @@ class StaleEntityRemovalHandler:
 
     @staticmethod
     def _confirmed(ids: Sequence[str], request: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
-        """The ids that the sink confirmed, of those that it was asked for."""
+        """Call the sink in batches, and return the ids that it confirmed."""
         confirmed: set[str] = set()
         for i in range(0, len(ids), _BATCH):
             batch = ids[i : i + _BATCH]

@@ -1,1 +1,1 @@
-"""Large maps of texts, of which each version shares all that did not change: in memory, and in files."""
+"""Large maps of strings whose versions share everything that did not change, in memory and in files."""

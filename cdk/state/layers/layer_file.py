@@ -1,9 +1,10 @@
-r"""A layer as bytes: an index line, and blocks of sorted lines, each compressed by itself.
+r"""File format of a layer: an index line, and separately compressed blocks of sorted lines.
 
     {"format":"spark-cdk-layer/1","blocks":[[first key, bytes, digest], ...]}\n<block><block>...
 
-A line of a block is a key and its text, of one line each, with a tab between; no text where the key is removed. One key
-is found by the index and one block. The digest of the index line vouches for all: whoever names a layer keeps it.
+A line of a block is a key and its text, separated by a tab; neither contains a line feed. The text is empty where the
+key is removed. Looking up one key takes the index and one block. The digest of the index line vouches for the whole
+file, and is stored with every reference to a layer.
 """
 
 import zlib
@@ -21,20 +22,20 @@ from cdk.state.layers.layered_map import Texts
 T = TypeVar("T")
 
 Reader: TypeAlias = Callable[[int, int | None], bytes]
-"""The bytes of a layer from an offset on, so many or, with None, all; fewer at its end. Raises StateError."""
+"""Returns a layer's bytes from an offset: the given number, fewer at the end, all with None. Raises StateError."""
 
 FORMAT = "spark-cdk-layer/1"
 _BLOCK = 2**16
-"""Characters of a block, before it is compressed; one of a longer text has more."""
+"""Characters of a block before compression; a block with a longer text exceeds this."""
 _LEVEL = 1
 _FIRST = 2**16
-"""Bytes in which the index of most layers ends."""
+"""Bytes to read first: the index of most layers ends within them."""
 _LARGEST = 2**30
-"""Bytes that a block may unpack to; more is no state, but an attempt on the memory."""
+"""Bytes that a block may decompress to; a larger one is a decompression bomb, not state."""
 
 
 class PackedLayer(NamedTuple):
-    """A layer that lies somewhere as bytes, and can lie elsewhere as well. read: raises StateError."""
+    """A layer that is already stored as bytes and can be copied as they are. read: raises StateError."""
 
     entries: int
     digest: str
@@ -49,7 +50,7 @@ class _Block(NamedTuple):
 
 
 def to_bytes(texts: Texts) -> tuple[bytes, str]:
-    """A layer as bytes, and the digest that vouches for them. Keys and texts have no tabs and line feeds."""
+    """Return a layer as bytes, and the digest that vouches for them. Keys and texts must have no tabs or line feeds."""
     blocks = [(lines[0].partition("\t")[0], _packed(lines)) for lines in _cut(sorted(texts.items()))]
     index = to_json({"format": FORMAT, "blocks": [[first, len(data), _digest(data)] for first, data in blocks]})
     return b"".join([index, b"\n", *(data for _, data in blocks)]), _digest(index)
@@ -77,10 +78,10 @@ def _digest(data: bytes) -> str:
 
 
 class StoredLayer:
-    """A layer that lies somewhere; its bytes are read when they are needed, and compared with their digests.
+    """A stored layer whose bytes are read on access and checked against their digests.
 
-    entries: how many keys it says something of. path: where it lies, for errors. Belongs to one thread.
-    Looking into it raises BadState: it was changed, or cut. And what `read` raises.
+    entries: number of keys that it sets or removes. path: where it is stored, for errors. Belongs to one thread.
+    Access raises BadState when the layer was changed or truncated, and whatever `read` raises.
     """
 
     def __init__(self, read: Reader, entries: int, digest: str, path: str) -> None:

@@ -1,8 +1,8 @@
-"""LayeredMap: an immutable map of texts that shares with the one before it all that did not change.
+"""LayeredMap: an immutable map of strings that shares unchanged entries with the version before it.
 
-It is a stack of layers, the oldest first; each has the texts that an update set, and None for keys that it removed. So
-an update costs what it changes. Layers of a similar weight are joined once there are many, and all are once what
-later ones have replaced weighs as much as what counts.
+It is a stack of layers, oldest first; each has the texts that an update set, and None for keys that it removed. The
+cost of an update therefore depends on the size of the change. Once there are many layers of similar weight, they are
+joined; once replaced entries weigh as much as live ones, all layers are.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,34 +17,34 @@ Texts: TypeAlias = Mapping[str, str | None]
 """Texts by key; None where a key is removed."""
 
 _FEW = 1_000
-"""Texts that are copied as fast as layers are looked after."""
+"""Number of texts below which copying all of them is as fast as maintaining layers."""
 _SIMILAR = 16
-"""Layers of similar weight that become one; also how many times as heavy the next weight is."""
+"""Number of layers of similar weight that are joined into one; also the factor between two weight classes."""
 _ABSENT = object()
 
 
 class Layer(Protocol):
-    """What one update, or several together, set and removed."""
+    """The keys that one update, or several joined ones, set and removed."""
 
     @property
     def texts(self) -> Texts:
-        """All that it sets and removes; read where it is not loaded."""
+        """All keys that it sets and removes; loads the layer if necessary."""
 
     def get(self, key: str, default: T) -> str | T | None:
-        """What it says of one key; `default`: nothing. Need not load all of it."""
+        """Return the text of a key, None if it is removed, `default` if the layer lacks it. Need not load all of it."""
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
-        """What it says of a key and those after it, in their order. back: of those before it, the nearest first.
+        """Yield its entries from a key on, in key order. back: those before the key, nearest first.
 
-        Need not load what is not asked for.
+        Need not load more than the caller consumes.
         """
 
     def __len__(self) -> int:
-        """How many keys it says something of."""
+        """Return the number of keys that it sets or removes."""
 
 
 class MemoryLayer:
-    """A layer that no file has yet: what an update set and removed."""
+    """A layer in memory that is not stored in a file yet."""
 
     def __init__(self, texts: Texts) -> None:
         self.texts = texts
@@ -59,20 +59,20 @@ class MemoryLayer:
 
 
 class LayeredMap(Mapping[str, str]):
-    """Texts by key. A value: an update makes another one. Order is that in which keys came, but for loaded ones.
+    """Texts by key. Immutable: an update returns a new map. Keys are in insertion order, except in loaded layers.
 
-    size: bytes of all keys and texts, as far as they are ASCII.
+    size: number of characters of all keys and texts, which is their bytes as far as they are ASCII.
     """
 
     __slots__ = ("_length", "layers", "size")
 
     def __init__(self, layers: Sequence[Layer] = (), length: int = 0, size: int = 0) -> None:
-        """length, size: of the map that the layers make together."""
+        """length, size: those of the map that the layers form together."""
         self.layers, self._length, self.size = tuple(layers), length, size
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "LayeredMap":
-        """A map of these texts, which may not change any more."""
+        """Return a map of these texts, which the caller must not change afterwards."""
         return cls([MemoryLayer(texts)], len(texts), sum(len(key) + len(text) for key, text in texts.items()))
 
     def __getitem__(self, key: str) -> str:
@@ -82,11 +82,11 @@ class LayeredMap(Mapping[str, str]):
         return text
 
     def text(self, key: str) -> str | None:
-        """The text of a key; None where there is none, for which `get` raises and catches an error."""
+        """Return the text of a key, or None. Faster than `get`, which raises and catches an error for a missing key."""
         for layer in reversed(self.layers):
             text = layer.get(key, _ABSENT)
             if text is not _ABSENT:
-                return text  # type: ignore[return-value] # it is what the layer has
+                return text  # type: ignore[return-value] # not _ABSENT, so it comes from the layer
         return None
 
     def __len__(self) -> int:
@@ -95,25 +95,25 @@ class LayeredMap(Mapping[str, str]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.texts)
 
-    def items(self) -> Iterable[tuple[str, str]]:  # type: ignore[override] # it is the view of a dict
+    def items(self) -> Iterable[tuple[str, str]]:  # type: ignore[override] # a dict's own view, which is faster
         return self.texts.items()
 
     def sorted_from(self, key: str, *, back: bool = False) -> Iterator[tuple[str, str]]:
-        """The texts of a key and those after it, in their order. back: of those before it, the nearest first.
+        """Yield keys and texts from a key on, in key order. back: those before the key, nearest first.
 
-        Costs what is asked for, whatever the map has.
+        The cost depends on how many the caller consumes, not on the size of the map.
         """
         entries = _together(self.layers, key, back=back)
         return ((each, text) for each, text in entries if text is not None)
 
     def differing(self, older: "LayeredMap") -> Iterator[tuple[str, str | None, str | None]]:
-        """The keys whose texts differ from those of an older map, in their order, with the text there and here.
+        """Yield (key, old text, new text) for each key that differs from an older map, in key order.
 
-        Costs what is asked for.
+        The cost depends on how many the caller consumes.
         """
         same = self.shared(older)
         shared = LayeredMap(self.layers[:same])
-        # Tagged with whose it is, for one map may be silent about a key.
+        # Each entry is tagged with its map, because only one of the two maps may have the key.
         entries = (zip(_together(each.layers[same:], ""), repeat(each), strict=False) for each in (older, self))
         key_of: Callable[[tuple[tuple[str, str | None], LayeredMap]], str] = lambda each: each[0][0]  # noqa: E731
         for key, group in groupby(merge(*entries, key=key_of), key_of):
@@ -128,15 +128,15 @@ class LayeredMap(Mapping[str, str]):
             return False
         return all(text == other.get(key) for key, text in self.since(other).items())
 
-    __hash__ = None  # type: ignore[assignment] # as other maps have none
+    __hash__ = None  # type: ignore[assignment] # unhashable, like other maps
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """All texts as one dict. Loads what is not loaded."""
+        """All texts as one dict. Loads all layers."""
         return _without_removed(joined(self.layers), self._length)
 
     def updated(self, changes: Texts) -> "LayeredMap":
-        """This map with some texts set or removed."""
+        """Return a copy with some texts set or, where the text is None, removed."""
         news: dict[str, str | None] = {}
         length, size = self._length, self.size
         for key, text in changes.items():
@@ -158,18 +158,18 @@ class LayeredMap(Mapping[str, str]):
         return LayeredMap([*layers[:below], MemoryLayer(joined([*layers[below:], MemoryLayer(news)]))], length, size)
 
     def shared(self, other: "LayeredMap") -> int:
-        """How many of the oldest layers are those of another map."""
+        """Return how many of the oldest layers are the same objects as those of another map."""
         return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(self.layers, other.layers, strict=False)))
 
     def load(self) -> None:
-        """Have all layers in memory. Raises what the layers do."""
+        """Load all layers into memory. Raises what the layers raise."""
         for layer in self.layers:
             _ = layer.texts
 
     def since(self, older: "LayeredMap") -> Texts:
-        """What is to be set and removed in `older` to make this map of it; some of it may be there already.
+        """Return the changes that turn `older` into this map; some of them may already be present in `older`.
 
-        Costs what differs, or was joined since.
+        The cost depends on how much differs or was joined since.
         """
         if not older.layers:
             return self.texts
@@ -181,13 +181,13 @@ class LayeredMap(Mapping[str, str]):
 
 
 def _together(layers: Sequence[Layer], key: str, *, back: bool = False) -> Iterator[tuple[str, str | None]]:
-    """What layers say together from a key on, or before it, in the order of `Layer.sorted_from`; the later counts."""
+    """Yield the merged entries of layers, as `Layer.sorted_from` does; for equal keys the newer layer counts."""
     entries = (layer.sorted_from(key, back=back) for layer in reversed(layers))
     return (next(each) for _, each in groupby(merge(*entries, key=itemgetter(0), reverse=back), itemgetter(0)))
 
 
 def joined(layers: Sequence[Layer]) -> Texts:
-    """What layers set and remove together; the later of two counts."""
+    """Return what layers set and remove together; for equal keys the newer layer counts."""
     if len(layers) == 1:
         return layers[0].texts
     texts: dict[str, str | None] = {}
@@ -197,16 +197,19 @@ def joined(layers: Sequence[Layer]) -> Texts:
 
 
 def _without_removed(texts: Texts, length: int) -> Mapping[str, str]:
-    """Texts without the keys that are removed. length: how many are left; a copy of a million entries is 100 MB."""
+    """Return texts without the removed keys. length: number of remaining texts.
+
+    Avoids a copy where no key is removed: one of a million entries takes 100 MB.
+    """
     if len(texts) == length:
         return texts  # type: ignore[return-value] # no value is None
     return {key: text for key, text in texts.items() if text is not None}
 
 
 def absorbed(weights: Sequence[int], weight: int, live: int) -> int:
-    """How many of the newest layers a new one is to be joined with; all of them: it becomes the whole map.
+    """Return how many of the newest layers to join with a new one; if all of them, the result is the whole map.
 
-    weights: of the layers there are, the oldest first. weight: of the new one. live: of what counts in the end.
+    weights: those of the existing layers, oldest first. weight: that of the new layer. live: number of live entries.
     """
     if sum(weights) + weight > 2 * live:
         return len(weights)
@@ -218,7 +221,7 @@ def absorbed(weights: Sequence[int], weight: int, live: int) -> int:
 
 
 def _run(weights: Sequence[int], weight: int) -> int:
-    """How many of the newest layers are not of a greater magnitude than `weight`."""
+    """Return how many of the newest layers, counted from the end, have at most the magnitude of `weight`."""
     magnitude: Callable[[int], int] = lambda weight: weight.bit_length() // (_SIMILAR.bit_length() - 1)  # noqa: E731
     run = 0
     while run < len(weights) and magnitude(weights[-1 - run]) <= magnitude(weight):

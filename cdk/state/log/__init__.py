@@ -1,1 +1,1 @@
-"""State logs: append-only, each record naming every slot."""
+"""State logs: append-only logs whose records each name every slot."""

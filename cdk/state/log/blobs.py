@@ -1,18 +1,19 @@
-"""Blobs: how a value lies in a store. Small ones in the record, large ones beside it, changed ones as what changed.
+"""Blobs: how values are stored. Small values are in the record, large ones beside it, changes as differences.
 
-A large value is a chain of layers (`cdk.state.layers.layer_file`), as the state of a table is: one of the whole, then
-one of what changed, for each record that changed it. So a record costs what changed since the one before. When what
-changed outgrows the whole, or the layers become many, the whole is written again.
+A large value is a chain of layers (`cdk.state.layers.layer_file`), like the state of a table: one with the whole value,
+then one with the difference for each record that changed it. The cost of a record therefore depends on what changed
+since the previous one. When the differences outgrow half of the whole, or there are many layers, the whole is written
+again.
 
-A layer has texts by key. Of a JSON object they are those of its leaves, by their paths: `"users","id-7"`. Only objects
-are looked into; a list is set as a whole. So what grows large belongs into objects, by key.
+A layer has texts by key. For a JSON object these are its leaves by their paths: `"users","id-7"`. Only objects are
+flattened; a list is one leaf. Data that grows large should therefore be in objects, by key.
 
-What another store has as layers, such as a table's positions, is taken as it lies: a record copies the layers that
-the one before has not, and does not read the others.
+Values that another store already holds as layers, such as a table's positions, are taken over unchanged: a record
+copies the layers that the previous record lacks, and does not read the others.
 
-A blob's name begins with the number of the record it is written for, and ends with the digest that vouches for it. Once
-that number is taken, a blob of it that no record names never will be named: it can be removed, without a clock and
-without asking who is running.
+A blob's name starts with the number of the record that it is written for, and ends with the digest that vouches for it.
+Once that number is taken, a blob of that number that no record names can never be named any more. It can be removed
+without a clock, and without knowing which runs are active.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +31,23 @@ from cdk.state.stores.key import StateKey
 from cdk.state.stores.protocol import LogStore
 
 INLINE = 16 * 1024
-"""Texts of more bytes become blobs."""
+"""Maximum bytes of a text in a record; longer ones become blobs."""
 
 _LAYERS = 20
 
 
 class Placed(NamedTuple):
-    """A slot as its record will say it, and the blob that must be stored before, beside those of its maps."""
+    """A slot for a record, and the blob that must be stored before the record, besides those of the slot's maps."""
 
     slot: Slot
     blob: tuple[str, bytes] | None
 
 
 def new_layers(value: Frozen, seq: int, before: Slot | None) -> Iterator[tuple[str, StoredLayer, bytes]]:
-    """The layers of a value's maps that record `seq` is to store, by their names. Raises StateError: one is missing."""
+    """Yield name, layer and bytes of each map layer that record `seq` must store.
+
+    Raises StateError: when a layer is missing.
+    """
     known = _layers(before)
     for layer in (layer for part in value.maps for layer in part.layers if layer.digest not in known):
         data, name = layer.read(), f"{seq}-{layer.digest}"
@@ -51,14 +55,14 @@ def new_layers(value: Frozen, seq: int, before: Slot | None) -> Iterator[tuple[s
 
 
 def _layers(before: Slot | None) -> dict[str, str]:
-    """The layers of a slot's maps, by their digests."""
+    """Return the names of the layers of a slot's maps, by digest."""
     return (
         {} if before is None else {name.partition("-")[2]: name for part in before.maps for name, _ in part["layers"]}
     )
 
 
 def to_slot(value: Frozen, seq: int, before: Slot | None) -> Placed:
-    """How record `seq` keeps a value; `before`: the slot in its parent."""
+    """Convert a value to a slot of record `seq`. before: the slot in the parent record."""
     json: JsonObject = {
         "kind": value.kind,
         "version": value.version,
@@ -95,7 +99,7 @@ def _placed(json: JsonObject, data: bytes, names: list[str], entries: list[int],
 
 
 def _base(value: Frozen, before: Slot | None) -> Mapping[str, str] | None:
-    """The texts of the parent's value; None where the whole is to be written."""
+    """Return the texts of the parent's value; None if the whole value has to be written."""
     if before is None or value.base is None or before.maps or not 0 < len(before.blobs) <= _LAYERS:
         return None
     standing = value_digest(before.json["kind"], before.json["version"], value.base)
@@ -105,9 +109,9 @@ def _base(value: Frozen, before: Slot | None) -> Mapping[str, str] | None:
 
 
 def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateValue, bytes]:
-    """A slot's value and its canonical text. path: where the slot is, for errors.
+    """Return a slot's value and its canonical text. path: location of the slot, for errors.
 
-    Raises BadState: a blob is missing or cut, or the value is not the one whose digest the record has.
+    Raises BadState: when a blob is missing or truncated, or the value does not have the digest in the record.
     """
     try:
         kind, version, expected = slot.json["kind"], slot.json["version"], slot.digest
@@ -117,7 +121,7 @@ def load(store: LogStore, key: StateKey, slot: Slot, path: str) -> tuple[StateVa
         if (actual := value_digest(kind, version, text, maps)) != expected:
             raise BadState(f"{path}.digest", actual, f"{expected}: the value was changed after it was written")
         if maps:
-            value = from_json(text)  # another one than that of the record
+            value = from_json(text)  # a copy, so that the record's own value stays unchanged
             for part in slot.maps:
                 _put(value, part["at"], _texts(store, key, part["layers"], path))
             text = canonical(value).encode()
@@ -140,7 +144,7 @@ def _unpack(store: LogStore, key: StateKey, slot: Slot, path: str) -> Stored:
 
 
 def _texts(store: LogStore, key: StateKey, named: Sequence[tuple[str, int]], path: str) -> Mapping[str, str]:
-    """The texts that layers make together. named: the blob of each, the oldest first, and its entries."""
+    """Return the joined texts of layers. named: blob name and number of entries of each layer, oldest first."""
 
     def read(name: str, offset: int, size: int | None) -> bytes:
         if (data := store.blob(key, name)) is None:
@@ -159,7 +163,7 @@ def _part(data: bytes, offset: int, size: int | None) -> bytes:
 
 
 def flattened(value: JsonValue) -> Mapping[str, str]:
-    """The canonical texts of a value's leaves by their paths; a path is the keys as JSON, with commas between."""
+    """Return the canonical texts of a value's leaves by path; a path is its keys as JSON, separated by commas."""
     texts: dict[str, str] = {}
     branches = [("", value)]
     while branches:
@@ -177,10 +181,10 @@ def flattened(value: JsonValue) -> Mapping[str, str]:
 
 
 def assembled(texts: Mapping[str, str]) -> Stored:
-    """The value of such texts. Raises ValueError and TypeError: they are of none."""
+    """Rebuild a value from its flattened texts. Raises ValueError and TypeError: when they do not form a value."""
     if "" in texts:
         return from_json(texts[""])
-    # Two long texts are parsed far faster than millions of short ones.
+    # Parsing two long texts is far faster than parsing millions of short ones.
     paths: Stored = from_json(f"[{','.join(f'[{path}]' for path in texts)}]")
     leaves: Stored = from_json(f"[{','.join(texts.values())}]")
     value: dict[str, Stored] = {}
@@ -193,6 +197,6 @@ def assembled(texts: Mapping[str, str]) -> Stored:
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> Texts:
-    """What is to be set and removed in `old` to make `new` of it."""
+    """Return what to set and remove in `old` to get `new`."""
     news: dict[str, str | None] = {path: text for path, text in new.items() if old.get(path) != text}
     return news | dict.fromkeys(old.keys() - new.keys())

@@ -1,4 +1,4 @@
-"""Canonical JSON: one text for a value, and digests of it. Equal digests mean equal values, types included."""
+"""Canonical JSON: exactly one text per value, and digests of it. Equal digests mean equal values, types included."""
 
 import hashlib
 import math
@@ -14,23 +14,23 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 def dumps_canonical(value: JsonValue, path: str) -> bytes:
-    """The canonical text of a value: UTF-8, keys sorted, no blanks.
+    """Return the canonical text of a value: UTF-8, sorted keys, no whitespace.
 
-    Raises BadState naming the place of what JSON cannot hold, or would not give back as it is: NaN and infinities,
-    tuples, sets, moments, keys that are no texts, more than 200 levels.
+    Raises BadState: when JSON cannot represent a part of the value, or not without changing it: NaN and infinities,
+    tuples, sets, datetimes, keys that are not strings, more than 200 levels. It names the path of that part.
     """
     try:
         text = canonical(value).encode()
     except TypeError:
         raise _first_flaw(value, path) from None
-    # orjson writes NaN as null, a tuple as a list, a moment as a text: only what comes back equal was JSON.
+    # orjson writes NaN as null, a tuple as a list, a datetime as a string: only what survives a round trip is JSON.
     if from_json(text) != value:
         raise _first_flaw(value, path)
     return text
 
 
 def loads_canonical(text: bytes, path: str) -> Stored:
-    """The value of a JSON text. Raises BadState: it is none."""
+    """Parse a JSON text. Raises BadState: when it is not valid JSON."""
     try:
         return from_json(text)
     except orjson.JSONDecodeError as error:
@@ -38,7 +38,7 @@ def loads_canonical(text: bytes, path: str) -> Stored:
 
 
 def digest(*parts: bytes) -> str:
-    """`sha256:` and the hexadecimal digest of the parts, one behind the other."""
+    """Return `sha256:` and the hexadecimal digest of the concatenated parts."""
     sha = hashlib.sha256()
     for part in parts:
         sha.update(part)
@@ -46,7 +46,7 @@ def digest(*parts: bytes) -> str:
 
 
 def leaves(value: JsonValue, path: str) -> Iterator[tuple[str, JsonValue]]:
-    """Every scalar and every key inside a JSON value, with its place: `path.users[2].id`."""
+    """Yield every scalar and every key inside a JSON value with its path, such as `path.users[2].id`."""
     match value:
         case dict():
             for key, item in value.items():

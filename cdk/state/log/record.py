@@ -1,4 +1,4 @@
-"""StateRecord: one entry of a log, immutable, naming every slot. Its form on disk is canonical JSON."""
+"""StateRecord: one immutable entry of a log, which names every slot. Stored as canonical JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,36 +13,36 @@ from cdk.state.stores.key import StateKey
 FORMAT = "spark-cdk-state/1"
 
 RecordStatus: TypeAlias = Literal["partial", "final", "rolled_back", "reset", "imported"]
-"""`partial`: of a run that went on, or was cut. `final`: the source ended normally. The others: made by a person."""
+"""`partial`: the run continued or was interrupted. `final`: the source ended normally. The others: made by a person."""
 
 _FIELDS = ("format", "key", "seq", "first", "parent", "attempt", "status", "run", "slots", "effects", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a record, as JSON, so that fields of newer kits are carried along.
+    """One slot of a record, as JSON so that fields of newer kits are preserved.
 
     `kind`, `version`; `since`: the record that last changed it; `digest` of `[kind, version, value]`; `bytes`: the
-    size of the value's canonical text. Then `value`, or `blobs`: the names of the layers that the value is made of,
-    oldest first, with the `entries` of each, their `encoding`, and `stored`: the sizes of the first and of all others.
-    `maps`: objects that are not in the value, with the place of each, and the names and entries of its `layers`.
+    size of the value's canonical text. Then either `value`, or `blobs`: the names of the layers that form the value,
+    oldest first, with the `entries` of each, their `encoding`, and `stored`: the size of the first and of all others.
+    `maps`: objects stored outside the value, each with its place `at` and the names and entries of its `layers`.
     """
 
     json: Mapping[str, Stored]
 
     @property
     def digest(self) -> str:
-        """Equal digests mean equal values."""
+        """Digest of kind, version and value: equal digests mean equal values."""
         return str(self.json["digest"])
 
     @property
     def blobs(self) -> tuple[str, ...]:
-        """The blobs that the value is made of; empty when it is in the record."""
+        """Names of the blobs that form the value; empty when the value is in the record."""
         return (*self.json.get("blobs", ()), *(name for part in self.maps for name, _ in part["layers"]))
 
     @property
     def maps(self) -> Sequence[Mapping[str, Stored]]:
-        """The objects that are not in the value."""
+        """The objects that are stored outside the value."""
         maps: Sequence[Mapping[str, Stored]] = self.json.get("maps", ())
         return maps
 
@@ -51,10 +51,10 @@ class Slot:
 class StateRecord:
     """Record `seq` of a log.
 
-    parent: the digest of the record before, None for the first. first: the oldest record that the log still has.
-    attempt: made up for each try to append; tells our own record from another run's. run: facts about who wrote it.
-    effects: what was done to sinks along with it. created_at: for people and retention, never for order. extra:
-    fields of newer kits.
+    parent: digest of the previous record, None for the first. first: number of the oldest record that the log still
+    has. attempt: random id of the attempt to append, which tells our own record from another run's. run: facts about
+    the run that wrote it. effects: what was done to sinks along with it. created_at: for people and retention, never
+    for order. extra: fields of newer kits.
     """
 
     key: StateKey
@@ -88,16 +88,16 @@ class StateRecord:
 
     @cached_property
     def digest(self) -> str:
-        """Over the canonical record without this field."""
+        """Digest of the canonical record without this field."""
         return digest(dumps_canonical(self._body, "record"))
 
     def to_bytes(self) -> bytes:
-        """The record as stores keep it. Raises BadState: `run` or `effects` are no JSON."""
+        """Return the record as stores hold it. Raises BadState: when JSON cannot represent `run` or `effects`."""
         return dumps_canonical({**self._body, "digest": self.digest}, "record")
 
 
 def read_record(data: bytes, key: StateKey, seq: int, path: str) -> StateRecord:
-    """The record of these bytes. Raises BadState naming the place, what was found and what was expected."""
+    """Parse record `seq` of a log. Raises BadState naming `path`, what was found and what was expected."""
     blob = loads_canonical(data, path)
     if not isinstance(blob, dict):
         raise BadState(path, blob, "an object")

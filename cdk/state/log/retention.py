@@ -9,16 +9,16 @@ from cdk.state.log.state_log import StateLog
 
 _FEWEST = 2
 _FEW = 32
-"""Records that each removal may read."""
+"""Number of records up to which every sweep may read all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Keeps the last `records`, and all younger than `age`; it is enough for a record to be one of them.
+    """Keeps the last `records` records, and additionally all that are younger than `age`.
 
-    What is removed is said in the log itself: a record's `first` is the oldest one still needed. Everything before is
-    removed after that record is there, by this run or, if it is cut, by the next; readers do not look at it.
-    A wrong clock keeps too much or too little history, and never harms the newest state.
+    The log itself states what may be removed: a record's `first` is the number of the oldest record still needed.
+    Readers ignore everything before it. It is removed once that record is stored, by this run or, if this run is
+    interrupted, by the next. A wrong clock keeps too much or too little history, but never harms the newest state.
     """
 
     records: int = 20
@@ -29,19 +29,19 @@ class Retention:
             raise ConfigError(f"found {self.records}, expected at least {_FEWEST}", path="state retention records")
 
     def first(self, log: StateLog, head: StateRecord) -> int:
-        """The oldest record that is needed once a record follows `head`."""
+        """Return the number of the oldest record that is still needed once a record follows `head`."""
         first, young = head.first, log.clock() - self.age
         while head.seq + 1 - first >= self.records and self._older(log, first, young):
             first += 1
         return first
 
     def sweep(self, log: StateLog, head: StateRecord) -> None:
-        """Remove the records before the first that is needed, and the blobs that no needed record names.
+        """Remove the records before the first needed one, and the blobs that no needed record names.
 
-        A blob of a number that is not taken yet may be a running attempt's, and stays.
-        Which blobs are named, only all records tell together: where many are kept, they are read by few removals, so
-        that a run reads four of them on average, however many there are.
-        Raises BadState: a record that is needed is damaged, or a blob has a foreign name; nothing is removed then.
+        A blob whose record number is not taken yet may belong to a running attempt, and stays.
+        Finding the named blobs takes reading all records. With many records only few calls do that, so that a run reads
+        four records on average, regardless of their number.
+        Raises BadState: when a needed record is damaged or a blob has a foreign name; nothing is removed then.
         """
         count = head.seq - head.first + 1
         if count > _FEW and head.seq % 2 ** (count.bit_length() - 2):
@@ -57,11 +57,11 @@ class Retention:
         try:
             return datetime.fromisoformat(log.at(seq).created_at) < moment
         except (BadState, ValueError):
-            return False  # nobody knows how old it is
+            return False  # its age is unknown
 
 
 def _number(blob: str) -> int:
-    """The record that a blob was written for. Raises BadState: its name does not say."""
+    """Return the number of the record that a blob was written for. Raises BadState: when its name has no number."""
     number = blob.partition("-")[0]
     if not number.isdecimal():
         raise BadState("blobs", blob, "names that begin with the number of a record")

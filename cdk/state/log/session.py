@@ -1,12 +1,12 @@
-"""StateSession: what one run sees of a log, and what it adds to it.
+"""StateSession: one run's view of a log, and what the run appends to it.
 
-| reads | and writes: `commit` | or `none` |
+| read | write: `commit` | write: `none` |
 |---|---|---|
 | `latest` | a normal run | a pause, a preview, a dry run |
-| `ignore` | a run that starts anew, its state going on from the old | a dry run of that |
-| `at:<seq>` | a run again from an earlier point | an inspection |
+| `ignore` | a run that starts anew, appending to the existing log | a dry run of that |
+| `at:<seq>` | a rerun from an earlier point | an inspection |
 
-What is read decides what handlers see, never where the log goes on: that is after its newest record, always.
+`read` only decides what handlers see. New records are always appended after the newest one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ _AT = "at:"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a run sees and whether it writes. read: `latest`, `ignore` or `at:<seq>`; write: `commit` or `none`.
+    """Which state a run sees and whether it writes. read: `latest`, `ignore` or `at:<seq>`; write: `commit` or `none`.
 
-    Raises ConfigError: something else.
+    Raises ConfigError: when a value is anything else.
     """
 
     read: str = "latest"
@@ -48,7 +48,7 @@ class Mode:
 
     @property
     def seq(self) -> int | None:
-        """The record that is read, where a number says which."""
+        """Number of the record to read with `at:<seq>`; None in the other modes."""
         number = self.read.removeprefix(_AT)
         return int(number) if self.read.startswith(_AT) and number.isdecimal() else None
 
@@ -63,15 +63,15 @@ def open_session(
     sink: MarkedSink | None = None,
     blind: bool = False,
 ) -> Iterator["StateSession"]:
-    """A session of a run; one that writes holds the log's lease, where the store has any.
+    """Open the session of a run. A session that writes holds the log's lease, where the store supports leases.
 
-    run: facts about the run that its records say, such as its id and the connector's version; never its config.
-    sink: has its rows committed by `commit`, each time with a marker. What an earlier run left between its rows and
-    its record is made good now. A session that writes nothing does not look at it.
-    blind: nobody reads values, so none is loaded.
-    Raises StateConflict: another run holds the lease. BadState: what the run would see was damaged; it is read now,
-    before anything is read from a source or written to a sink. StateError: nobody knows which state the sink's rows
-    belong to.
+    run: facts about the run to store in its records, such as its id and the connector's version; never its config.
+    sink: a marked sink, whose rows `commit` commits with a marker. If an earlier run died between committing its rows
+    and appending the record, the record is appended now. A session that writes nothing ignores the sink.
+    blind: the caller reads no values, so none is loaded.
+    Raises StateConflict: when another run holds the lease. BadState: when a value that the run can see is damaged; all
+    are read here, before anything is read from a source or written to a sink. StateError: when no record matches the
+    sink's marker.
     """
     mode = mode or Mode()
     if mode.write == "none":
@@ -85,9 +85,9 @@ def open_session(
 
 
 class StateSession:
-    """Values to read, proposals to make, commits. Belongs to one thread. Made by `open_session`.
+    """Reads the values of slots, collects proposals and commits them. Belongs to one thread. Made by `open_session`.
 
-    head: the newest record of the log, as far as this session knows.
+    head: the newest record of the log that this session knows.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StateSession:
         self._retention = retention
         self.head = log.head()
         base = self.head if mode.read == "latest" else None if mode.seq is None else log.at(mode.seq)
-        # Texts, not values: a handler may change what it was given, and must not so change what is compared.
+        # Texts instead of values: a handler may modify the value it received, which must not affect comparisons.
         self._visible = {name: _Visible(*log.load(base, name)) for name in base.slots} if base and not blind else {}
         self._stored = {name: s.text for name, s in self._visible.items()} if base is self.head else {}
         self._blind = blind
@@ -116,47 +116,48 @@ class StateSession:
 
     @property
     def slots(self) -> Sequence[str]:
-        """The slots that handlers see, in order."""
+        """Names of the slots that handlers see, sorted."""
         return sorted(self._visible)
 
     def value(self, slot: str) -> StateValue | None:
-        """What the slot held when the session was opened, a copy; None when it had nothing to show."""
+        """Return a copy of a slot's value at the time the session was opened; None if the run sees no value."""
         visible = self._visible.get(slot)
         return visible.copy() if visible else None
 
     def read(self, slot: str, kind: Kind) -> Stored:
-        """The same as a value of `kind`, in today's form; None when there is nothing to show.
+        """Return a slot's value, read as the current version of `kind`; None if the run sees no value.
 
-        Raises BadState: it is of another kind, or of a version that this kit does not know.
+        Raises BadState: when it is of another kind, or of a version that this kit does not know.
         """
         value = self.value(slot)
         return None if value is None else kind.read(value, f"state of {self._log.key} {slot}")
 
     def propose(self, slot: str, value: StateValue) -> None:
-        """Have the next commit set a slot; a later proposal replaces an earlier one. Takes a copy.
+        """Set a slot with the next commit; a later proposal replaces an earlier one. Copies the value.
 
-        To be called before the data it covers is committed, since it is here that a value is refused:
-        BadState, StateTooLarge, StateError (a secret), each naming the slot and the place.
+        Call it before committing the data that the value covers, because this is where a value is refused.
+        Raises BadState, StateTooLarge and StateError (a secret), each naming the slot and the path.
         """
         self._proposals[slot] = self._log.check(slot, value)
 
     def remove(self, slot: str) -> None:
-        """Have the next commit leave a slot out; slots that nobody mentions stay."""
+        """Remove a slot with the next commit. Slots without a proposal stay unchanged."""
         self._proposals[slot] = None
 
     def withdraw(self, slot: str) -> None:
-        """Take a proposal back: the rows that it covers did not become durable."""
+        """Withdraw a proposal whose rows did not become durable."""
         self._proposals.pop(slot, None)
 
     def commit(self, status: Literal["partial", "final"], effects: Sequence[JsonValue] = ()) -> StateRecord | None:
-        """Append what was proposed, after the data it covers is durable; None when there is nothing to say.
+        """Append the proposals as a record and return it; None if no record is due.
 
-        A marked sink's rows are made durable by this call. effects: what was done to sinks, such as a table's new
-        version. A record is due when a slot changed, when rows wait in a marked sink, when there are effects, or when
-        the newest record is partial and this is final. A session that writes nothing says None.
-        Raises StateConflict: another run moved the state. TransientError: the store cannot be reached, and whether the
-        record was stored is not known. After either the session commits nothing more: only a new one knows where the
-        log stands. The same goes for what a marked sink raises; then no row was committed.
+        The data that they cover must be durable, except for the rows of a marked sink, which this call commits.
+        effects: what was done to sinks, such as a table's new version. A record is due when a slot changed, when rows
+        wait in a marked sink, when there are effects, or when the newest record is partial and this one is final. A
+        session that writes nothing always returns None.
+        Raises StateConflict: when another run moved the state. TransientError: when the store cannot be reached, and it
+        is unknown whether the record was stored. After either, the session refuses further commits: only a new session
+        knows the state of the log. The same applies to errors of a marked sink, after which no row was committed.
         """
         if self._mode.write == "none":
             return None
@@ -195,7 +196,7 @@ class StateSession:
                 slots = self._transaction.commit(self.head, slots, status=status, run=self._run, effects=effects)
             return self._log.append(self.head, slots, status=status, run=self._run, effects=effects, first=first)
         except Exception as error:
-            # Proposals whose rows a sink refused must not come with the rows of others.
+            # Proposals whose rows a sink refused must not be committed with later rows.
             if self._transaction is not None or isinstance(error, StateConflict | TransientError):
                 self._over = str(error)
             raise
@@ -204,7 +205,7 @@ class StateSession:
         try:
             self._retention.sweep(self._log, record)
         except (StateError, TransientError) as error:
-            # The record is there, and so the commit succeeded; the next final one sweeps again.
+            # The record is stored, so the commit has succeeded; the next final one sweeps again.
             logger.warning("old state of %s was not removed: %s", self._log.key, error)
 
     def _based(self, name: str, proposal: Frozen) -> Frozen:
@@ -214,7 +215,7 @@ class StateSession:
         return replace(proposal, base=base)
 
     def _differs(self, name: str, proposal: Frozen | None) -> bool:
-        """Whether a proposal changes what the newest record says."""
+        """Whether a proposal differs from the newest record."""
         stands = self.head.slots.get(name) if self.head else None
         if proposal is None or stands is None:
             return (proposal is None) != (stands is None)
@@ -223,7 +224,7 @@ class StateSession:
 
 @dataclass(frozen=True, slots=True)
 class _Visible:
-    """A value as it was read; `copy` makes another of its text."""
+    """A value as it was read, with its text; `copy` parses the text again."""
 
     value: StateValue
     text: bytes

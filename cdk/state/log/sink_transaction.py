@@ -1,14 +1,15 @@
-"""Intents: rows and state that lie in two places move together, where the sink has a marker.
+"""Intents: with a marked sink, rows and state that are stored in two places advance together.
 
-A marked sink commits rows together with a text, the marker. What the next record will say is stored before, as an
-intent, and the intent's name is the marker that goes with the rows. So whoever opens the log finds the sink's marker
+A marked sink commits rows together with a string, the marker. The content of the next record is stored beforehand as
+an intent, and the intent's name becomes the marker that is committed with the rows. A session that opens the log
+therefore finds the sink's marker
 
-- in the newest record: rows and state are where they were left;
-- as the name of an intent for the next record: the rows were committed and the record was not appended; it is now;
+- in the newest record: rows and state are consistent;
+- as the name of an intent for the next record: the rows were committed, but the record was not appended. It is now;
 - nowhere: the sink was restored, emptied, or belongs to another log. That is an error.
 
-An intent whose name no sink has stands for rows that nobody committed, and is ignored. It is a blob that no record
-names, and goes as these do, once its number is taken. Until then a run that slept may still commit its rows.
+An intent whose name is in no sink stands for rows that were never committed, and is ignored. As a blob that no record
+names, it is removed once its record number is taken. Until then, a run that was paused may still commit its rows.
 """
 
 import re
@@ -24,39 +25,39 @@ from cdk.state.log.slot_value import Frozen, Kind
 from cdk.state.log.state_log import StateLog
 
 MARKER = Kind("cdk/marker")
-"""The kind of `sink:` slots: the marker that the sink had when the record was appended."""
+"""Kind of the `sink:` slots: the sink's marker at the time when the record was appended."""
 
 _INTENT = Kind("cdk/intent")
 _NAME = re.compile(r"[0-9]+-intent-[0-9a-f]{32}")
 
 
 class MarkedSink(Protocol):
-    """A place for rows that keeps a text with them, such as a row of a table in the same database.
+    """A sink that stores a marker string in the same transaction as rows, for example in a table of the same database.
 
-    name: which sink of the log's this is; part of a slot's name.
+    name: identifies the sink within the log; part of a slot's name.
     """
 
     name: str
 
     @property
     def pending(self) -> bool:
-        """Whether rows wait for `commit`."""
+        """Whether rows are waiting for `commit`."""
 
     def marker(self) -> str | None:
-        """The marker of the newest commit, whoever made it; None before the first."""
+        """Return the marker of the newest commit, of any run; None before the first."""
 
     def commit(self, before: str | None, after: str) -> None:
-        """Make the rows that wait durable and the marker `after`, both or neither, in one transaction.
+        """Commit the waiting rows and set the marker to `after`, in one transaction.
 
-        Raises StateConflict: the marker is not `before`; another run has moved it. Whatever else is raised means that
-        it did not happen, unless `marker` then says `after`.
+        Raises StateConflict: when the marker is not `before`, because another run has moved it. Any other error means
+        that nothing was committed, unless `marker` returns `after` afterwards.
         """
 
 
 class SinkTransaction:
-    """A log, and the sink whose rows its records stand for. Belongs to one thread.
+    """A log and the sink whose rows its records stand for. Belongs to one thread.
 
-    marker: where the sink stood when it was last looked at.
+    marker: the sink's marker when it was last read or set.
     """
 
     def __init__(self, log: StateLog, sink: MarkedSink) -> None:
@@ -66,11 +67,11 @@ class SinkTransaction:
         self._slot = f"sink:{sink.name}"
 
     def reconcile(self, at: int | None, *, trusting: bool) -> None:
-        """Have the log stand where the sink does: append the record of rows that were committed without one.
+        """Bring the log in line with the sink: append the missing record of rows that were already committed.
 
-        at: the record that is to be read. A sink that was restored to it takes the log along: all slots go back.
-        trusting: a marker that nobody knows is an error; else a person has chosen what is read.
-        Raises StateError: such a marker. StateConflict: another run goes on at this moment.
+        at: number of the record to read. If the sink was restored to it, all slots of the log go back to it as well.
+        trusting: treat an unknown marker as an error; false where a person has chosen the record to read.
+        Raises StateError: when the marker is unknown. StateConflict: when another run appends at the same time.
         """
         head, self.marker = self._log.head(), self.sink.marker()
         if self.marker == self._of(head):
@@ -93,12 +94,12 @@ class SinkTransaction:
         run: Mapping[str, JsonValue],
         effects: Sequence[JsonValue],
     ) -> dict[str, Slot | Frozen]:
-        """Store the intent of the record after `head`, and commit the rows under its name. Gives the record's slots.
+        """Store the intent of the record after `head`, commit the rows under its name, and return the record's slots.
 
-        Raises what the sink raises; then no row was committed. StateError: `run` or `effects` hold a secret.
+        Raises what the sink raises; then no row was committed. StateError: when `run` or `effects` contain a secret.
         """
         facts = {"status": status, "run": dict(run), "effects": list(effects)}
-        self._log.check(self._slot, _INTENT.of(facts))  # a record that would be refused is refused before its rows
+        self._log.check(self._slot, _INTENT.of(facts))  # refuses an invalid record before its rows are committed
         seq = head.seq + 1 if head else 1
         placed = self._log.placed(slots, seq, head)
         intent = {
@@ -123,7 +124,7 @@ class SinkTransaction:
         return {**slots, self._slot: self._log.check(self._slot, MARKER.of(self.marker))}
 
     def _of(self, record: StateRecord | None) -> str | None:
-        """The marker that the sink had when the record was appended; None before the sink's first commit."""
+        """Return the sink's marker at the time of a record; None before the sink's first commit."""
         if record is None or self._slot not in record.slots:
             return None
         value = self._log.value(record, self._slot)
@@ -131,9 +132,9 @@ class SinkTransaction:
         return marker
 
     def _intended(self, head: StateRecord | None) -> dict[str, Stored] | None:
-        """The intent that the sink's marker names, if it is for the record after `head`.
+        """Return the intent that the sink's marker names, or None if it is not one for the record after `head`.
 
-        Raises BadState: it was damaged, or a kit wrote it that is newer than this one.
+        Raises BadState: when the intent is damaged, or was written by a newer kit.
         """
         if self.marker is None or not _NAME.fullmatch(self.marker):
             return None
@@ -148,7 +149,7 @@ class SinkTransaction:
         return intent if intent["parent"] == (head.digest if head else None) else None
 
     def _unknown(self, head: StateRecord | None) -> StateError:
-        """Why the sink's marker means nothing here, and what to do."""
+        """Return the error for an unknown marker, with its reason and what to do."""
         path, now = f"state of {self._log.key} {self._slot}", self._log.head()
         if now != head:
             return StateConflict("another run moved the state at this moment; start this one again", path=path)

@@ -1,4 +1,4 @@
-"""StateValue: what a slot holds. Kind: how a use case reads it, old forms included."""
+"""StateValue: the value of a slot. Kind: how a use case reads such values, including old versions."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,10 @@ _SLOT = re.compile(r"[a-z][a-z0-9_-]*:[^\x00-\x1f\x7f]{0,400}")
 
 @dataclass(frozen=True, slots=True)
 class PackedMap:
-    """An object of a value that its owner has as layers of texts (`cdk.state.layers`), which the log takes as they lie.
+    """An object inside a value that is already stored as layers (`cdk.state.layers`); the log copies these unchanged.
 
-    at: the keys by which it belongs into the value, which has the object above it. size: bytes of its keys and texts.
+    at: path of keys at which it belongs in the value; the value has the parent object. size: bytes of its keys and
+    texts.
     """
 
     at: tuple[str, ...]
@@ -26,9 +27,9 @@ class PackedMap:
 
 @dataclass(frozen=True, slots=True)
 class StateValue:
-    """A JSON value, what it means (`kind`, such as `cdk/stream`), and by which version of that meaning.
+    """A JSON value with its meaning (`kind`, such as `cdk/stream`) and the version of that meaning.
 
-    maps: parts of it that are not in `value`. A value that a log gives has none.
+    maps: parts that are not in `value`; always empty in values returned by a log.
     """
 
     kind: str
@@ -39,10 +40,10 @@ class StateValue:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value, as the code that uses it knows it today.
+    """A kind of value and its current version, as known to the code that uses it.
 
-    migrations: version -> how a value of that version becomes one of the next. Pure; they may change what they are
-    given. A log knows no kinds: it carries all values as they are.
+    migrations: maps a version to a function that converts a value of it to the next version. The functions are pure
+    except that they may modify their argument. A log does not know kinds: it keeps all values unchanged.
     """
 
     name: str
@@ -50,13 +51,13 @@ class Kind:
     migrations: Mapping[int, Callable[[Stored], Stored]] = field(default_factory=dict)
 
     def of(self, value: Stored, maps: Sequence[PackedMap] = ()) -> StateValue:
-        """`value` as this kind, to be proposed. maps: parts that are not in it."""
+        """Wrap `value` as this kind, to be proposed. maps: parts that are not in `value`."""
         return StateValue(self.name, self.version, value, maps)
 
     def read(self, slot_value: StateValue, path: str) -> Stored:
-        """The value in today's form.
+        """Return the value, migrated to the current version.
 
-        Raises BadState: it is of another kind, of a newer version, or of one that nobody migrates any more.
+        Raises BadState: when it is of another kind, of a newer version, or of a version without a migration.
         """
         if slot_value.kind != self.name:
             raise BadState(f"{path} kind", slot_value.kind, f"{self.name!r}; the slot belongs to something else")
@@ -73,10 +74,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """A value on its way into a record: checked, and as the bytes that were checked.
+    """A checked value to be appended, as the exact bytes that were checked.
 
-    base: the text of the value that the slot has in the parent, where it is known; a large value is then stored as
-    what changed.
+    base: text of the slot's value in the parent record, where known; a large value is then stored as a difference.
     """
 
     kind: str
@@ -88,12 +88,12 @@ class Frozen:
 
     @property
     def size(self) -> int:
-        """Bytes of the text, and of what is not in it."""
+        """Bytes of the text and of the maps outside it."""
         return len(self.text) + sum(part.size for part in self.maps)
 
 
 def frozen(slot: str, value: StateValue) -> Frozen:
-    """`found` as bytes. Raises BadState: a name that is no slot's, or a value that is no JSON, with its place."""
+    """Freeze a value as bytes. Raises BadState: when `slot` is not a valid name, or JSON cannot represent the value."""
     if not _SLOT.fullmatch(slot):
         raise BadState("slot", slot, "'use:name', such as 'stream:users', 'window:usage' or 'global:'")
     text = dumps_canonical(value.value, slot)
@@ -104,6 +104,6 @@ def frozen(slot: str, value: StateValue) -> Frozen:
 
 
 def value_digest(kind: str, version: int, text: bytes, maps: Sequence[JsonValue] = ()) -> str:
-    """The digest of `[kind, version, value]` in canonical JSON. maps: places, and the digests of the layers there."""
+    """Return the digest of canonical `[kind, version, value]`. maps: pairs of path and layer digests, if any."""
     behind = b"," + dumps_canonical(list(maps), "slot") if maps else b""
     return digest(dumps_canonical([kind, version], "slot")[:-1], b",", text, behind, b"]")

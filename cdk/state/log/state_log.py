@@ -1,4 +1,4 @@
-"""StateLog: a pipeline's state, as an append-only log. A commit creates the next record if it is absent."""
+"""StateLog: a pipeline's state as an append-only log. A commit creates the next record if it does not exist yet."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
@@ -18,11 +18,11 @@ _TRIES = 3
 
 
 class StateLog:
-    """The records of one key in one store. Belongs to one thread; any number of others may use the same key.
+    """The records of one key in one store. Belongs to one thread; any number of other logs may use the same key.
 
-    That exactly one of several writers appends a number is the store's promise, and all that this rests on: not
-    leases, not clocks. secrets: texts that no record may contain. max_checkpoint_state_size: bytes that the canonical
-    text of one slot's value may have.
+    Correctness rests only on the store's promise that exactly one of several writers appends a given number, not on
+    leases or clocks. secrets: strings that no record may contain. max_checkpoint_state_size: maximum bytes of the
+    canonical text of one slot's value.
     """
 
     def __init__(
@@ -40,13 +40,14 @@ class StateLog:
         self._values = ValueCheck(secrets, max_checkpoint_state_size)
 
     def head(self) -> StateRecord | None:
-        """The newest record; None when there is none.
+        """Return the newest record; None if the log is empty.
 
-        Raises BadState: it was damaged, is of another format, or a record between the oldest and it is missing. It is
-        never passed over for an older one: rows that it stands for would come twice (`repair` goes back on purpose).
+        Raises BadState: when the record is damaged or of another format, or when a record between it and the oldest is
+        missing. There is no fallback to an older record, because the rows of the newest one would be read twice;
+        `repair` goes back on purpose.
         """
         for _ in range(_TRIES):
-            # Another run may append, or remove old records, between the list and the read: then both are taken again.
+            # Another run may append or remove records between the listing and the read; then both are repeated.
             numbers = self.store.numbers(self.key)
             if not numbers:
                 return None
@@ -59,7 +60,7 @@ class StateLog:
         raise TransientError("the log was changed again and again while it was read", path=f"state of {self.key}")
 
     def at(self, seq: int) -> StateRecord:
-        """Record `seq`. Raises StateError: the log has none, or no more. BadState: it was damaged."""
+        """Return record `seq`. Raises StateError: when it does not exist (any more). BadState: when it is damaged."""
         if (record := self._read(seq)) is None:
             numbers = self.store.numbers(self.key)
             numbers_text = f"{numbers[0]} to {numbers[-1]}" if numbers else "none"
@@ -67,7 +68,7 @@ class StateLog:
         return record
 
     def history(self) -> Iterator[StateRecord]:
-        """All records, newest first. Raises BadState: one is damaged, or not the one its successor was built on."""
+        """Yield all records, newest first. Raises BadState: when one is damaged, or not its successor's parent."""
         head = record = self.head()
         while record is not None and head is not None:
             yield record
@@ -75,21 +76,21 @@ class StateLog:
                 return
             child, record = record, self._read(record.seq - 1)
             if record is None:
-                return  # removed meanwhile: another run shortened the log
+                return  # another run has removed it meanwhile
             if record.digest != child.parent:
                 where = f"{self.store.address_of(self.key, record.seq)} digest"
                 raise BadState(where, record.digest, f"{child.parent}, on which record {child.seq} was built")
 
     def value(self, record: StateRecord, slot: str) -> StateValue:
-        """The value of a slot that the record has. Raises BadState: it cannot be read, or is not what was written."""
+        """Return the value of a slot of the record. Raises BadState: when it is unreadable, or not what was written."""
         return self.load(record, slot)[0]
 
     def load(self, record: StateRecord, slot: str) -> tuple[StateValue, bytes]:
-        """The value of a slot that the record has, and its canonical text. Raises BadState, as `value` does."""
+        """Return the value of a slot of the record, and its canonical text. Raises BadState, as `value` does."""
         return load(self.store, self.key, record.slots[slot], f"{self.store.address_of(self.key, record.seq)} {slot}")
 
     def check(self, slot: str, value: StateValue) -> Frozen:
-        """A value that may be appended. Raises BadState, StateTooLarge and StateError: see ValueCheck."""
+        """Check a value and freeze it for appending. Raises BadState, StateTooLarge and StateError, see ValueCheck."""
         return self._values.check(slot, value)
 
     def append(
@@ -104,10 +105,11 @@ class StateLog:
     ) -> StateRecord:
         """Append the record after `parent` and return it.
 
-        slots: all that the record names; those of an earlier record are carried as they are. first: the oldest record
-        that is still needed, if not the parent's.
-        Raises StateConflict: another run appended that number; nothing was stored. TransientError: the store cannot be
-        reached, and whether the record was stored is not known. StateError: `run` or `effects` contain a secret.
+        slots: all slots of the record; those taken from an earlier record are kept unchanged. first: the oldest record
+        that is still needed; defaults to the parent's.
+        Raises StateConflict: when another run appended that number; nothing was stored. TransientError: when the store
+        cannot be reached, and it is unknown whether the record was stored. StateError: when `run` or `effects` contain
+        a secret.
         """
         seq = parent.seq + 1 if parent else 1
         for name, fact in (("run", dict(run or {})), ("effects", list(effects))):
@@ -121,10 +123,11 @@ class StateLog:
         return record
 
     def repair(self, to: int, *, run: Mapping[str, JsonValue] | None = None) -> StateRecord:
-        """Append the slots of record `to` where the newest one cannot be read; the log begins anew with that.
+        """Append a record with the slots of record `to`, where the newest one is unreadable. The log restarts there.
 
-        What the damaged records said is lost: a person decides this, who knows what became of their rows.
-        Raises StateError: there is no record `to`. BadState: it is damaged as well. StateConflict: as `append`.
+        The content of the damaged records is lost, so a person who knows what became of their rows must decide this.
+        Raises StateError: when there is no record `to`. BadState: when it is damaged as well. StateConflict: as
+        `append`.
         """
         slots, last = self.at(to).slots, self.store.numbers(self.key)[-1]
         record = self._record(last + 1, None, slots, status="rolled_back", run=run or {}, first=last + 1)
@@ -157,7 +160,10 @@ class StateLog:
         )
 
     def placed(self, slots: Mapping[str, Slot | Frozen], seq: int, parent: StateRecord | None) -> dict[str, Slot]:
-        """Every slot as record `seq` says it, once its blobs are stored. Raises StateError: a layer has a secret."""
+        """Store the blobs of new values, and return all slots for record `seq`.
+
+        Raises StateError: when a layer contains a secret.
+        """
         placed: dict[str, Slot] = {}
         for name, slot in slots.items():
             match slot:
@@ -174,7 +180,7 @@ class StateLog:
         return placed
 
     def _create(self, record: StateRecord) -> None:
-        """Create the record, or find that an earlier try did: its response was lost on the way."""
+        """Create the record, unless an earlier attempt whose response was lost has already created it."""
         data = record.to_bytes()
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -190,10 +196,10 @@ class StateLog:
             return
 
     def _came_late(self, record: StateRecord) -> bool:
-        """Whether the number was free only because its record had been removed: this run slept while others went on.
+        """Whether the number was free only because its record was removed while this run was paused and others ran.
 
-        Old records are removed oldest first, so then the one before ours is gone as well. The first has none before it:
-        there, what follows must have been built on it.
+        Old records are removed oldest first, so in that case the one before ours is missing as well. The first record
+        has no predecessor; there, the next record must have ours as its parent.
         """
         if record.parent is not None:
             return self.store.read(self.key, record.seq - 1) is None
@@ -215,6 +221,6 @@ class StateLog:
 
 
 def _missing(head: StateRecord, numbers: Sequence[int]) -> int:
-    """The first number that the log should have and has not; 0 when it is whole."""
+    """Return the first missing number of the log; 0 when it is complete."""
     present = set(numbers)
     return next((seq for seq in range(head.first, head.seq) if seq not in present), 0)

@@ -1,4 +1,4 @@
-"""What a state may hold: checked before anything that goes with it is written."""
+"""Checks of values (valid JSON, size limit, no secrets) that run before the data that a value covers is written."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from cdk.state.log.canonical_json import leaves
 from cdk.state.log.slot_value import Frozen, StateValue, frozen
 
 _SHORTEST = 6
-"""Shorter secrets would be found in every other value."""
+"""Shorter secrets would match parts of many ordinary values."""
 # fmt: off
 _WIRE_NAMES = (
     "__ab_no_cursor_state_message", "__ab_full_refresh_sync_complete", "states", "partition", "parent_state", "cursor",
@@ -17,21 +17,24 @@ _WIRE_NAMES = (
     "date-range", "state_type", "slices", "window", "through", "listing", "fingerprint", "missing",
 )
 # fmt: on
-"""What states of every connector contain: a password such as `cursor` would be found in all of them."""
+"""Names that the states of all connectors contain: a password such as `cursor` would match in every state."""
 
 
 class ValueCheck:
-    """secrets: texts that no state may contain. largest: bytes that the canonical text of one slot's value may have."""
+    """The checks of one log.
+
+    secrets: strings that no state may contain. largest: maximum bytes of the canonical text of one slot's value.
+    """
 
     def __init__(self, secrets: Iterable[str], largest: int) -> None:
         self.secrets, self._largest = SecretCheck(secrets), largest
 
     def check(self, slot: str, value: StateValue, *, more: int = 0) -> Frozen:
-        """The bytes of a value that may be stored: nothing that would refuse it is left for later.
+        """Return a value as bytes that can be stored; no later step refuses it.
 
-        more: bytes of the value that were looked at before, and are not in `value`. Raises BadState: no slot's name, or
-        no JSON. StateTooLarge: it is larger than allowed. StateError: it contains a secret. Each names the slot and the
-        place.
+        more: bytes of the value that were checked before and are not in `value`. Raises BadState: when the slot name is
+        invalid or JSON cannot represent the value. StateTooLarge: when it is larger than allowed. StateError: when it
+        contains a secret. Each names the slot and the path.
         """
         frozen_value = frozen(slot, value)
         if (size := frozen_value.size + more) > self._largest:
@@ -45,9 +48,9 @@ class ValueCheck:
 
 
 class SecretCheck:
-    """Looks for secrets in JSON texts: as they are, and as URLs, JSON and base64 spell them.
+    """Searches JSON texts for secrets: verbatim, and as spelled in URLs, JSON and base64.
 
-    Secrets of fewer than six characters, or that are a part of the names that every state has, are not looked for.
+    Ignores secrets of fewer than six characters, and those that are part of a name that every state contains.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -58,7 +61,7 @@ class SecretCheck:
         self._needles = [canonical(form)[1:-1].encode() for form in self._spellings]
 
     def refuse(self, text: bytes, path: str) -> None:
-        """Raise StateError naming the place of the first secret in a JSON text, never the secret."""
+        """Raise StateError if a JSON text contains a secret, naming its path but never the secret."""
         if not any(needle in text for needle in self._needles):
             return
         for path_of_leaf, leaf in leaves(from_json(text), path):

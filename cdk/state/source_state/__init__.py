@@ -1,1 +1,4 @@
-"""What a source said of itself, so that the next run reads only what is new: the `source:` slots of a state log."""
+"""Source states: what a source reported about its version, so that the next run reads only what is new.
+
+They are the `source:` slots of a state log.
+"""

@@ -1,11 +1,11 @@
-"""BlockHeight: how far a chain of blocks was read, and whether it is still the chain that was read.
+"""BlockHeight: up to which block a blockchain was read, and whether the chain is still the same.
 
 Kind `cdk/block-height`, version 1:
 
     {"number": ..., "hash": ..., "recent": {NUMBER: HASH}}
 
-A chain may replace its newest blocks by others (a reorganisation). Then rows were read that are no longer true; the
-hashes of recent blocks tell from which number on.
+A chain may replace its newest blocks by others (a reorganisation). Rows of replaced blocks are then no longer valid;
+the hashes of recent blocks tell from which number on.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ KIND = Kind("cdk/block-height")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of a chain. number: from 0. hash: hexadecimal; case and a leading `0x` do not count. parent: a hash."""
+    """A block of a chain. number: from 0. hash: hexadecimal, ignoring case and a leading `0x`. parent: a hash."""
 
     number: int
     hash: str
@@ -33,8 +33,8 @@ class Block:
 class BlockHeight:
     """The last block that was read, and some before it. Belongs to one thread.
 
-    confirmations: how many blocks must lie on a block before it is read. remember: how many hashes are kept; a
-    reorganisation that goes deeper cannot be followed. Raises ConfigError: one of them is too small.
+    confirmations: number of blocks that must follow a block before it is read. remember: number of hashes to store;
+    deeper reorganisations cannot be followed. Raises ConfigError: when one of them is too small.
     """
 
     def __init__(self, *, confirmations: int = 0, remember: int = 128) -> None:
@@ -48,9 +48,9 @@ class BlockHeight:
     def open(
         cls, session: StateSession, source: str = "default", *, confirmations: int = 0, remember: int = 128
     ) -> Self:
-        """The height of a source as the session sees it in its slot: this kind, or `odf/etag` as `<number>@<hash>`.
+        """Load the height of a source from its slot: of this kind, or `odf/etag` as `<number>@<hash>`.
 
-        Raises BadState: the slot holds something else, or is damaged.
+        Raises BadState: when the slot holds another kind or is damaged.
         """
         height = cls(confirmations=confirmations, remember=remember)
         height._load(read_slot(session, source, KIND, {ETAG.name: _of_etag}), slot_of(source))
@@ -63,11 +63,11 @@ class BlockHeight:
         return None if number is None else Block(number, self._recent[number])
 
     def resume(self, hash_of: Callable[[int], str | None]) -> range:
-        """Go back to the newest block that is still in the chain, and give the numbers whose rows are to be retracted.
+        """Go back to the newest block that is still in the chain, and return the numbers whose rows must be retracted.
 
-        hash_of: asks the chain for the hash of a block; None where it has no such block. It is asked once when nothing
-        happened. Blocks that were skipped (`advance`) count as replaced when the next one that is remembered was.
-        Raises FatalError: none of the blocks that are remembered is in the chain any more.
+        hash_of: returns the hash of a block in the chain; None if there is no such block. It is called only once if the
+        chain was not reorganised. A block skipped by `advance` counts as replaced if the next remembered one was.
+        Raises FatalError: when none of the remembered blocks is in the chain any more.
         """
         if (last := self.last) is None:
             return range(0)
@@ -82,16 +82,17 @@ class BlockHeight:
         )
 
     def following(self, tip: int, *, most: int | None = None) -> range:
-        """The numbers to read next: after the last, up to those that lie deep enough below `tip`; at most `most`."""
+        """Return the next block numbers to read: after the last, up to `confirmations` below `tip`; at most `most`."""
         last = self.last
         first = 0 if last is None else last.number + 1
         end = max(first, tip - self._confirmations + 1)
         return range(first, end if most is None else min(end, first + most))
 
     def advance(self, block: Block) -> None:
-        """Count all blocks up to this one as read, those without any rows included.
+        """Count all blocks up to this one as read, including those without rows.
 
-        Raises FatalError: the block is not behind the last one, or was built on another: the chain changed meanwhile.
+        Raises FatalError: when the block does not come after the last one, or was built on another block because the
+        chain changed meanwhile.
         """
         if (last := self.last) is not None:
             _check_follows(block, last)
@@ -100,23 +101,23 @@ class BlockHeight:
             del self._recent[number]
 
     def value(self) -> StateValue | None:
-        """What the slot is to hold; None before the first block."""
+        """Return the value for the slot; None before the first block."""
         if (last := self.last) is None:
             return None
         recent = {str(number): text for number, text in self._recent.items()}
         return KIND.of({"number": last.number, "hash": last.hash, "recent": recent})
 
     def as_odf(self) -> StateValue:
-        """The last block alone, as the text `<number>@<hash>` that Open Data Fabric knows.
+        """Return only the last block, as the string `<number>@<hash>` that Open Data Fabric knows.
 
-        Raises BadState: no block was read.
+        Raises BadState: when no block was read.
         """
         if (last := self.last) is None:
             raise BadState("source state", None, "a block that was read")
         return ETAG.of(f"{last.number}@{last.hash}")
 
     def propose(self, session: StateSession, source: str = "default") -> None:
-        """Have the next commit set the slot of a source; once the rows, and the retractions, are durable."""
+        """Set the slot of a source with the next commit. Call it once the rows and retractions are durable."""
         value = self.value()
         if value is not None:
             session.propose(slot_of(source), value)

@@ -1,11 +1,11 @@
-"""FileSet: which files of a source, as a listing shows them, were read, and so which are still to be read.
+"""FileSet: which files of a source's listing have been read, and which still have to be.
 
 Kind `cdk/file-set`, version 1:
 
     {"order": "name", "floor": {"path": ...} | null, "files": {PATH: {"size": ..., "modified": ..., "etag": ...}}}
 
-The newest files are remembered one by one, so that a late one between them is found, and one that was rewritten. All
-others lie below the floor and count as read. "Newest" is by the order; full paths count, not bare names.
+The newest files are stored individually, so that late files among them and rewritten files are detected. All others are
+at or below the floor and count as read. "Newest" is by the order; files are compared by full path, not by bare name.
 """
 
 import os
@@ -26,8 +26,8 @@ from cdk.state.source_state.slots import ETAG, read_slot, slot_of
 class SourceFile:
     """A file of a source.
 
-    path: relative to the root of the source, with `/`. size: bytes. modified: nanoseconds since 1970. etag: the
-    version that an object store gives, verbatim. Of the last two one is enough; where both are known the ETag counts.
+    path: relative to the root of the source, with `/`. size: bytes. modified: nanoseconds since 1970. etag: the version
+    in an object store, verbatim. One of the last two suffices; if both are known, the ETag counts.
     """
 
     path: str
@@ -36,7 +36,7 @@ class SourceFile:
     etag: str | None = None
 
     def same(self, other: "SourceFile") -> bool:
-        """Whether these are one file with one content, as far as a listing can tell."""
+        """Whether both are the same file with the same content, as far as a listing can tell."""
         if self.path != other.path or self.size != other.size:
             return False
         if self.etag is not None and other.etag is not None:
@@ -45,10 +45,10 @@ class SourceFile:
 
 
 def local_files(root: Path | str, pattern: str = "*") -> Iterator[SourceFile]:
-    """The files below a folder whose relative path fits `pattern`, in any order.
+    """Yield the files below a folder whose relative path matches `pattern`, in any order.
 
-    pattern: as in a shell, and a `*` also stands for `/`: `*.csv` finds `2024/01.csv`. Case counts.
-    Raises NotFound: there is no such folder; an empty one is no error.
+    pattern: a case-sensitive shell pattern whose `*` also matches `/`: `*.csv` matches `2024/01.csv`.
+    Raises NotFound: when the folder does not exist; an empty folder is no error.
     """
     root = Path(root)
     if not root.is_dir():
@@ -65,10 +65,10 @@ def local_files(root: Path | str, pattern: str = "*") -> Iterator[SourceFile]:
 KIND = Kind("cdk/file-set")
 
 Order: TypeAlias = Literal["name", "natural", "modified"]
-"""By path, letter by letter; by path, numbers as numbers (`day_2` before `day_10`); by the last change."""
+"""By path; by path, with numbers compared as numbers (`day_2` before `day_10`); by time of the last change."""
 
 OnChange: TypeAlias = Literal["reread", "ignore", "fail"]
-"""What to do with a file that was rewritten after it was read. To read it again gives its old rows once more."""
+"""What to do with a file that was rewritten after it was read. Reading it again emits its old rows a second time."""
 
 _DIGITS = re.compile(r"(\d+)")
 _Key: TypeAlias = tuple[object, ...]
@@ -76,18 +76,18 @@ _Key: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A file to read. why: it is `new`; or `late`, behind files that were read; or was `changed` since it was read."""
+    """A file to read. why: `new`; `late`, if it sorts before files already read; or `changed` since it was read."""
 
     file: SourceFile
     why: Literal["new", "late", "changed"]
 
 
 class FileSet:
-    """Plans which files to read, and remembers those that were. Belongs to one thread.
+    """Plans which files to read, and records those that were read. Belongs to one thread.
 
-    order: see there. lookback: how many of the newest files are remembered; a file that comes later than that many
-    others, by the order, is taken for one that was read. on_change: see there.
-    Raises ConfigError: a value is none of these.
+    order: see `Order`. lookback: number of newest files to store; a new file that sorts before all of them is assumed
+    to have been read. on_change: see `OnChange`.
+    Raises ConfigError: when a value is invalid.
     """
 
     def __init__(self, *, order: Order = "name", lookback: int = 1000, on_change: OnChange = "reread") -> None:
@@ -113,10 +113,10 @@ class FileSet:
         lookback: int = 1000,
         on_change: OnChange = "reread",
     ) -> Self:
-        """The files of a source that were read, as the session sees them in its slot.
+        """Load the files of a source that were read from its slot.
 
-        An `odf/etag`, the name of the last file as Open Data Fabric keeps it, is the floor.
-        Raises BadState: the slot holds something else, is damaged, or was written for another order.
+        An `odf/etag`, in which Open Data Fabric stores the name of the last file, becomes the floor.
+        Raises BadState: when the slot holds another kind, is damaged, or was written for another order.
         """
         files = cls(order=order, lookback=lookback, on_change=on_change)
         plain = {ETAG.name: lambda name: {"order": order, "floor": {"path": name, "size": 0}, "files": {}}}
@@ -124,9 +124,10 @@ class FileSet:
         return files
 
     def plan(self, listing: Iterable[SourceFile]) -> Sequence[Pending]:
-        """The files of a listing that are still to be read, in order. Of each, tell when it was read: `done`.
+        """Return the files of a listing that still have to be read, in order. Call `done` for each once it is read.
 
-        Raises FatalError: a file was rewritten, and that is to fail; or the order is by moments, and one has none.
+        Raises FatalError: when a file was rewritten and `on_change` is "fail", or when the order is "modified" and a
+        file has no such time.
         """
         newest = max(map(self._key, self._read.values()), default=None)
         floor = None if self._floor is None else self._key(self._floor)
@@ -143,9 +144,9 @@ class FileSet:
         return plan
 
     def done(self, file: SourceFile) -> None:
-        """Count a planned file as read, with the content that the listing showed.
+        """Count a planned file as read, in the version that the listing showed.
 
-        Raises FatalError: it was not planned.
+        Raises FatalError: when it was not planned.
         """
         if self._pending.pop(file.path, None) is None:
             raise FatalError("this file was not planned, or is done already", path=file.path)
@@ -153,15 +154,15 @@ class FileSet:
         self._forget()
 
     def value(self) -> StateValue:
-        """What the slot is to hold: the files that are done. Files that are planned and not done stay to be read."""
+        """Return the value for the slot: the files that are done. Planned files that are not done stay unread."""
         floor = None if self._floor is None else {"path": self._floor.path, **_json(self._floor)}
         files = {path: _json(file) for path, file in self._read.items()}
         return KIND.of({"order": self._order, "floor": floor, "files": files})
 
     def as_odf(self) -> StateValue:
-        """The name of the last file alone, for implementations that know only that. The lookback is lost.
+        """Return only the name of the last file, for implementations that know nothing else. This loses the lookback.
 
-        Raises BadState: no file was read, or the order is not by names.
+        Raises BadState: when no file was read, or the order is "modified".
         """
         known = [*self._read.values(), *([] if self._floor is None else [self._floor])]
         if self._order == "modified" or not known:
@@ -169,7 +170,7 @@ class FileSet:
         return ETAG.of(max(known, key=self._key).path)
 
     def propose(self, session: StateSession, source: str = "default") -> None:
-        """Have the next commit set the slot of a source; once the rows of all files that are done are durable."""
+        """Set the slot of a source with the next commit. Call it once the rows of all done files are durable."""
         session.propose(slot_of(source), self.value())
 
     def _rereads(self, file: SourceFile, before: SourceFile) -> bool:
@@ -182,7 +183,7 @@ class FileSet:
         return self._on_change == "reread"
 
     def _forget(self) -> None:
-        """Keep the newest files only, and raise the floor to the newest that goes; never past a file to be read."""
+        """Drop all but the newest files and raise the floor to the newest dropped one, never past a planned file."""
         if len(self._read) <= self._lookback:
             return
         limit = min(map(self._key, self._pending.values()), default=None)
@@ -211,7 +212,7 @@ def _by_name(file: SourceFile) -> _Key:
 
 
 def _by_number(file: SourceFile) -> _Key:
-    # Texts and numbers alternate, so that like is compared with like. `01` and `1` are told apart by the whole path.
+    # Strings and numbers alternate, so each is compared with its kind. The whole path tells `01` from `1`.
     parts = _DIGITS.split(file.path)
     return (*(int(part) if i % 2 else part for i, part in enumerate(parts)), -1, file.path)
 

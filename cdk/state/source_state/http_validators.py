@@ -1,6 +1,7 @@
-"""HttpProbe: what to tell a server about the last response, and what to learn from the new one. Knows no HTTP library.
+"""HttpProbe: makes requests conditional on the last response, and learns from the new one. Uses no HTTP library.
 
-HttpSnapshot is what travels to other processes, which ask in its place; what they learned comes back as a plain map.
+HttpSnapshot is the form that is sent to other processes, which make the requests; they return what they learned as a
+plain map.
 """
 
 import hashlib
@@ -17,18 +18,18 @@ from cdk.state.source_state.slots import slot_of
 from cdk.state.source_state.validators import UNBOUND, Validators, read_validators, to_value
 
 Uncacheable: TypeAlias = Literal["read", "skip"]
-"""What to do with a response that came without validators: ask for it in each run, or only when it has grown old."""
+"""For a response without validators: request it in every run, or only when the last one is too old."""
 
 _DAY = timedelta(hours=24)
 
 
 class HttpProbe:
-    """Remembers for one source what its requests were answered. Safe to use from several threads; does not travel.
+    """The validators of one source's requests, before and during a run. Thread-safe, but not picklable.
 
-    before: request -> what is known of it; a request is told by its fingerprint. max_validator_age: how long a server
-    is believed that says "not modified"; after that its response is read whole again. uncacheable: see there.
+    before: validators by request fingerprint. max_validator_age: how long "not modified" responses are trusted; after
+    that, the whole response is requested again. uncacheable: see `Uncacheable`.
 
-    What is learned counts from the next run on: within a run all tries of a request are asked in the same way.
+    Learned validators are used from the next run on: within a run, all attempts of a request are sent alike.
     """
 
     def __init__(
@@ -54,16 +55,16 @@ class HttpProbe:
         uncacheable: Uncacheable = "read",
         clock: Clock = system_clock,
     ) -> Self:
-        """The probe of a source, with what the session sees in its slot.
+        """Load the probe of a source from its slot.
 
-        Validators of Open Data Fabric (`odf/etag`, `odf/last-modified`) are taken for those of the first request.
-        Raises BadState: the slot holds something else, or is damaged.
+        Validators of Open Data Fabric (`odf/etag`, `odf/last-modified`) are used for the first request.
+        Raises BadState: when the slot holds another kind or is damaged.
         """
         before = read_validators(session, source)
         return cls(before, max_validator_age=max_validator_age, uncacheable=uncacheable, clock=clock)
 
     def known(self, request: str) -> Validators | None:
-        """What was known of a request when the run began."""
+        """Return what was known of a request when the run started."""
         with self._lock:
             if UNBOUND in self._before:
                 unbound = self._before.pop(UNBOUND)
@@ -71,9 +72,9 @@ class HttpProbe:
             return self._before.get(request)
 
     def headers(self, request: str) -> Mapping[str, str]:
-        """The header that makes a request conditional; empty where nothing is known, or what is known is too old.
+        """Return the header that makes a request conditional; empty if its validators are unknown or too old.
 
-        `If-None-Match` where there is an ETag, `If-Modified-Since` only where there is none (RFC 9110, section 13.1.3).
+        `If-None-Match` if there is an ETag, otherwise `If-Modified-Since` (RFC 9110, section 13.1.3).
         """
         known = self.known(request)
         if known is None or not self._young(known):
@@ -83,14 +84,14 @@ class HttpProbe:
         return {} if known.last_modified is None else {"If-Modified-Since": known.last_modified}
 
     def skips(self, request: str) -> bool:
-        """Whether a request need not be sent: its response had no validators, came not long ago, and may be skipped."""
+        """Whether to skip a request: its last response is recent and had no validators, and `uncacheable` is "skip"."""
         known = self.known(request)
         if self._uncacheable == "read" or known is None or not self._young(known):
             return False
         return known.etag is None and known.last_modified is None
 
     def unchanged(self, request: str, etag: str | None, last_modified: str | None) -> None:
-        """Learn that a server said "not modified", with these headers, where it sent any."""
+        """Record a "not modified" response and its headers, None where missing."""
         known = self.known(request) or Validators()
         self._learn(
             request,
@@ -103,7 +104,7 @@ class HttpProbe:
         )
 
     def learn(self, request: str, etag: str | None, last_modified: str | None, body: bytes | None) -> bool:
-        """Learn from a whole response, and say whether its body is new. body: None where it is not held in memory."""
+        """Record a complete response, and return whether its body is new. body: None if it is not held in memory."""
         known = self.known(request)
         if body is None:
             self._learn(request, Validators(etag, last_modified, read_at=self._now()))
@@ -114,23 +115,23 @@ class HttpProbe:
 
     @property
     def learned(self) -> Mapping[str, Validators]:
-        """Request -> what was learned of it so far."""
+        """The validators learned so far in this run, by request."""
         with self._lock:
             return dict(self._learned)
 
     def value(self) -> StateValue:
-        """What the slot is to hold from now on.
+        """Return the value for the slot.
 
-        What was not asked for in this run stays as it is while it is young, and goes when it is too old to be sent.
+        Validators of requests that this run did not make are kept, unless they are too old to be sent.
         """
         with self._lock:
             young = {name: known for name, known in self._before.items() if name != UNBOUND and self._young(known)}
             return to_value({**young, **self._learned})
 
     def propose(self, session: StateSession, source: str = "default") -> None:
-        """Have the next commit set the slot of a source, if anything is known.
+        """Set the slot of a source with the next commit, if anything is known.
 
-        For a run that read all that it was answered, and once that is durable: what was answered counts as read.
+        Call it only if the run has read all responses, and once their data is durable: they then count as read.
         """
         value = self.value()
         if value.value["requests"]:
@@ -141,7 +142,7 @@ class HttpProbe:
             self._learned[request] = validators
 
     def _young(self, known: Validators) -> bool:
-        """Whether the server may still be believed. Not when it was read after now: then a clock is wrong."""
+        """Whether validators may still be used. False if `read_at` lies in the future, as a clock is then wrong."""
         read_at = parse_timestamp(known.read_at, ())
         return read_at is None or timedelta(0) <= self._clock() - read_at < self._max_age
 
@@ -151,10 +152,10 @@ class HttpProbe:
 
 @dataclass(frozen=True, slots=True)
 class HttpSnapshot:
-    """What was known of a source's responses at one moment. Travels to whoever asks.
+    """A picklable snapshot of what is known of a source's responses, for the processes that make the requests.
 
-    known: request -> what is known of it. now: that moment, by the clock of who keeps the state, so that the clocks of
-    other machines do not count. The others are those of HttpProbe.
+    known: validators by request. now: time of the snapshot by the clock of the process that owns the state, so that the
+    clocks of other machines do not matter. The other attributes are as in HttpProbe.
     """
 
     known: Mapping[str, Validators]
@@ -163,7 +164,7 @@ class HttpSnapshot:
     uncacheable: Uncacheable = "read"
 
     def probe(self) -> HttpProbe:
-        """A probe that knows this, for one piece of work."""
+        """Return a new probe with this knowledge, for one unit of work."""
         return HttpProbe(
             self.known, max_validator_age=self.max_validator_age, uncacheable=self.uncacheable, clock=lambda: self.now
         )

@@ -1,7 +1,8 @@
-"""Slots of sources, and what they are to Open Data Fabric: three texts. Several sources lie side by side, a slot each.
+"""The slots of sources, one per source, and their conversion to Open Data Fabric's source state of three strings.
 
-A text of version 1 is its own value, under its own kind. Anything else gets the suffix `+json` to its kind, and as its
-value the canonical JSON of `{"value": ..., "version": ...}`. Other implementations carry both without knowing them.
+A string of version 1 is exported as it is, under its own kind. Any other value is exported as the canonical JSON of
+`{"value": ..., "version": ...}`, with the suffix `+json` on its kind. Other implementations preserve both without
+knowing them.
 Open Data Fabric, RFC 4: source state (there `source`, in today's schema `sourceName`).
 """
 
@@ -15,13 +16,13 @@ from cdk.state.log.session import StateSession
 from cdk.state.log.slot_value import Kind, StateValue
 
 ETAG = Kind("odf/etag")
-"""A text that changes when the source does: an ETag, the name of the last file, `<height>@<hash>`."""
+"""A string that changes when the source does: an ETag, the name of the last file, `<height>@<hash>`."""
 
 LAST_MODIFIED = Kind("odf/last-modified")
-"""When the source last changed, as RFC 3339 writes moments."""
+"""When the source last changed, as an RFC 3339 timestamp."""
 
 POLLING = "odf/polling"
-"""What Open Data Fabric calls the source that a dataset polls (SetPollingSource)."""
+"""Open Data Fabric's name for the source that a dataset polls (SetPollingSource)."""
 
 _USE = "source:"
 _SUFFIX = "+json"
@@ -29,25 +30,27 @@ _FIELDS = {"value", "version"}
 
 
 def slot_of(source: str) -> str:
-    """The slot of a source; `default` is the name for the only one. Raises BadState: the name is empty."""
+    """Return the slot of a source; a single source is named `default`. Raises BadState: when the name is empty."""
     if not source:
         raise BadState("source", source, "a name, such as 'default'")
     return f"{_USE}{source}"
 
 
 def source_of(slot: str) -> str | None:
-    """The name of the source whose slot this is; None for other slots."""
+    """Return the name of the source that a slot belongs to; None for other slots."""
     return slot.removeprefix(_USE) if slot.startswith(_USE) and slot != _USE else None
 
 
 def read_slot(
     session: StateSession, source: str, kind: Kind, plain: Mapping[str, Callable[[str], Stored]] | None = None
 ) -> Stored:
-    """The value of a source's slot in today's form of `kind`; None when there is nothing to show.
+    """Return the value of a source's slot in the current version of `kind`; None if the run sees no value.
 
-    plain: kinds of Open Data Fabric that are understood as well -> their text as a value of `kind`.
-    Raises BadState: the slot holds another kind. Open Data Fabric lets one ignore it; but then everything would be
-    read a second time, so here a person decides that, by resetting the slot or by another name for the source.
+    plain: maps further supported kinds, of Open Data Fabric, to functions that convert their string to a value of
+    `kind`.
+    Raises BadState: when the slot holds another kind. Open Data Fabric allows implementations to ignore an unknown
+    kind, but everything would then be read a second time. Here, a person decides that by resetting the slot or by
+    renaming the source.
     """
     slot = slot_of(source)
     value = session.value(slot)
@@ -60,7 +63,7 @@ def read_slot(
 
 
 def read_text(value: StateValue, path: str) -> str:
-    """The text of a plain kind. Raises BadState: it is no text, or of another version than 1."""
+    """Return the string of a plain kind. Raises BadState: when it is not a string, or not of version 1."""
     if value.version != 1 or not isinstance(value.value, str):
         raise BadState(path, f"version {value.version} of {value.kind}: {value.value!r}", "version 1, a text")
     return value.value
@@ -68,7 +71,7 @@ def read_text(value: StateValue, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """The state of one source as Open Data Fabric writes it. `value` is opaque to whoever does not know `kind`."""
+    """The state of one source as Open Data Fabric defines it. `value` is opaque to code that does not know `kind`."""
 
     source_name: str
     kind: str
@@ -76,7 +79,7 @@ class SourceState:
 
 
 def to_odf(source: str, value: StateValue) -> SourceState:
-    """The three texts of a slot's value; `from_odf` gives back exactly what was given."""
+    """Convert a slot's value to Open Data Fabric's form; `from_odf` restores it exactly."""
     if _is_plain(value):
         return SourceState(source, value.kind, value.value)
     text = dumps_canonical({"value": value.value, "version": value.version}, slot_of(source)).decode()
@@ -84,31 +87,31 @@ def to_odf(source: str, value: StateValue) -> SourceState:
 
 
 def from_odf(state: SourceState) -> StateValue:
-    """The value of a slot; `to_odf` gives back exactly the texts that were given, also those of unknown kinds."""
+    """Convert Open Data Fabric's form to a slot's value; `to_odf` restores it exactly, also for unknown kinds."""
     return _wrapped(state.kind, state.value) or StateValue(state.kind, 1, state.value)
 
 
 def export_sources(session: StateSession) -> Sequence[SourceState]:
-    """The states of all sources that a session sees, in order of their slots."""
+    """Return the states of all sources that a session sees, sorted by slot."""
     named = ((source_of(slot), session.value(slot)) for slot in session.slots)
     return [to_odf(source, value) for source, value in named if source is not None and value is not None]
 
 
 def import_sources(session: StateSession, states: Iterable[SourceState]) -> None:
-    """Have the next commit set the slots of these sources; others stay as they are."""
+    """Set the slots of these sources with the next commit; other slots stay unchanged."""
     for state in states:
         session.propose(slot_of(state.source_name), from_odf(state))
 
 
 def _is_plain(value: StateValue) -> bool:
-    """Whether the value can stand for itself: a text of version 1 that would not be taken for a wrapped one."""
+    """Whether a value is exported unwrapped: a string of version 1 that cannot be mistaken for a wrapped value."""
     if value.version != 1 or not isinstance(value.value, str):
         return False
     return _wrapped(value.kind, value.value) is None
 
 
 def _wrapped(kind: str, text: str) -> StateValue | None:
-    """The value inside a wrapped text; None where `to_odf` cannot have written it."""
+    """Return the value inside a wrapped string; None if `to_odf` cannot have written it."""
     if not kind.endswith(_SUFFIX):
         return None
     try:

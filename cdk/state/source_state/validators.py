@@ -1,11 +1,11 @@
-"""Validators: what a server said about its response to one request, as slots keep it.
+"""Validators: a server's validators for its response to one request, and their form in slots.
 
 Kind `cdk/http-validators`, version 1:
 
     {"requests": {FINGERPRINT: {"etag": ..., "last_modified": ..., "sha256": ..., "length": ..., "read_at": ...}}}
 
-Texts are kept as they came, quotes and `W/` included, and belong to one request: whoever asks for something else
-starts without any. RFC 9110, section 8.8.
+Header values are stored verbatim, including quotes and `W/`, and belong to one request: a different request starts
+without validators. RFC 9110, section 8.8.
 """
 
 from collections.abc import Mapping
@@ -23,15 +23,15 @@ from cdk.state.source_state.slots import ETAG, LAST_MODIFIED, read_slot, slot_of
 KIND = Kind("cdk/http-validators")
 
 UNBOUND = ""
-"""The fingerprint of validators that came from Open Data Fabric, which binds them to no request."""
+"""The fingerprint of validators from Open Data Fabric, which does not bind them to a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validators:
     """What is known about the last response to a request.
 
-    etag, last_modified: the headers, verbatim; None where there were none. sha256, length: of the body, in hexadecimal
-    digits and bytes; None where it was not held in memory. read_at: when a body last came, RFC 3339; None: not known.
+    etag, last_modified: the headers, verbatim; None if missing. sha256, length: hexadecimal digest and bytes of the
+    body; None if it was not held in memory. read_at: when a body was last received, RFC 3339; None if unknown.
     """
 
     etag: str | None = None
@@ -45,29 +45,29 @@ _NAMES = tuple(field.name for field in fields(Validators))
 
 
 def read_validators(session: StateSession, source: str) -> dict[str, Validators]:
-    """Request -> what is known of it, from a slot of this kind, `odf/etag` or `odf/last-modified`.
+    """Return the validators by request from a slot of this kind, `odf/etag` or `odf/last-modified`.
 
-    Raises BadState: the slot holds something else, or is damaged.
+    Raises BadState: when the slot holds another kind or is damaged.
     """
     plain = {ETAG.name: _of_etag, LAST_MODIFIED.name: _of_moment}
     return _read(read_slot(session, source, KIND, plain), slot_of(source))
 
 
 def requests_of(value: StateValue, path: str) -> dict[str, Validators]:
-    """Request -> what is known of it, from a value of this kind. Raises BadState: it is of another, or damaged."""
+    """Parse the validators by request from a value. Raises BadState: when it is of another kind or damaged."""
     return _read(KIND.read(value, path), path)
 
 
 def to_value(known: Mapping[str, Validators]) -> StateValue:
-    """The value of a slot that knows this; the order of the requests does not count."""
+    """Return the slot value for validators by request, whose order does not matter."""
     return KIND.of({"requests": {request: _json(validators) for request, validators in known.items()}})
 
 
 def as_odf(value: StateValue) -> StateValue:
-    """The validator alone, as `odf/etag` or else `odf/last-modified`, for implementations that know only these.
+    """Return only the validator, as `odf/etag` or else `odf/last-modified`, for implementations that know only these.
 
-    Lost are the request, the digest and the age; `to_odf` keeps them.
-    Raises BadState: there is not exactly one request, or the server gave it no validator.
+    This loses the request, the digest and the age, which `to_odf` preserves.
+    Raises BadState: when there is not exactly one request, or its response had no validator.
     """
     known = list(_read(KIND.read(value, "source state"), "source state").values())
     if len(known) != 1:
@@ -92,7 +92,7 @@ def _of_moment(text: str) -> JsonValue:
     moment = parse_timestamp(text, ())
     if moment is None:
         raise BadState(LAST_MODIFIED.name, text, "a moment as RFC 3339 writes it")
-    # HTTP counts in seconds; rounded down, so that a change in the same second is read again rather than missed.
+    # HTTP dates have whole seconds. Rounding down rereads a change within the same second instead of missing it.
     return {"requests": {UNBOUND: {"last_modified": format_datetime(moment.astimezone(UTC), usegmt=True)}}}
 
 

@@ -1,1 +1,1 @@
-"""The stores of state logs: folders, databases, object stores."""
+"""Stores for state logs: folders, databases, object stores."""

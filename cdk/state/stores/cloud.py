@@ -27,17 +27,17 @@ _CLIENT = {
 class CloudStore(ObjectStore):
     """Objects under `url`, such as `s3://bucket/folder`. `create` is a PUT with `If-None-Match: *`.
 
-    options: what obstore takes beside it, such as `region`, `endpoint` and `access_key_id`, or the names of a
-    pipeline's `target.storage`, such as `AWS_ACCESS_KEY_ID`; credentials are found in the environment where none are
-    given. A request that fails is tried again by obstore; when the first try had arrived, the second is refused, and
-    whoever asked reads the object back to see whose it is.
-    Raises ConfigError: obstore does not know the URL or an option.
+    options: options of obstore, such as `region`, `endpoint` and `access_key_id`, or the names of a pipeline's
+    `target.storage`, such as `AWS_ACCESS_KEY_ID`. Missing credentials are taken from the environment.
+    obstore retries failed requests. If the first attempt had arrived, the retry is refused, and the caller reads the
+    object back to see which run wrote it.
+    Raises ConfigError: when obstore does not know the URL or an option.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
         self.location = url.partition("?")[0]
         try:
-            # `Any`: obstore types the options store by store, and which one it is, the URL says.
+            # `Any`: obstore types the options per store, and only the URL determines which store it is.
             make: Any = from_url
             self._store = make(url, **_sorted(options or {}))
         except (BaseError, TypeError, ValueError) as error:
@@ -75,7 +75,7 @@ class CloudStore(ObjectStore):
 
     @contextmanager
     def _translating(self, path: str) -> Iterator[None]:
-        """Turn what obstore raises into errors of the kit."""
+        """Translate obstore's errors into errors of the kit."""
         where = f"{self.location.rstrip('/')}/{path}"
         try:
             yield
@@ -86,7 +86,7 @@ class CloudStore(ObjectStore):
 
 
 def _sorted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options as obstore wants them: those of the HTTP client apart; among the others they make it panic."""
+    """Return the options in obstore's form. HTTP client options are separated: among the others they make it panic."""
     options = {_short(name): value for name, value in options.items()}
     client = {name: value for name, value in options.items() if name in _CLIENT}
     others = {name: value for name, value in options.items() if name not in _CLIENT}
@@ -100,11 +100,11 @@ def _sorted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """The name of an option, which may be delta-rs' as well; obstore itself knows the prefix of others."""
+    """Return an option's name without delta-rs' prefix `aws_` on client options; obstore knows it on the others."""
     name = name.lower()
     return name.removeprefix("aws_") if name.removeprefix("aws_") in _CLIENT else name
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, without the debug output that obstore puts behind it."""
+    """Return an error's message without the debug output that obstore appends to it."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""StateKey: whose state it is."""
+"""StateKey: the pipeline that a state log belongs to."""
 
 import re
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from cdk.base.errors import ConfigError
 
 STATE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
-"""A name that stores can use in paths."""
+"""Matches names that stores can use in paths."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class StateKey:
-    """The identity of a log: a pipeline's name inside a namespace. Told by a person, never made up.
+    """The identity of a log: a pipeline's name inside a namespace. Set by a person, never generated.
 
-    Both are 1 to 200 letters, digits, `.`, `_` and `-`, and begin with no dot: stores use them in paths.
-    Raises ConfigError: one of them is something else.
+    Both are 1 to 200 letters, digits, `.`, `_` and `-`, not starting with a dot, because stores use them in paths.
+    Raises ConfigError: when one of them is anything else.
     """
 
     pipeline: str

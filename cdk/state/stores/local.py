@@ -1,4 +1,4 @@
-"""LocalStore: files in a folder of this machine, or of a file system that is mounted here."""
+"""LocalStore: files in a folder of this machine, or of a mounted file system."""
 
 import errno
 import fcntl
@@ -15,18 +15,19 @@ from cdk.state.stores.objects import ObjectStore
 
 _FILE, _FOLDER = 0o600, 0o700
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""What link(2) says on file systems without hard links: FAT says EPERM, FUSE and SMB one of the others."""
+"""Errors of link(2) on file systems without hard links: EPERM on FAT, one of the others on FUSE and SMB."""
 _HINDRANCES = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
 
 
 class LocalStore(ObjectStore):
-    """One file an object, readable by their owner only.
+    """Stores each object in a file that only its owner can read.
 
-    A file is written under another name, synced, and then linked to its own: the link fails where the name is taken,
-    and what has a name is whole. Names that begin with `.tmp` are what cut writers left, and are ignored.
-    link: makes the hard link. Where the file system has none, a lock of the folder keeps other writers away while the
-    file is renamed to a name that is free; then, as with the lease, only writers of one machine exclude each other
-    where the file system locks for one machine only.
+    A file is written under a temporary name, synced, and then hard-linked to its final name. The link fails if that
+    name is taken, and a file under its final name is always complete. Names that start with `.tmp` are left over from
+    interrupted writers, and ignored.
+    link: creates the hard link. On file systems without hard links, the writer locks the folder while it renames the
+    file to a free name. If the file system's locks only work within one machine, this excludes, like the lease, only
+    writers of the same machine.
     """
 
     def __init__(self, path: Path | str, *, link: Callable[[Path, Path], None] = os.link) -> None:
@@ -48,7 +49,7 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _draft(self, path: str, data: bytes) -> Iterator[tuple[Path, Path]]:
-        """A synced file with the data beside the path it is for, and that path. It is removed if it is still there."""
+        """Write the data to a synced draft beside its target, and yield (draft, target). Removes a leftover draft."""
         target = self._root / path
         draft = target.with_name(f".tmp-{uuid4().hex}")
         with self._translating(target):
@@ -113,7 +114,7 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _translating(self, path: Path) -> Iterator[None]:
-        """Turn what the system says into errors of the kit."""
+        """Translate errors of the operating system into errors of the kit."""
         try:
             yield
         except _HINDRANCES as error:
@@ -123,9 +124,9 @@ class LocalStore(ObjectStore):
 
 
 def _rename_to_free(draft: Path, target: Path) -> bool:
-    """Give a draft its name unless that is taken; return whether it was free.
+    """Rename a draft to its target unless that exists. Return whether the name was free.
 
-    `rename` replaces what has the name, so writers take turns; readers see no file or a whole one.
+    `rename` would replace an existing file, so writers take turns by a lock. Readers see no file or a complete one.
     """
     turn = os.open(target.with_name(".tmp-turn"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE)
     try:
@@ -139,7 +140,7 @@ def _rename_to_free(draft: Path, target: Path) -> bool:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durable and for its owner only."""
+    """Create a folder and its missing parents, each durable and accessible to its owner only."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -148,6 +149,6 @@ def _make_folder(folder: Path) -> None:
 
 
 def _unless_missing(error: OSError) -> None:
-    """A folder that is not there has no files; one that cannot be read is no empty one."""
+    """Ignore a missing folder, which has no files. Other errors are raised: an unreadable folder is not empty."""
     if not isinstance(error, FileNotFoundError):
         raise error

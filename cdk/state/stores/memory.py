@@ -1,4 +1,4 @@
-"""MemoryStore: for tests, and for runs that leave nothing behind."""
+"""MemoryStore: a store for tests, and for runs that persist nothing."""
 
 import threading
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from cdk.state.stores.objects import ObjectStore
 
 
 class MemoryStore(ObjectStore):
-    """Objects in a dict. Gone with the process, and seen by no other."""
+    """Objects in a dict, visible only to this process and lost when it ends."""
 
     location = "memory:"
 

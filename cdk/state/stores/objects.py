@@ -1,4 +1,4 @@
-"""ObjectStore: a LogStore over five primitives, for places that keep objects under paths.
+"""ObjectStore: a LogStore built on five primitives, for stores that hold objects under paths.
 
 <namespace>/<pipeline>/log/<seq, 12 digits>.json
 <namespace>/<pipeline>/blobs/<name>
@@ -16,41 +16,41 @@ _PROBE = "_probe"
 
 
 class ObjectStore(ABC):
-    """What a store of objects has to say: `put`, `_create`, `_read`, `_list`, `_delete`, and where it is.
+    """Base of object stores. Subclasses implement `put`, `_create`, `_read`, `_list` and `_delete`, and set `location`.
 
-    location: what people call it, without secrets. Paths are relative, with `/`, and of plain letters.
+    location: path or URL for messages, without secrets. Object paths are relative, with `/`, and plain ASCII.
     """
 
     location: str
 
     @abstractmethod
     def put(self, path: str, data: bytes) -> None:
-        """Put `data` at `path`, over what is there. A reader sees the old object or the new one; no log uses this."""
+        """Store `data` at `path`, replacing an existing object atomically. Not used by logs."""
 
     @abstractmethod
     def _create(self, path: str, data: bytes) -> bool:
-        """Store `data` at `path` unless something is there, all of it or nothing; say whether this call did."""
+        """Store `data` at `path`, atomically, unless an object exists there. Return whether this call stored it."""
 
     @abstractmethod
     def _read(self, path: str) -> bytes | None:
-        """What is at `path`; None where nothing is."""
+        """Return the object at `path`; None if there is no object."""
 
     @abstractmethod
     def _list(self, folder: str) -> Iterable[str]:
-        """The paths of all objects in a folder and the folders inside, in any order; "" is the root."""
+        """Return the paths of all objects in a folder and its subfolders, in any order; "" is the root."""
 
     @abstractmethod
     def _delete(self, path: str) -> None:
-        """Remove what is at `path`, if anything is."""
+        """Remove the object at `path`, if it exists."""
 
     def prepare(self) -> None:
-        """Prove that a second create is refused: some servers accept the condition and ignore it."""
+        """Prove that the store refuses a second create: some servers accept the condition, but ignore it."""
         path = f"{_PROBE}/{uuid4().hex}"
         try:
             first, second = self._create(path, b"first"), self._create(path, b"second")
             stored = self._read(path)
         except BaseException:
-            # The error that says what is wrong is the one to raise.
+            # Suppressed, because the original error is the one that explains the problem.
             with suppress(Exception):
                 self._delete(path)
             raise
@@ -88,18 +88,18 @@ class ObjectStore(ABC):
         for path in (*(_record(key, seq) for seq in numbers), *(f"{key}/blobs/{name}" for name in blobs)):
             self._delete(path)
 
-    def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - most stores cannot tell
+    def lease(self, key: StateKey) -> AbstractContextManager[None]:  # noqa: ARG002 - most stores have no leases
         return nullcontext()
 
     def address_of(self, key: StateKey, seq: int) -> str:
         return f"{self.location.rstrip('/')}/{_record(key, seq)}"
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing open
-        """Close connections; most stores hold none open."""
+        """Close connections. Does nothing here, because most stores hold none open."""
 
 
 def _problem_of(*, first: bool, second: bool, stored: bytes | None) -> str:
-    """What is wrong with a store that was to create two objects at one path, in words; empty for nothing."""
+    """Describe what is wrong with a store, from the result of creating two objects at one path; empty if nothing is."""
     if not first:
         return "this store refuses to create an object where none is, so it cannot hold a state"
     if second or stored == b"second":

@@ -1,4 +1,4 @@
-"""open_store: a store from what a person wrote; nothing is imported but what the chosen one needs."""
+"""open_store: opens a store from a URL or settings, and imports only what the chosen store needs."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -12,16 +12,16 @@ from cdk.state.stores.objects import ObjectStore
 from cdk.state.stores.protocol import LogStore
 
 GROUP = "cdk.state_stores"
-"""The entry points by which packages add stores. Each names an `OpenStore`."""
+"""Group of the entry points by which packages add stores. Each names an `OpenStore`."""
 
 OpenStore: TypeAlias = Callable[[Mapping[str, JsonValue]], LogStore]
-"""Makes a store of the `config` of `state_provider`. Raises ConfigError naming the key; touches nothing yet."""
+"""Makes a store from the `config` of `state_provider`, without any I/O. Raises ConfigError naming the wrong key."""
 
 _PATH = "state_provider"
 
 
 class _Builtin(NamedTuple):
-    """A store of the kit: its class, the keys it takes (those that must be given first), the extra it needs."""
+    """A store of the kit: its module and class, its required and optional keys, and the extra that it needs."""
 
     module: str
     name: str
@@ -30,7 +30,7 @@ class _Builtin(NamedTuple):
     extra: str = ""
 
     def open(self, config: Mapping[str, JsonValue]) -> LogStore:
-        """The store of these keys."""
+        """Make the store from its config."""
         _check(config, f"{_PATH}.config", self.required, self.optional)
         store: LogStore = getattr(import_module(self.module), self.name)(**config)
         return store
@@ -45,7 +45,7 @@ _BUILTIN = {
 
 
 def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> LogStore:
-    """The store at a URL, or of the settings `{type: ..., config: {...}}`.
+    """Open a store by its URL, a path, or the settings `{type: ..., config: {...}}`.
 
     | type | config | URL |
     |---|---|---|
@@ -53,10 +53,10 @@ def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> 
     | `memory` | | `memory:` |
     | `sql` | `url` | `sqlite:///state.db`, `postgresql://user@host/database`, `mysql://`, `mariadb://` |
     | `object` | `url`, `options` | `s3://bucket/folder`, `gs://`, `az://` |
-    | an entry point of `cdk.state_stores` | as it says | |
+    | an entry point of `cdk.state_stores` | as documented there | |
 
-    writes: prepare the store, which proves that it refuses a second create; a run that only looks says no.
-    Raises ConfigError: an unknown type or key, a missing extra, or a store that cannot be used.
+    writes: prepare the store, which proves that it refuses a second create; false for a run that only reads.
+    Raises ConfigError: for an unknown type or key, a missing extra, or a store that cannot be used.
     """
     settings = _settings(where) if isinstance(where, str) else where
     _check(settings, _PATH, ("type",), ("config",))
@@ -68,11 +68,11 @@ def open_store(where: str | Mapping[str, JsonValue], *, writes: bool = True) -> 
 
 
 def open_objects(where: str, options: Mapping[str, JsonValue] | None = None) -> ObjectStore:
-    """The objects in a folder of this machine (a path, `file:///var/lib`) or of an object store (`s3://bucket/folder`).
+    """Open a local folder (a path, `file:///var/lib`) or a folder of an object store (`s3://bucket/folder`).
 
-    A URL is read as by `open_store`, but for those of databases, which hold no objects.
-    options: for an object store, see `cdk.state.stores.cloud.CloudStore`. Nothing is prepared.
-    Raises ConfigError: an object store or an option that is not known, or a package that is missing.
+    URLs are read as by `open_store`, except that databases are not supported, because they hold no objects.
+    options: of an object store, see `cdk.state.stores.cloud.CloudStore`. The store is not prepared.
+    Raises ConfigError: for an unknown object store or option, or a missing package.
     """
     settings = _settings(where)
     kind, config = str(settings["type"]), as_object(settings.get("config"))
@@ -110,7 +110,7 @@ def _settings(url: str) -> Mapping[str, JsonValue]:
 
 
 def _check(settings: JsonValue, path: str, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
-    """Refuse unknown keys; those that must be there are texts, the others are maps."""
+    """Refuse unknown keys and wrong types: required keys are strings, optional ones are maps."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"found {type(settings).__name__}, expected keys and values", path=path)
     for name in settings:

@@ -1,4 +1,4 @@
-"""LogStore: where logs lie. A plug point; `tests/contract/test_state_stores.py` holds every store to it."""
+"""LogStore: the interface of stores for logs, a plug point; `tests/contract/test_state_stores.py` tests every store."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -8,59 +8,59 @@ from cdk.state.stores.key import StateKey
 
 
 class LogStore(Protocol):
-    """Numbered records and named blobs, by `StateKey`. It knows bytes, and nothing of what they mean.
+    """Numbered records and named blobs, by `StateKey`. A store handles bytes, without knowing their meaning.
 
-    A store is right if `create` is: of any number of callers who create the same number, in any threads, processes
-    and machines, exactly one is told True, and everybody reads its bytes from then on. Nothing ever changes bytes
-    that are there. What was stored when a call returned survives the end of the process and of the machine.
+    A store is correct if `create` is: of any number of callers that create the same number, in any thread, process or
+    machine, exactly one gets True, and every reader sees its bytes from then on. Existing bytes never change. Data that
+    is stored when a call returns survives a crash of the process and of the machine.
 
     A store may be used by several threads at once. Errors:
       - TransientError: the store could not be reached, or the outcome is unknown. A `create` that raised it may
         have happened, or may happen later; the caller reads the number back.
-      - ConfigError: the store will never work as it is set up: no permission, or no conditional create.
-    Messages name the store and the record, and no secrets.
+      - ConfigError: the store will never work as configured: no permission, or no conditional create.
+    Messages name the store and the record, but no secrets.
     """
 
     def prepare(self) -> None:
-        """Make ready for writing: make tables and folders, prove that `create` refuses what is there.
+        """Prepare for writing: create tables and folders, and prove that `create` refuses an existing record.
 
-        Called once, before the first write, and never by a run that only looks. May be called again.
-        Raises ConfigError: the store takes every `create`, so two runs could not be told apart.
+        Called before the first write, and never by a run that only reads. May be called again.
+        Raises ConfigError: when the store accepts every `create`, so that it cannot tell two runs apart.
         """
 
     def create(self, key: StateKey, seq: int, record: bytes) -> bool:
-        """Store record `seq` unless that number is taken; say whether this call stored it."""
+        """Store record `seq` unless that number is taken. Return whether this call stored it."""
 
     def read(self, key: StateKey, seq: int) -> bytes | None:
-        """Record `seq`, whole; None where there is none."""
+        """Return the complete record `seq`; None if it does not exist."""
 
     def numbers(self, key: StateKey) -> Sequence[int]:
-        """The numbers of all records, ascending. Every `create` that has returned is seen; nothing is cached."""
+        """Return the numbers of all records, ascending, including every `create` that has returned. Never cached."""
 
     def keys(self) -> Iterable[StateKey]:
-        """Whose records there are, in order."""
+        """Return the keys that have records, sorted."""
 
     def put_blob(self, key: StateKey, name: str, data: bytes) -> None:
-        """Store a blob. A name always goes with the same data: one that is there is left alone."""
+        """Store a blob. A name always stands for the same data, so an existing blob is left alone."""
 
     def blob(self, key: StateKey, name: str) -> bytes | None:
-        """A blob, whole; None where there is none."""
+        """Return a complete blob; None if it does not exist."""
 
     def blobs(self, key: StateKey) -> Iterable[str]:
-        """The names of all blobs, in order."""
+        """Return the names of all blobs, sorted."""
 
     def drop(self, key: StateKey, numbers: Iterable[int], blobs: Iterable[str]) -> None:
-        """Remove records and blobs, those that are not there any more included."""
+        """Remove records and blobs. Missing ones are no error."""
 
     def lease(self, key: StateKey) -> AbstractContextManager[None]:
-        """Hold the key while the block lasts, where the store can tell; else do nothing.
+        """Hold the key exclusively for the duration of the block, where the store supports that; else do nothing.
 
-        It makes a second run fail early and is not what keeps the log right: `create` is. It is freed by the death
-        of the process, and never by a clock. Raises StateConflict: another run holds it.
+        The lease only makes a second run fail early; `create` is what keeps the log correct. It is released by the
+        death of the process, never by a clock. Raises StateConflict: when another run holds it.
         """
 
     def address_of(self, key: StateKey, seq: int) -> str:
-        """What a person would look for to find record `seq`: a file, an object, a row. Without secrets."""
+        """Return where a person finds record `seq`: a file, an object or a row. Without secrets."""
 
     def close(self) -> None:
-        """Close connections; the store is not used again."""
+        """Close connections; the store is not used afterwards."""

@@ -1,10 +1,10 @@
-"""SqlStore: two tables in a database that SQLAlchemy knows; tried with PostgreSQL, MariaDB and SQLite.
+"""SqlStore: two tables in any database that SQLAlchemy supports; tested with PostgreSQL, MariaDB and SQLite.
 
 spark_cdk_state_log    namespace, pipeline, seq -> record (JSON text; the three are the primary key)
 spark_cdk_state_blobs  namespace, pipeline, name -> data
 
-What MariaDB and MySQL would do by themselves, and must not here: they take `Shop` and `shop` for one key, a text and a
-blob end at 64 KiB, and the tables of some servers know no transactions.
+Table options and column types override defaults of MariaDB and MySQL that would be wrong here: `Shop` and `shop` are
+the same key, TEXT and BLOB end at 64 KiB, and on some servers tables have no transactions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,20 +24,20 @@ _BUSY = 30
 """Seconds that SQLite waits for another writer."""
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
-"""Those that the extra `sql` brings, for URLs that name none; SQLAlchemy would take others, 2.1 others than 2.0."""
+"""Drivers of the extra `sql`, for URLs that name no driver; SQLAlchemy's defaults differ, also between 2.0 and 2.1."""
 
 _MYSQL = ("mysql", "mariadb")
 _AS_IN_OTHERS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 _REFUSED = frozenset({1044, 1045, 1049, 1142, 1698})
-"""What MariaDB and MySQL answer where a user may not, or a database is not there: `OperationalError` to the driver."""
+"""Codes of MariaDB and MySQL for a missing permission or database, which the driver raises as `OperationalError`."""
 _DEADLOCK = 1213
 _ANY_TAKES = 2**20
-"""Bytes of a statement that MariaDB and MySQL take, as they were ever set by default."""
+"""Bytes of a statement that MariaDB and MySQL accept with the default settings of every version."""
 _TRIES = 5
 
 _TABLES = sa.MetaData()
 _OWNER = ("namespace", "pipeline")
-_OPTIONS: dict[str, Any] = {  # Any: what the other dialects take, too
+_OPTIONS: dict[str, Any] = {  # Any: `sa.Table` takes the options of all dialects
     f"{dialect}_{name}": value for dialect in _MYSQL for name, value in _AS_IN_OTHERS.items()
 }
 _LOG = sa.Table(
@@ -59,10 +59,10 @@ _BLOBS = sa.Table(
 
 
 class SqlStore:
-    """Rows of two tables. `create` is an INSERT that the primary key lets through once.
+    """Stores records and blobs as rows of two tables. `create` is an INSERT that the primary key lets succeed once.
 
-    url: as SQLAlchemy writes it, such as `postgresql://user@host/database` or `sqlite:////var/lib/state.db`.
-    Raises ConfigError: the URL says nothing that SQLAlchemy knows, or the database's driver is not installed.
+    url: an SQLAlchemy URL, such as `postgresql://user@host/database` or `sqlite:////var/lib/state.db`.
+    Raises ConfigError: when SQLAlchemy does not know the URL, or the database's driver is not installed.
     """
 
     def __init__(self, url: str) -> None:
@@ -75,20 +75,20 @@ class SqlStore:
         except ImportError as error:
             raise _unopened(str(error)) from None
         except (SQLAlchemyError, ValueError):
-            # The URL is not shown: it may hold a password, and what cannot be parsed cannot be masked.
+            # The URL is not shown: it may contain a password, and an unparsable URL cannot be masked.
             raise _unopened("not a URL of a database that SQLAlchemy knows") from None
         self.location = address.render_as_string(hide_password=True)
         self._file = Path(address.database) if sqlite and address.database else None
 
     def prepare(self) -> None:
-        """Make the tables. The primary key is what refuses a second create; there is nothing to prove."""
+        """Create the tables. The primary key refuses a second create, so there is nothing to prove."""
         for table in (_LOG, _BLOBS):
             try:
                 with self._begin() as connection:
                     connection.execute(CreateTable(table, if_not_exists=True))
             except (TransientError, ConfigError, IntegrityError):
-                # PostgreSQL: of two who make the table at once, one may fail in the catalog all the
-                # same. Then the table is there.
+                # PostgreSQL: of two sessions that create the table at once, one may fail in the catalog
+                # despite IF NOT EXISTS. The table exists then.
                 if not self._exists(table):
                     raise
 
@@ -143,7 +143,7 @@ class SqlStore:
         return True
 
     def _run(self, statements: Sequence[sa.Executable]) -> None:
-        """Carry out all of them or none. Who was sacrificed to end a deadlock changed nothing, and tries again."""
+        """Execute all statements in one transaction. A deadlock victim has changed nothing, and is retried."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 with self._begin() as connection:
@@ -156,7 +156,7 @@ class SqlStore:
                 return
 
     def _check_size(self, size: int, error: TransientError) -> None:
-        """Raise ConfigError where the server hung up because a statement was too long for it: it says no more."""
+        """Raise ConfigError if a statement was too long for the server, which then closes the connection silently."""
         if self._engine.dialect.name not in _MYSQL or size < _ANY_TAKES:
             return
         with self._begin() as connection:
@@ -168,7 +168,7 @@ class SqlStore:
             ) from error
 
     def _select(self, table: sa.Table, column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> list[Any]:
-        """A column of the rows; none where the table is not there, since nothing was ever written."""
+        """Return a column of the selected rows; empty if the table does not exist, as nothing was ever written."""
         if self._unmade():
             return []
         try:
@@ -180,7 +180,7 @@ class SqlStore:
             return []
 
     def _unmade(self) -> bool:
-        """Whether this is a SQLite file that is not there: connecting would make it, and looking makes nothing."""
+        """Whether this is a missing SQLite file. Connecting would create it, but a read must not create anything."""
         return self._file is not None and not self._file.exists()
 
     def _exists(self, table: sa.Table) -> bool:
@@ -191,14 +191,14 @@ class SqlStore:
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
-        """One transaction. What the database says becomes an error of the kit, a broken key excepted."""
+        """Open a transaction and translate database errors into errors of the kit, except for IntegrityError."""
         try:
             with self._engine.begin() as connection:
                 yield connection
         except IntegrityError:
             raise
         except (OperationalError, InterfaceError) as error:
-            # A lost connection, a full disk or a busy file, where the server does not refuse.
+            # A lost connection, a full disk or a busy file, unless the code says that the server refuses.
             raise self._failed(ConfigError if _code(error) in _REFUSED else TransientError, error.orig) from error
         except DatabaseError as error:
             raise self._failed(ConfigError, error.orig) from error
@@ -222,7 +222,7 @@ def _of(table: sa.Table, key: StateKey) -> sa.ColumnElement[bool]:
 
 
 def _code(error: BaseException | None) -> object:
-    """The number that a driver of MariaDB and MySQL gives first."""
+    """Return the error code, which drivers of MariaDB and MySQL pass as the first argument."""
     match error:
         case DBAPIError(orig=BaseException(args=(code, *_))):
             return code

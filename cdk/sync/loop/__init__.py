@@ -1,1 +1,1 @@
-"""What runs on the driver: streams are opened, slices handed out, and results committed, until all is read."""
+"""The driver's side of a sync: opens streams, hands out slices and commits results until everything is read."""

@@ -1,13 +1,13 @@
-"""Bundles: which slices the next task reads.
+"""Bundles: decides which slices the next task reads.
 
-Slices that can stop at any page share tasks with each other, and those that cannot with their like: the first do not
-wait for the others. Where the order of the read decides which row is newer, slices go in waves. A stream that says how
-many of its slices may be read at once has bundles of its own, whose threads together are never more; of the streams
-that are read in one task at a time, one bundle is read. A bundle is as large as a task reads in a few seconds: it
-starts small, and follows what tasks get through.
+Slices that can stop at any page share tasks with each other, and those that cannot share other tasks, so that the
+former do not wait for the latter. Where the order of the read decides which row is newer, slices are dealt in waves. A
+stream that limits how many of its slices are read at once has bundles of its own, whose threads together never exceed
+the limit. Of all streams that must be read in one task at a time, only one bundle is read at once. A bundle has as many
+slices as a task reads in a few seconds: it starts small, and adapts to what tasks get through.
 
-A slice whose task died is a suspect: it is read in a task of its own, beside others; when that dies, too, alone, with
-nothing else running. A slice whose task dies then is what kills it.
+A slice whose task died is a suspect: it is read in a task of its own, beside other tasks. If that task dies too, it is
+read alone, with nothing else running. If the task dies even then, the slice is the cause.
 """
 
 import math
@@ -27,18 +27,18 @@ from cdk.sync.loop.stream_sync import StreamSync
 from cdk.sync.tasks.task_concurrency import TaskConcurrency
 
 _BUNDLE_SECONDS = 4.0
-"""How long a task of short slices takes: a bundle that takes less is followed by larger ones."""
+"""Target duration of a task of short slices: a bundle that takes less is followed by larger ones."""
 _FIRST_SLICES_PER_THREAD = 64
-"""Slices of the first bundles for each that is read at once: some sources answer in 30 ms."""
+"""Slices per thread in the first bundles: some sources respond in 30 ms."""
 _MOST_SLICES = 10_000
-"""Of a bundle, and of those that wait in a queue."""
+"""Maximum number of slices in a bundle, and of those that wait in a queue."""
 
 
 class SliceLost(TransientError):
-    """A slice whose task died, alone as well."""
+    """The error of a slice whose task died even with nothing else running."""
 
     def __init__(self, slice: Slice, lost: TaskLost) -> None:
-        """slice: the one whose task died. lost: how Spark reported the task."""
+        """slice: the one whose task died. lost: the error with which Spark reported it."""
         super().__init__(
             f"{slice}: the process that reads it died again and again, also with nothing beside it, most likely for "
             "want of memory; give tasks more of it, or have the stream read smaller slices or pages; what was "
@@ -48,37 +48,37 @@ class SliceLost(TransientError):
 
 
 class Suspicion(IntEnum):
-    """How a slice is read whose task has died."""
+    """How a slice is read after its task has died."""
 
     NONE = 0
     APART = 1
-    """In a task of its own."""
+    """In a task of its own, beside others."""
     ALONE = 2
-    """While no other task runs."""
+    """In a task of its own, while no other task runs."""
 
 
 class BundleKind(IntEnum):
-    """Which slices share tasks, for they are interrupted or committed in the same way."""
+    """Groups of slices that share tasks, because they stop or are committed in the same way."""
 
     STOPPING = 0
-    """Those that can stop at a page; and all of them, where one task runs at a time."""
+    """Slices that can stop at a page; all slices if only one task runs at a time."""
     TO_END = 1
-    """Those that are read to their end."""
+    """Slices that are read to their end."""
     IN_ORDER = 2
-    """Those that are committed in the order of the read: a wave of them is dealt to tasks, and then the next."""
+    """Slices that are committed in the order of the read, dealt to tasks one wave after the other."""
 
 
 @dataclass(frozen=True)
 class PlannedSlice:
-    """A slice that waits for a task, or is in one."""
+    """A slice that waits for a task or is in one."""
 
     stream: int
-    """The place of its stream in the sync."""
+    """Index of its stream in the sync."""
     attempt: int
-    """The attempt of its stream; what an earlier one brings does not count."""
+    """Its stream's attempt when it was planned; results of an earlier attempt do not count."""
     slice: Slice
     number: int = 0
-    """Its place in the read: of two rows of a commit that are otherwise equal, that of the later slice is the newer."""
+    """Its number in the read: of two otherwise equal rows of a commit, the one of the later slice is newer."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,18 @@ class Bundle:
 
     slices: Sequence[PlannedSlice]
     threads: int
-    """How many of them, or of their pages, it reads at once, at most."""
+    """Maximum number of slices, or of their pages, that the task reads at once."""
     first_threads: int = 1
-    """How many it begins with."""
+    """Number of slices that the task reads at once when it starts."""
     queue: "_Queue | None" = None
-    """Where they waited; None for a suspect."""
+    """The queue in which the slices waited; None for a suspect."""
     suspicion: Suspicion = Suspicion.NONE
     handed_over: bool = False
-    """These go on after their task has handed over the others; there is nothing to learn from it any more."""
+    """Whether this is what remains after an interim result. Bundle sizes are no longer adapted by it."""
 
 
 class Suspects:
-    """The slices under suspicion, as the objects they are: one that got further is another, and free of it."""
+    """The slices under suspicion, by object identity: a slice that made progress is a new object, without suspicion."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Slice, Suspicion]] = {}
@@ -107,11 +107,11 @@ class Suspects:
         return len(self._known)
 
     def suspicion(self, slice: Slice) -> Suspicion:
-        """How the slice is to be read."""
+        """Return how the slice must be read."""
         return self._known.get(id(slice), (slice, Suspicion.NONE))[1]
 
     def accuse(self, bundle: Bundle) -> PlannedSlice | None:
-        """Note that a task died; the slice that has died alone, if it is one."""
+        """Record that a task died. Return its slice if nothing else was running, so that the slice is the cause."""
         if bundle.suspicion is Suspicion.ALONE:
             return bundle.slices[0]
         for planned in bundle.slices:
@@ -120,33 +120,33 @@ class Suspects:
         return None
 
     def clear(self, slice: Slice) -> None:
-        """A slice was read, some of it at least."""
+        """Clear a slice that was read at least in part."""
         self._known.pop(id(slice), None)
 
 
 @dataclass(eq=False)
 class _Queue:
-    """The slices that wait for a task: those of one kind, of one stream that has a limit, or of those in one task."""
+    """The waiting slices of one kind: of one stream with a limit, of all `in_one_task` streams, or of all others."""
 
     kind: BundleKind
     bundle_size: int
-    """How many slices a bundle has at most."""
+    """Maximum number of slices in a bundle."""
     stream: int | None = None
-    """The stream whose limit holds, or the first of those that are read in one task; None: those without a limit."""
+    """The stream whose limit applies, or the first of the `in_one_task` streams; None for streams without a limit."""
     waiting: deque[PlannedSlice] = field(default_factory=deque)
     wave: deque[Sequence[PlannedSlice]] = field(default_factory=deque)
-    """What is left to deal of those that are committed together."""
+    """The bundles of the current wave, which are committed together, that are still to be dealt."""
     turn: int = 0
-    """The number of the bundle that was last dealt from it."""
+    """Number of the last bundle that was dealt from this queue."""
 
 
 class Bundles:
-    """Plans the slices of a sync ahead, and deals them to tasks. Belongs to the driver's thread."""
+    """Plans the slices of a sync in advance, and deals them to tasks. Belongs to the driver's thread."""
 
     def __init__(
         self, streams: Sequence[StreamSync], tasks: int, concurrency: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """tasks: how many run at once, at most. concurrency: slices read at once, at most, in all of them together."""
+        """tasks: maximum number of concurrent tasks. concurrency: maximum number of slices read at once in total."""
         self._streams, self._tasks, self._clock = streams, tasks, clock
         self.concurrency = TaskConcurrency(concurrency)
         self._threads_per_task = max(1, concurrency // tasks)
@@ -156,46 +156,47 @@ class Bundles:
         self._numbers, self._turns = count(), count(1)
         self.suspects = Suspects()
         self.all_planned = False
-        """Whether planning brings no slice before a task ends, or a commit was made."""
+        """Whether planning finds no further slice until a task ends or a commit is made."""
 
     @property
     def idle(self) -> int:
-        """How many more tasks could run."""
+        """Number of further tasks that could run now."""
         return max(0, min(self.concurrency.tasks_of(self._tasks) - len(self._running), self._idle_threads))
 
     @property
     def _idle_threads(self) -> int:
-        """How many more slices could be read at once, of all that the sync may."""
+        """Number of further slices that could be read at once within the sync's limit."""
         return self.concurrency.limit - sum(bundle.threads for bundle in self._running)
 
     @property
     def divisible(self) -> bool:
-        """Whether a slice waits that can be read beside others."""
+        """Whether a waiting slice can be read in parallel to another one."""
         waiting = self._waiting
         return waiting > 0 and waiting + sum(len(bundle.slices) for bundle in self._running) > 1
 
     @property
     def beginning_tasks(self) -> int:
-        """How many tasks are about to begin, as far as is known, with that of the bundle that was dealt last."""
+        """Number of tasks that are about to start, as far as is known, including the one of the last dealt bundle."""
         return 1 + (min(self.idle, self._waiting) if self.all_planned else self.idle)
 
     @property
     def _waiting(self) -> int:
-        """How many slices wait that may be read now."""
+        """Number of waiting slices that may be read now."""
         waiting = ((queue, len(queue.waiting) + sum(map(len, queue.wave))) for queue in self._queues.values())
         return len(self._waiting_suspects) + sum(
             min(slices, self._free_threads(queue.stream)) for queue, slices in waiting
         )
 
     def grow(self, tasks: int) -> None:
-        """Let more tasks run at once, where several do."""
+        """Raise the number of concurrent tasks, unless only one may run."""
         if 1 < self._tasks < tasks:
             self._tasks, self._threads_per_task = tasks, max(1, self.concurrency.limit // tasks)
 
     def plan(self, seconds: float) -> bool:
-        """Plan slices of all streams in turn until there are enough, for so long; whether there are more to plan.
+        """Plan slices of all streams in turn for up to `seconds`, or until there are enough.
 
-        However slow the planning is, it brings a slice where there is one.
+        Return whether there are more to plan. However slow planning is, each call plans at least one slice if there is
+        one.
         """
         end, planned = self._clock() + seconds, 0
         self.all_planned = False
@@ -211,13 +212,13 @@ class Bundles:
         return False
 
     def _lacks_slices(self, n: int) -> bool:
-        """Whether fewer slices wait in the queue of a stream than the idle tasks would soon read."""
+        """Whether fewer slices wait in a stream's queue than the idle tasks will read soon."""
         queue = self._queue_of(n)
         enough = queue.bundle_size * max(1, self.idle) + self.concurrency.limit
         return not self.in_wave(n) and len(queue.waiting) < min(_MOST_SLICES, enough)
 
     def _plan_one(self, n: int) -> bool:
-        """Have the next slice of a stream wait; False: there is none for now."""
+        """Plan the next slice of a stream and queue it. Return False if there is none for now."""
         stream = self._streams[n]
         slice = stream.next()
         if slice is None:
@@ -228,7 +229,7 @@ class Bundles:
         return True
 
     def _queue_of(self, n: int) -> _Queue:
-        """Where the slices of a stream wait."""
+        """Return the queue of a stream's slices."""
         stream, kind = self._streams[n], BundleKind.STOPPING
         if self._tasks > 1 and (stream.in_read_order or not stream.stops_at_pages):
             kind = BundleKind.IN_ORDER if stream.in_read_order else BundleKind.TO_END
@@ -243,7 +244,7 @@ class Bundles:
         return self._queues[kind, limited]
 
     def _free_threads(self, n: int | None) -> int:
-        """How many slices of a stream may be read beside those that are, as it says itself; None: it sets no limit."""
+        """Return how many more slices a stream's own limit allows now. n: its index; None for no limit."""
         if n is None:
             return sys.maxsize
         stream, running = self._streams[n].stream, [bundle.slices[0].stream for bundle in self._running]
@@ -253,13 +254,13 @@ class Bundles:
         return limit - sum(bundle.threads for bundle in self._running if bundle.slices[0].stream == n)
 
     def plans_more_for(self, bundle: Bundle) -> bool:
-        """Whether a task is to be short: planning brings more slices soon, or more tasks may soon run."""
+        """Whether a task should be short, because more slices are being planned or more tasks may run soon."""
         few = len(bundle.slices) < self._threads_per_task and not self.all_planned
         more = self.concurrency.growing and self.concurrency.tasks_of(self._tasks) < self._tasks
         return not bundle.suspicion and (few or more)
 
     def next(self) -> Bundle | None:
-        """The bundle that a task is to read now; None where there is none, or no further task may run."""
+        """Return the bundle to read in a new task; None if there is none or no further task may run."""
         if not self.idle or any(bundle.suspicion is Suspicion.ALONE for bundle in self._running):
             return None
         self._drop_obsolete()
@@ -271,7 +272,7 @@ class Bundles:
         return bundle
 
     def put_back(self, bundle: Bundle) -> None:
-        """Have the slices of a bundle whose task cannot begin now come first."""
+        """Put back, to the front, the slices of a bundle whose task cannot start now."""
         self._running.remove(bundle)
         if bundle.queue is None:
             self._waiting_suspects.extendleft(reversed(bundle.slices))
@@ -281,7 +282,7 @@ class Bundles:
             bundle.queue.waiting.extendleft(reversed(bundle.slices))
 
     def _bundle_of_suspect(self, planned: PlannedSlice) -> Bundle | None:
-        """A suspect's own bundle; None: others have to end first."""
+        """Return a suspect's own bundle; None if other tasks have to end first."""
         suspicion = self.suspects.suspicion(planned.slice)
         if suspicion is Suspicion.ALONE and self._running:
             return None
@@ -289,7 +290,10 @@ class Bundles:
         return Bundle([planned], 1, suspicion=suspicion)
 
     def _bundle_of_queue(self) -> Bundle | None:
-        """The next bundle of the queue that the fewest tasks read from, and that waits longest; None: there is none."""
+        """Return the next bundle, from the queue with the fewest running tasks, of these the one that waits longest.
+
+        None if there is no bundle to read now.
+        """
         ready = [queue for queue in self._queues.values() if self._is_ready(queue)]
         if not ready or (all(queue.kind is BundleKind.TO_END for queue in ready) and self._leaves_a_task()):
             return None
@@ -300,49 +304,50 @@ class Bundles:
             if not queue.wave:
                 self._deal_wave(queue, tasks)
             return self._bundle(queue.wave.popleft(), queue)
-        # What there is is shared by all idle tasks.
+        # The waiting slices are divided among all idle tasks.
         size = min(queue.bundle_size, math.ceil(len(queue.waiting) / (tasks if len(ready) == 1 else 1)))
         return self._bundle([queue.waiting.popleft() for _ in range(size)], queue)
 
     def _is_ready(self, queue: _Queue) -> bool:
-        """Whether a task may read from it now."""
+        """Whether a new task may read from a queue now."""
         begins = bool(queue.waiting) and not (queue.kind is BundleKind.IN_ORDER and self._tasks_of(queue))
         return (begins or bool(queue.wave)) and self._free_threads(queue.stream) > 0
 
     def _deal_wave(self, queue: _Queue, tasks: int) -> None:
-        """Deal the first slices that wait to so many tasks in turn: each has early ones and late ones."""
+        """Deal the first waiting slices to `tasks` tasks in turn, so that each gets early and late ones."""
         waiting = list(queue.waiting)
         wave, rest = waiting[: queue.bundle_size * tasks], waiting[queue.bundle_size * tasks :]
         queue.wave.extend(wave[n::tasks] for n in range(min(tasks, len(wave))))
-        # Those that this wave does not get to come before them.
+        # Remainders of this wave's slices must come before the rest, so the rest goes back to the schedule.
         queue.waiting.clear()
         for planned in rest:
             self._streams[planned.stream].untouched(planned.slice)
 
     def in_wave(self, n: int) -> bool:
-        """Whether slices are being read that are committed together with those of a stream."""
+        """Whether a wave that contains slices of a stream is being read."""
         queue = self._queue_of(n)
         return queue.kind is BundleKind.IN_ORDER and (bool(queue.wave) or self._tasks_of(queue) > 0)
 
     def _leaves_a_task(self) -> bool:
-        """Whether the last idle task is left to slices that can stop, which may come."""
+        """Whether to reserve the last idle task for slices that can stop, which may be planned later."""
         can_stop = any(stream.active and stream.stops_at_pages for stream in self._streams)
         to_end = sum(bundle.queue is not None and bundle.queue.kind is BundleKind.TO_END for bundle in self._running)
         return can_stop and to_end >= max(1, self.concurrency.tasks_of(self._tasks) - 1)
 
     def _in_one_task(self, queue: _Queue) -> bool:
-        """Whether no second task may read from it: the one gets all idle threads but one for each other task."""
+        """Whether a queue allows only one task, which gets all idle threads but one per other idle task."""
         return queue.stream is not None and self._streams[queue.stream].stream.in_one_task
 
     def _tasks_of(self, queue: _Queue) -> int:
-        """How many tasks read slices that waited there."""
+        """Return the number of running tasks with slices from a queue."""
         return sum(bundle.queue is queue for bundle in self._running)
 
     def _bundle(self, slices: Sequence[PlannedSlice], queue: _Queue) -> Bundle:
-        """A bundle of these slices; its task reads its part of those at once that are left to the idle ones.
+        """Return a bundle of these slices, whose threads are the task's share of the idle ones.
 
-        Where some of these have nothing to do, it may request pages ahead in their place. It leaves each one, for what
-        a commit may bring; where it cannot stop before its end, what is their part.
+        If some idle tasks have no slices to read, this task may use their threads to request pages ahead. It leaves
+        each of them one thread, for slices that a commit may free up, or its full share if this task cannot stop
+        before its slices' ends.
         """
         share = math.ceil(self._idle_threads / self.idle)
         if self._in_one_task(queue):
@@ -355,10 +360,10 @@ class Bundles:
         return Bundle(slices, threads, min(threads, self.concurrency.learned.level), queue)
 
     def ended(self, bundle: Bundle, started: int, seconds: float, learned: Learned | None = None) -> None:
-        """Learn from a task that has ended how large the next bundles are to be, and how many slices read at once.
+        """Adapt the size of bundles and the number of slices read at once to a task that has ended.
 
-        started: how many of its slices were started. seconds: how long it took. learned: what it came to; None: not
-        known.
+        started: number of its slices that were started. seconds: how long it took. learned: the concurrency that it
+        settled on; None if unknown.
         """
         self._running.remove(bundle)
         if learned is not None:
@@ -367,17 +372,17 @@ class Bundles:
         if queue is None or bundle.handed_over:
             return
         if started < len(bundle.slices):
-            # Few more than it came to: if one of them is long, no other task gets at those that wait behind it.
+            # Only slightly more than it got through: slices behind a long one wait, as no other task can take them.
             queue.bundle_size = max(self._threads_per_task, started + started // 8)
         elif seconds < _BUNDLE_SECONDS and len(bundle.slices) >= queue.bundle_size:
             queue.bundle_size = min(2 * queue.bundle_size, _MOST_SLICES)
 
     def discard(self, bundle: Bundle) -> None:
-        """Forget a bundle of which no task was started; there is nothing to learn from it."""
+        """Forget a bundle for which no task was started."""
         self._running.remove(bundle)
 
     def go_on(self, bundle: Bundle, numbers: Collection[int], threads: int) -> Bundle:
-        """What goes on of a bundle that has ended otherwise: the slices of these numbers, with so many threads."""
+        """Return the part of a bundle that continues after an interim result: the slices with these numbers."""
         slices = [planned for planned in bundle.slices if planned.number in numbers]
         rest = replace(bundle, slices=slices, threads=threads, first_threads=len(slices), handed_over=True)
         if slices:
@@ -385,7 +390,7 @@ class Bundles:
         return rest
 
     def _drop_obsolete(self) -> None:
-        """Forget what was planned by an earlier attempt at a stream, or of one that is not read any more."""
+        """Drop waiting slices of an earlier attempt at a stream, or of a stream that is no longer read."""
         for waiting in (self._waiting_suspects, *(queue.waiting for queue in self._queues.values())):
             current = [planned for planned in waiting if self._is_current(planned)]
             if len(current) != len(waiting):

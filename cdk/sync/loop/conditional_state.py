@@ -1,14 +1,15 @@
-"""ConditionalState: what a followed source said of its answers, in the state of the table that has their rows.
+"""ConditionalState: the validators of a followed source's responses, stored in the state of the table with their rows.
 
-It is committed with the rows, so a sync that is cut before remembers nothing and asks for them again. The value in
-`TableState.source`:
+They are committed with the rows, so a sync that is interrupted before stores nothing, and the next one requests the
+rows again. The value in `TableState.source`:
 
     {"kind": ..., "version": ..., "value": ..., "after": ..., "selection": ..., "earlier": ...}
 
-kind, version and value are those of `cdk/http-validators`, of the answers that the rows came from. It counts only where
-the newest state before its own is `after`: another writer of a state, such as a person or a sync that does not
-follow, carries the value along, and it says nothing of the rows any more. selection: a digest of what else decides
-about the rows. earlier: of a read of several slices that was cut, what those had said that are still to be asked.
+kind, version and value are those of `cdk/http-validators`, for the responses that the rows came from. They count only
+if the newest state before this one is `after`: another writer of states, such as a person or a sync that does not
+follow the source, preserves the value, which then says nothing about the rows any more. selection: digest of everything
+else that decides about the rows. earlier: in an interrupted read of several slices, the previous validators of the
+requests that are still to be made.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,15 +29,15 @@ from cdk.sync.settings.stream_plan import StreamPlan
 from cdk.sync.tasks.messages import SliceResult
 
 _SHOWN = len("sha256:") + 8
-"""As much of a fingerprint as people need to tell two requests apart."""
+"""Number of characters of a fingerprint to show, enough to tell two requests apart."""
 
 
 @dataclass(frozen=True)
 class FollowSettings:
     """How one stream is followed in one sync.
 
-    config: the connector's config as text, secrets masked. code: a digest of what makes records of answers. now: when
-    the sync began. most: bytes that the table may remember of the source.
+    config: the connector's config as text, secrets masked. code: digest of the code that turns responses into records.
+    now: start of the sync. most: maximum bytes of the source state in the table.
     """
 
     options: FollowSourceOptions
@@ -47,29 +48,32 @@ class FollowSettings:
 
 
 class ReadCondition:
-    """What is known of a source that is not asked whether it has changed: nothing, and all that is read counts."""
+    """The condition of a stream that is not followed: nothing is known of its source, and everything is read.
+
+    Base of `ConditionalState`.
+    """
 
     conditional = False
-    """Only what has changed is read."""
+    """Whether only what has changed is read."""
     single_slice = False
-    """The stream must be one slice, for rows that it does not read again would leave the table."""
+    """Whether the stream must have only one slice, because rows of unchanged slices would be removed from the table."""
     snapshot: HttpSnapshot | None = None
-    """What tasks ask the source with."""
+    """The validators with which tasks make their requests conditional."""
 
     @property
     def moved(self) -> bool:
-        """Whether a source that has not changed said something new of itself."""
+        """Whether an unchanged source has returned new validators."""
         return False
 
     def add_result(self, progress: SliceResult) -> None:
-        """Learn what a slice asked."""
+        """Record the request and response of a slice."""
 
-    def waits(self, *, finished: bool) -> bool:  # noqa: ARG002 - of those that ask
-        """Whether there is nothing to commit so far, for all that was asked has not changed."""
+    def waits(self, *, finished: bool) -> bool:  # noqa: ARG002 - `ConditionalState` uses it
+        """Whether there is nothing to commit so far, because nothing that was requested has changed."""
         return False
 
     def described(self, saved: TableState, after: int | None, *, finished: bool) -> TableState:  # noqa: ARG002
-        """The state with what is known of its source. after: the version of the state before. finished: all was read.
+        """Return the state with its source state. after: version of the previous state. finished: all was read.
 
         Raises StateTooLarge.
         """
@@ -77,7 +81,7 @@ class ReadCondition:
 
 
 class ConditionalState(ReadCondition):
-    """What the source answered one stream in one sync. Belongs to the driver's thread."""
+    """The responses of a followed source to one stream in one sync. Belongs to the driver's thread."""
 
     conditional = True
 
@@ -90,9 +94,9 @@ class ConditionalState(ReadCondition):
         resumed: bool,
         removal: RemovalRequest | None,
     ) -> None:
-        """before: what the table remembers. resumed: this sync goes on with its generation.
+        """before: the table's saved state. resumed: this sync resumes its generation.
 
-        Raises BadState: what is remembered of the source is of another kind, or damaged.
+        Raises BadState: when the saved source state is of another kind or damaged.
         """
         self._stream, self._most, self._resumed = plan.stream.name, followed.most, resumed
         self.single_slice = removal is not None or plan.traits.hidden_until_complete
@@ -103,7 +107,7 @@ class ConditionalState(ReadCondition):
         if before is not None and before.source is not None:
             value, earlier = self._read(before)
             if resumed:
-                # Slices that this generation has were asked already; one that is asked again, a person wants anew.
+                # Slices of this generation were requested already. If one is requested again, a person has reset it.
                 self._asked, self._earlier = dict(value), earlier
             elif before.complete:
                 self._earlier = value
@@ -151,7 +155,7 @@ class ConditionalState(ReadCondition):
         return {request: known for request, known in self._asked.items() if known is not None}
 
     def _read(self, before: TableState) -> tuple[Mapping[str, Validators], Mapping[str, Validators]]:
-        """What is known of this generation's requests and of the others; nothing of either where it does not count."""
+        """Return the validators of this generation's requests and of the others; both empty if they do not count."""
         path, parts = f"source of {self._stream}", _parts(before.source, self._stream)
         value = requests_of(parts, path)
         source = before.source or {}
@@ -164,13 +168,13 @@ class ConditionalState(ReadCondition):
 
 
 def foreign_source_state(before: TableState | None) -> Mapping[str, JsonValue] | None:
-    """What a sync that does not follow keeps of a source: what is of a kind that is not known here, untouched."""
+    """Return the source state that a sync without `follow_source` keeps unchanged: one of an unknown kind, or None."""
     source = None if before is None else before.source
     return None if source is not None and source.get("kind") == KIND.name else source
 
 
 def about_source(source: JsonValue) -> Iterator[str]:
-    """What a state knows of its source, a line for each request, for people; of what is not understood, its kind."""
+    """Describe a source state for people, one line per request; for an unknown form, only its kind."""
     if source is None:
         return
     try:
@@ -193,7 +197,7 @@ def _parts(source: JsonValue, stream: str) -> StateValue:
 
 
 def _selection(plan: StreamPlan, followed: FollowSettings, removal: RemovalRequest | None) -> str:
-    """A digest of what decides, besides the answers, which rows the table gets of them."""
+    """Return a digest of everything besides the responses that decides which rows the table gets."""
     stream = plan.stream
     modes = [plan.sync_mode, plan.write_mode, plan.policy.value, plan.hard_deletes]
     leaves = None if removal is None else removal.options.model_dump(mode="json")

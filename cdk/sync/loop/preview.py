@@ -1,4 +1,4 @@
-"""What a sync would read, its first slices or the figures of all, found without writing what lasts."""
+"""Previews of what a sync would read: its first slices and records, or figures. They write nothing durable."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -36,15 +36,15 @@ class StreamLook(ABC):
 
     plan: StreamPlan
     state: JsonValue = None
-    """Where it would resume; None at its start."""
+    """The state that a sync would resume from; None to start at the beginning."""
     saved: TableState | None = field(default=None, repr=False)
-    """What the table remembers of the last run; None where it remembers none."""
+    """The table's saved state; None if it has none."""
     failure: Failure | None = field(default=None, repr=False)
-    """What went wrong."""
+    """Why the look failed."""
 
     @abstractmethod
     def fill(self, most: int) -> None:
-        """Look from `state` on, at up to `most` records or slices. Raises what a sync would."""
+        """Look at up to `most` records or slices from `state` on. Raises what a sync would raise."""
 
 
 Look = TypeVar("Look", bound=StreamLook)
@@ -60,9 +60,9 @@ def look_ahead(
     run: RunScope,
     check: Callable[[Stream], None],
 ) -> Iterator[Look]:
-    """A look at each stream. What goes wrong is in that of its stream.
+    """Yield a look at each stream. An error is recorded in the look of its stream.
 
-    run: of which looking is a part. check: raises ConfigError for a stream that workers cannot have.
+    run: the run scope to work in. check: raises ConfigError for a stream that cannot be sent to workers.
     """
     for plan in plans:
         look = kind(plan)
@@ -72,15 +72,15 @@ def look_ahead(
             look.state = resume_point(plan, look.saved, "")[0].state
             with run.working():
                 look.fill(most)
-        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+        except Exception as error:  # noqa: BLE001 - an error fails only this stream
             look.failure = Failure.of(error)
         yield look
 
 
 def _saved_at(plan: StreamPlan, pipeline: Pipeline, tables: OpenTables) -> TableState | None:
-    """What a sync would go on from. Opening a table that is there writes nothing.
+    """Return the saved state that a sync would start from. Opening an existing table writes nothing.
 
-    Raises what a sync would before it reads.
+    Raises what a sync would raise before it reads.
     """
     table = check_writing(plan, tables)
     removal = plan.remove_stale
@@ -94,14 +94,14 @@ class Preview(StreamLook):
     """The first slices and records of a stream."""
 
     slices: Sequence[str] = ()
-    """The first slices that it would read."""
+    """The first slices that a sync would read."""
     more: bool = False
     """Whether there are further slices."""
     records: Sequence[Record] = field(default=(), repr=False)
     """The first records that the table lacks."""
 
     def fill(self, most: int) -> None:
-        """Read up to `most` records; with 0 the API is asked only for what planning needs."""
+        """Read up to `most` records; with 0, only planning sends requests to the API."""
         stream = self.plan.stream
         schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
         first = list(islice(iter(schedule.next, None), _SLICES + 1))
@@ -113,32 +113,32 @@ class Preview(StreamLook):
 
 @dataclass
 class PlannedRead(StreamLook):
-    """The figures of a stream."""
+    """The figures of what a sync would read of a stream."""
 
     slices: int = 0
-    """How many there are, of those that were counted."""
+    """Number of slices that were counted."""
     partitions: int = 0
-    """How many there are, of the slices that were counted."""
+    """Number of partitions of the counted slices."""
     new_partitions: int | None = None
-    """How many of them the state does not know; None where it knows none."""
+    """Number of these partitions that the state does not know; None if it knows no partition."""
     quiet_partitions: int | None = None
-    """How many the state knows besides, which have nothing to read or are gone; None where not all were counted."""
+    """Number of other known partitions, which are missing or have nothing to read; None if not all were counted."""
     first: object = None
-    """Where the windows begin, if there are any."""
+    """Start of the first window; None if there are no windows."""
     last: object = None
-    """Where they end."""
+    """End of the last window; None if there are no windows or it is open."""
     complete: bool = False
     """Whether all slices were counted."""
     sent: int = 0
-    """Requests that planning took."""
+    """Number of requests that planning sent."""
     least_requests: int | None = None
-    """Those that reading takes at least; None where that is unknown."""
+    """Minimum number of requests that reading takes; None if unknown."""
     afterwards: JsonValue = None
-    """The state when all of that is read, and each window had a record at its very end."""
+    """The state after reading all of that, if each window has a record at its very end."""
 
     @property
     def writes(self) -> str:
-        """What becomes of the rows, in words."""
+        """What the sync does with the rows, in words."""
         plan = self.plan
         if plan.traits.hidden_until_complete:
             return "replaces all rows once the new ones are complete"
@@ -158,7 +158,7 @@ class PlannedRead(StreamLook):
                 self.sent = http.requests
 
     def _widen(self, window: Window) -> None:
-        """Have the windows of all partitions lie between `first` and `last`; one that is open ends at the newest."""
+        """Extend `first` and `last` to include a window; an open window has no end."""
         cursor = self.plan.stream.cursor
         assert cursor is not None
         if self.first is None:
@@ -170,7 +170,7 @@ class PlannedRead(StreamLook):
         self.last = None if open_end else cursor.greatest([self.last, window.end])
 
     def _count(self, most: int) -> None:
-        """Plan slice after slice, each as if it was read to its end at once, with a record there."""
+        """Plan slice after slice, as if each was read to its end at once and had a record there."""
         stream, partitions = self.plan.stream, set[Partition]()
         schedule = SliceSchedule(stream, self.state, single=False, check=lambda _: None)
         known = decoded(stream, self.state).positions

@@ -1,4 +1,4 @@
-"""What a sync of a stream starts from: its state and its generation, by what an earlier sync has committed."""
+"""Where a stream's sync starts: its state and generation, derived from what earlier syncs have committed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,10 +12,10 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 
 def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
-    """Whether an incremental sync reads all again, begun now or by a sync that was interrupted, in place of the rows.
+    """Whether an incremental sync rereads everything, started now or resumed, to replace the existing rows.
 
-    A platform asks for it with a generation of its own, and with one row for each key the older ones leave when the
-    read is complete. Else the new generation is hidden until then, which its write mode says.
+    A platform requests it with a new generation number. In a table with one row per key, older rows are removed once
+    the read is complete. Otherwise the new generation is hidden until then, which its write mode records.
     """
     if saved is None or plan.sync_mode != "incremental" or plan.generation is None:
         return False
@@ -29,13 +29,13 @@ def is_refreshed(plan: StreamPlan, saved: TableState | None) -> bool:
 def resume_point(
     plan: StreamPlan, saved: TableState | None, sync: str, others_generation: Callable[[], int] = lambda: 0
 ) -> tuple[TableState, bool]:
-    """What this sync starts from, and whether that is the rest of an interrupted one.
+    """Return the state that this sync starts from, and whether it resumes an interrupted read.
 
-    Where no platform numbers the generations, each new full refresh is one more, also than others_generation, the
-    greatest of the pipelines that fill the same table: the rows of a read are known by its number. A platform's next
-    number begins a new read, of incremental streams, too. And so does another window that a full refresh is for: one
-    that was begun for an earlier window would have a part of each.
-    Raises ConfigError: the table has rows of a later generation.
+    Unless a platform numbers generations, each new full refresh gets the next number, which is also greater than
+    others_generation, the greatest of other pipelines that fill the same table, because the number identifies the rows
+    of a read. A new number of a platform starts a new read, of incremental streams as well. So does a new window of a
+    full refresh, because resuming a read of an earlier window would mix both.
+    Raises ConfigError: when the table has rows of a later generation.
     """
     sync_mode, write_mode, generation = plan.sync_mode, plan.write_mode, plan.generation
     if saved is None:
@@ -64,7 +64,7 @@ def resume_point(
                 saved.generation,
             )
         return replace(saved, sync=sync), True
-    # A table with one row per key goes on with the rows it has.
+    # A table with one row per key keeps its rows.
     records = saved.records if saved.write_mode == write_mode and plan.traits.merges else 0
     number = max(saved.generation, others_generation()) + 1 if generation is None else generation
     refreshing = is_refreshed(plan, saved)
@@ -72,7 +72,7 @@ def resume_point(
 
 
 def asks_again(before: TableState | None, saved: TableState) -> bool:
-    """Whether an incremental sync that starts from `saved` asks for what is new after a read that came to its end."""
+    """Whether an incremental sync that starts from `saved` reads what is new since a completed read."""
     if before is None or not before.complete:
         return False
     known = (before.sync_mode, before.generation)
@@ -80,7 +80,7 @@ def asks_again(before: TableState | None, saved: TableState) -> bool:
 
 
 def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
-    """Warn where the table has rows that were read in other modes, and the new ones do not take their place."""
+    """Warn if the table has rows that were read in other modes, and the new mode does not replace them cleanly."""
     if before is None or not before.records:
         return
     if plan.traits.merges:
@@ -105,9 +105,9 @@ def warn_of_modes(plan: StreamPlan, before: TableState | None) -> None:
 
 
 def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | None, resumed: bool) -> TableState:
-    """The state with when its read began, and for which window: those of this sync, unless an earlier one read of it.
+    """Return the state with the start time and window of its read: those of this sync, unless it resumes one.
 
-    started: when this sync did; None: unknown. resumed: the state is what an earlier one left.
+    started: start of this sync; None if unknown. resumed: the state is that of an earlier sync.
     """
     if resumed and (saved.complete or saved.state):
         return saved if saved.window == plan.window else replace(saved, window=None)
@@ -115,10 +115,10 @@ def with_beginning(plan: StreamPlan, saved: TableState, *, started: datetime | N
 
 
 def with_start(plan: StreamPlan, saved: TableState) -> TableState:
-    """The state with where the stream's cursor begins, and how far it looks back.
+    """Return the state with the start of the stream's cursor, and its lookback.
 
-    Warns where what it covers began later, for that alone is read, and where the cursor looked back less far, for more
-    was not remembered. Raises what the cursor raises.
+    Warns if the state was saved with a later start, because the time between the two is not read, and if it was saved
+    with a shorter lookback, because records before that are not remembered. Raises what the cursor raises.
     """
     stream, cursor = plan.stream, plan.stream.cursor
     if cursor is None or plan.sync_mode != "incremental":

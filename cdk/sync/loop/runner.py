@@ -1,4 +1,4 @@
-"""SyncRunner: reads a source's streams into Delta tables, rows and state in one commit."""
+"""SyncRunner: reads a source's streams into Delta tables, committing rows and state together."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,9 +52,9 @@ from cdk.sync.tasks.workers import IN_PROCESS, Workers, WorkerSource
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What a sync did, stream by stream in the order of the source. run: what concerns all of them.
+    """The result of a sync. streams: one report per stream, in the order of the source. run: facts about all of them.
 
-    traces: the file that says in full what went wrong, if anything did, without secrets.
+    traces: the file with full error messages and tracebacks, without secrets; None if nothing went wrong.
     """
 
     streams: Sequence[StreamReport]
@@ -63,19 +63,19 @@ class SyncResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every stream was read to its end, now or before."""
+        """Whether every stream has been read to its end, by this run or an earlier one."""
         done = all(report.status in {Status.DONE, Status.REDUNDANT} for report in self.streams)
         return done and not self.run.interrupted
 
     def to_json(self) -> Report:
-        """The report of the run (docs/reference/run-report.md), the config's secrets masked."""
+        """Return the report of the run (docs/reference/run-report.md), with the config's secrets masked."""
         return run_report(self.run, self.streams)
 
 
 Watch = Callable[[Sequence[StreamReport], float], None]
-"""Called with how each stream stands: when the streams are known, and where tasks and commits have changed that.
+"""Called with the reports of all streams: once the streams are known, and whenever tasks or commits change them.
 
-The number is how many seconds away the next commit is, 0 while no task runs.
+The number is the seconds until the next commit, 0 while no task runs.
 """
 
 
@@ -94,13 +94,13 @@ class SyncRunner:
         learn: Callable[[str], None] = ignore,
         crash_secrets: Secrets | None = None,
     ) -> None:
-        """Prepare a sync; raises ConfigError: the config does not fit the source's schema.
+        """Prepare a sync. Raises ConfigError: when the config does not fit the source's schema.
 
-        workers: where its tasks run; default: see `workers_of`.
-        mask: hides what is secret besides the config, in what others are told of errors. learn: told of each secret
-        that the run obtains, such as an access token. crash_secrets: what crash reports hide; None: there are none.
+        workers: where tasks run; default: see `workers_of`.
+        mask: masks secrets other than those of the config in reported errors. learn: called with each secret that the
+        run obtains, such as an access token. crash_secrets: secrets to mask in crash reports; None disables these.
         """
-        # A program has a pipeline as its file says it; the command line knows what to call the config in errors.
+        # The command line has prepared its pipeline before, with its own name for the config; a program has not.
         pipeline = pipeline.prepared(source, "source.config", Secrets())
         self._pipeline, self._source, self._watch, self._clock = pipeline, source, watch, clock
         self._workers, self._tables = workers or self.workers_of(pipeline), OpenTables(pipeline.name)
@@ -115,13 +115,13 @@ class SyncRunner:
         self._activities: Activities | None = None
         self._interruption = Interruption()
 
-    def workers_of(self, pipeline: Pipeline) -> WorkerSource:  # noqa: ARG002 - where a pipeline says more, others need it
-        """Where the tasks of a pipeline run unless the caller says otherwise: in this process."""
+    def workers_of(self, pipeline: Pipeline) -> WorkerSource:  # noqa: ARG002 - overrides use the pipeline
+        """Return where a pipeline's tasks run unless the caller passes workers: in this process."""
         return IN_PROCESS
 
     @property
     def result(self) -> SyncResult:
-        """What the sync has done so far; also after `run` has raised."""
+        """What the sync has done so far; also valid after `run` has raised."""
         ended = self._ended_at or self._clock()
         return SyncResult(self._reports(), replace(self._facts, ended=ended), self._traces)
 
@@ -132,14 +132,14 @@ class SyncRunner:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """The names of its streams; none before they are known. From any thread."""
+        """The names of its streams; empty before they are known. Callable from any thread."""
         planned = self.__dict__.get("_planned", (None, ()))[1]
         return frozenset(plan.name for plan in planned)
 
     def table_times(self) -> Mapping[str, TableTimes]:
-        """How old the tables of the run's streams are, by stream; none before the streams are known.
+        """Return how fresh the tables of the run's streams are, by stream; empty before the streams are known.
 
-        Raises OSError, ConfigError, TransientError and DeltaError: a table cannot be opened.
+        Raises OSError, ConfigError, TransientError and DeltaError: when a table cannot be opened.
         """
         plans = self._planned[1] if self._reports() else []
         completed = last_completed(self._target, self._pipeline.name)
@@ -151,14 +151,15 @@ class SyncRunner:
         }
 
     def run(self) -> SyncResult:
-        """Read every stream to its end, or to its error; one that fails does not stop the others.
+        """Read every stream to its end or to its error; a failing stream does not stop the others.
 
-        Raises ConfigError: the pipeline does not fit the source, Spark does not start, a crash point is none.
-        StateConflict: another sync of this pipeline runs. TransientError: Spark was lost; the next sync goes on.
+        Raises ConfigError: when the pipeline does not fit the source, Spark does not start, or the crash point is
+        unknown. StateConflict: when another sync of this pipeline runs. TransientError: when Spark was lost; the next
+        sync resumes.
         """
         check_crash_point()
         self._interruption = Interruption(self._pipeline.max_duration)
-        # A run before, through the same object, may have ended with an error.
+        # An earlier `run` of the same object may have ended with an error.
         self._facts, self._ended_at = replace(self._facts, failure=None, interrupted=""), None
         spare_pandas()
         requests = RequestLease(self._pipeline.max_requests)
@@ -167,7 +168,7 @@ class SyncRunner:
             try:
                 self._run()
             except RequestsSpent:
-                # Not even the streams are known.
+                # The requests were spent before the streams were known.
                 self._facts = replace(self._facts, interrupted=MAX_REQUESTS)
             except BaseException as error:
                 self._facts = self._facts.ended_by(error)
@@ -182,28 +183,28 @@ class SyncRunner:
             return self.result
 
     def interrupt(self, why: str) -> bool:
-        """End the sync at its next checkpoints and commit what is covered; `run` then returns. From any thread.
+        """End the sync at its next checkpoints, commit what is covered, and let `run` return. Callable from any thread.
 
-        why: what the report gives as the reason. False: nothing is being read, or it is ending already.
+        why: the reason for the report. Return False if nothing is being read or the sync is ending already.
         """
         return self._interruption.request(why)
 
     def doing(self) -> Mapping[str, Doing]:
-        """What is being done right now, by stream, for people who look on; their secrets masked. From any thread."""
+        """Return what is being done right now, by stream, with secrets masked. Callable from any thread."""
         current = {} if self._activities is None else self._activities.current()
         return {name: replace(doing, why=self._facts.mask(doing.why)) for name, doing in current.items()}
 
     def _let_tasks_note(self, target: Folder) -> None:
-        """Give tasks a folder to note in what they do: those that see this disk can."""
+        """Create a local folder in which tasks that can access this disk note what they are doing."""
         self._activities, folder = activities(), target.local_path / f"{self._pipeline.name}.live"
         with suppress(OSError):
-            shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+            shutil.rmtree(folder, ignore_errors=True)  # left over from a run that was killed
             folder.mkdir(parents=True)
             self._activities.folder = folder
             self._interruption.announce(folder)
 
     def _write_traces(self) -> None:
-        """Write in full what went wrong, in place of what a run before had to say."""
+        """Write all failures with tracebacks to the traces file, replacing that of the previous run."""
         failures = [(report.name, report.failure) for report in self._reports() if report.failure is not None]
         path = self._target.local_path / f"{self._pipeline.name}.traces.log"
         try:
@@ -217,19 +218,19 @@ class SyncRunner:
             logger.warning("what went wrong cannot be written to %s: %s", path, error.strerror)
 
     def _add_to_history(self) -> None:
-        """Add the report of a run, except where it was redundant, or refused and the first one there."""
+        """Add the run's report to the history, unless the run was redundant, or was refused and is the first there."""
         if self.sync or self._facts.failure is not None:
             RunHistory(self._target, self._pipeline.name).add(self.result.to_json(), first=bool(self.sync))
 
     def preview(self, most: int) -> Iterator[Preview]:
-        """What a sync would read, stream by stream, with up to `most` records of each. Nothing that lasts is written.
+        """Yield, per stream, what a sync would read, with up to `most` records. Writes nothing durable.
 
-        Raises ConfigError as `run` does; what goes wrong in a stream is in its preview.
+        Raises ConfigError as `run` does; the failure of a stream is in its preview.
         """
         return self._look(Preview, most)
 
     def plan(self, most: int) -> Iterator[PlannedRead]:
-        """What a sync would read, stream by stream, counted to `most` slices of each; see `preview`."""
+        """Yield, per stream, what a sync would read, counting up to `most` slices; see `preview`."""
         return self._look(PlannedRead, most)
 
     def _look(self, kind: Callable[[StreamPlan], Look], most: int) -> Iterator[Look]:
@@ -238,7 +239,7 @@ class SyncRunner:
             return look_ahead(kind, self._looked[1], self._pipeline, self._tables, most=most, run=run, check=check)
 
     def notes(self) -> Iterator[str]:
-        """What a sync would do besides reading, a line each. Raises what `preview` does."""
+        """Yield what a sync would do besides reading, one line each. Raises what `preview` raises."""
         yield from self._unfilled
         redundant, due = self._looked
         for name, report in redundant.items():
@@ -251,7 +252,7 @@ class SyncRunner:
 
     @contextmanager
     def _one_run(self) -> Iterator[Tokens]:
-        """A run of its own, whose rotated tokens are stored in the target, also when nothing else is written."""
+        """Open a run scope whose rotated tokens are stored in the target, even if nothing else is written."""
         with RunScope(shared={Interruption: self._interruption}).working():
             tokens = run_tokens()
             tokens.store, tokens.learn = TokenFiles(self._target), self._hide
@@ -272,7 +273,7 @@ class SyncRunner:
 
     @property
     def _unfilled(self) -> Iterator[str]:
-        """What to say of tables whose streams the source has no more."""
+        """Notes about tables whose streams the source no longer has."""
         names = {full_name(stream) for stream in self._streams}
         for location in unfilled(self._target, self._pipeline.name, names):
             yield (
@@ -300,7 +301,7 @@ class SyncRunner:
 
     @cached_property
     def _looked(self) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
-        """The streams that need not be read, each with its report, and those that a sync reads."""
+        """The redundant streams with their reports, and the plans of the streams that a sync reads."""
         plans = self._planned[1]
         return ({}, plans) if self._windows is None else self._windows.look(plans, self._tables)
 
@@ -343,7 +344,7 @@ class SyncRunner:
                 self._windows.remember(read, sync=sync, final=self._ended())
 
     def _note_completed(self, target: Folder, read: Sequence[tuple[StreamPlan, TableState]]) -> None:
-        """Note when the reads of streams began that are at their ends: what an earlier sync began, when that did."""
+        """Record when the reads of completed streams started; a read resumed from an earlier sync started with that."""
         began = {plan.name: datetime.fromisoformat(saved.began) for plan, saved in read if saved.began is not None}
         try:
             note_completed(target, self._pipeline.name, began)
@@ -363,9 +364,9 @@ class SyncRunner:
         return self._workers.start(self._pipeline.name, target.local_path / f"{self._pipeline.name}.spark.log", modules)
 
     def _open_in_turn(self, plans: Sequence[StreamPlan], sync: str, opened: dict[str, Running]) -> list[StreamSync]:
-        """The runs of the streams that can be used, in the order in which they are read: who waits longest is first.
+        """Open the streams, and return the usable ones in reading order: the one that has waited longest is first.
 
-        A limit may end each run before all were asked. What this sync has read to its end comes last.
+        A limit may end every run before it gets to all streams. Streams that this sync has already completed are last.
         """
         history = RunHistory(self._target, self._pipeline.name)
         completed = history.completed(sync)
@@ -375,7 +376,7 @@ class SyncRunner:
         return sorted(runs, key=lambda run: (run.was_completed, -waits.get(run.plan.name, 0)))
 
     def _open(self, plan: StreamPlan, sync: str, opened: dict[str, Running], *, completed: bool) -> StreamSync | None:
-        """The stream's run; None when not even its table or schema can be used. Either is added to `opened`."""
+        """Open a stream; None if its table or schema is unusable. Adds the stream or its failure to `opened`."""
         stream = plan.stream
         try:
             stream.check_ready()
@@ -392,7 +393,7 @@ class SyncRunner:
                 started=self._facts.started,
                 completed=completed,
             )
-        except Exception as error:  # noqa: BLE001 - it fails this stream and no other
+        except Exception as error:  # noqa: BLE001 - an error fails only this stream
             failure = Failure.of(error)
             logger.error("%s: %s", plan.name, failure.message)
             report = StreamReport(plan.name, Status.FAILED, plan.sync_mode, plan.write_mode, failure=failure)
@@ -402,19 +403,19 @@ class SyncRunner:
         return run
 
     def _followed(self, plan: StreamPlan) -> FollowSettings | None:
-        """How the stream's source is asked whether it has changed."""
+        """Return how to ask the stream's source whether it has changed; None if the stream is not followed."""
         if plan.follow_source is None:
             return None
         config = Secrets(self._secrets).mask(canonical(dict(self._pipeline.config)))
         code = self._source.definition.encode()
-        # Code of a notebook or of a zip has the name of a file that is none.
+        # Code from a notebook or a zip has the name of a file that does not exist.
         if not code and (file := plan.stream.code_file()) is not None and Path(file).is_file():
             code = Path(file).read_bytes()
         most = self._pipeline.state.max_checkpoint_state_size
         return FollowSettings(plan.follow_source, config, sha256(code).hexdigest(), self._facts.started, most)
 
     def _removal(self, plan: StreamPlan) -> RemovalRequest | None:
-        """What is to become of the stream's rows that a complete read does not see."""
+        """Return what to do with rows of the stream that a complete read does not see; None keeps them."""
         options = plan.remove_stale
         if options is None or plan.traits.hidden_until_complete:
             return None
@@ -423,10 +424,10 @@ class SyncRunner:
 
 
 def _has_rest(runs: Sequence[StreamSync]) -> bool:
-    """Whether the next run is the rest of the sync, for it was interrupted, and leaves out what is complete of it.
+    """Whether the next run continues this interrupted sync, and skips the streams that it has completed.
 
-    Only where the run came nearer to the end of the sync: else what is complete would never be read again beside a
-    stream that a limit keeps from its end each time.
+    Only if this run made progress towards the sync's end: otherwise, completed streams would never be read again beside
+    a stream that a limit keeps from reaching its end each time.
     """
     came_nearer = any(run.report.came_nearer for run in runs if not run.was_completed)
     return came_nearer and any(run.interrupted for run in runs)

@@ -1,11 +1,11 @@
-"""SkipWindows: which streams of a sync need not be read, for the log says that the window was read before.
+"""SkipWindows: skips streams of a sync whose window was read before, according to the state log.
 
-What was read of a stream is a slot of the log that follows the tables, `window:<stream>`. It counts only while the
-table stands where the log says that it stood: a table that was moved away, restored or reset is read.
+The windows that were read of a stream are in a slot of the log that mirrors the tables, `window:<stream>`. They count
+only while the table has the state that the log recorded: a table that was moved away, restored or reset is read.
 
-The state of a table says which window its rows were read for, and since when: `TableState.window` and `began`. So a
-sync that is the rest of an interrupted one completes the window that was begun, and the slot follows the table: what a
-sync that was killed could not write, the next one does before it reads. A window is
+The state of a table says for which window its rows are read, and since when: `TableState.window` and `began`. A sync
+that continues an interrupted one therefore completes the window that was started. The slot follows the table: what a
+killed sync could not write, the next one writes before it reads. A window is
 
     {"selection": "5f3a...", "start": "2024-01-02T00:00:00+00:00", "end": "2024-01-03T00:00:00+00:00"}
 """
@@ -40,9 +40,9 @@ class SkipWindows:
     """The windows of one sync. Belongs to the driver's thread."""
 
     def __init__(self, pipeline: Pipeline, options: SkipOptions, *, secrets: Iterable[str], started: datetime) -> None:
-        """secrets: those of the config. started: when the sync did, for what is not over by then may still grow.
+        """secrets: those of the config. started: start of the sync; a bucket that ends later may still grow.
 
-        Raises ConfigError: there is no log.
+        Raises ConfigError: when no state log is configured.
         """
         self._pipeline, self._options, self._secrets, self._started = pipeline, options, tuple(secrets), started
         if pipeline.state.state_provider is None or not pipeline.state.enabled:
@@ -57,9 +57,9 @@ class SkipWindows:
     def look(
         self, plans: Sequence[StreamPlan], tables: OpenTables
     ) -> tuple[Mapping[str, StreamReport], Sequence[StreamPlan]]:
-        """The streams that need not be read, each with its report, and the others, with the window they are read for.
+        """Return the redundant streams with their reports, and the plans of the others with the window to read.
 
-        Writes nothing. Raises BadState: what an earlier sync left cannot be read. ConfigError: the window is none.
+        Writes nothing. Raises BadState: when the log's value is invalid. ConfigError: when the window is invalid.
         """
         redundant, due = dict[str, StreamReport](), list[StreamPlan]()
         with self._run(writes=False) as run:
@@ -76,9 +76,9 @@ class SkipWindows:
         return redundant, due
 
     def catch_up(self, plans: Sequence[StreamPlan], tables: OpenTables, *, sync: str) -> None:
-        """Before anything else is done to the tables of `look`, have the log say of them what it does not say yet.
+        """Bring the log up to date with the tables of `look`, before anything else is done to them.
 
-        That is what a sync that was killed has read, and that nothing counts of a table that was moved away or back.
+        This records what a killed sync has read, and discards the windows of a table that was moved away or restored.
         Raises what `remember` raises.
         """
         standing, news = [], False
@@ -91,9 +91,9 @@ class SkipWindows:
             self._commit(standing, sync=sync, status="partial")
 
     def remember(self, read: Iterable[tuple[StreamPlan, TableState]], *, sync: str, final: bool) -> None:
-        """Have the log say which windows were read, where the states of their streams are complete.
+        """Record in the log the windows of streams whose states are complete.
 
-        final: no stream of the sync failed. Raises what a store of states raises.
+        final: every stream of the sync was read to its end. Raises what a state store raises.
         """
         self._commit([(*each, False) for each in read], sync=sync, status="final" if final else "partial")
 
@@ -107,20 +107,20 @@ class SkipWindows:
         with self._run(writes=True, sync=sync) as run:
             news = [self._propose(self._handler(run, plan), saved, moved=moved) for plan, saved, moved in standing]
             if any(news):
-                # The newest record is where `follow` looks for where the tables stood.
+                # Keeps the effects: later syncs find the states of the tables in the newest record.
                 run.session.commit(status, [] if run.session.head is None else list(run.session.head.effects))
 
     def _propose(self, handler: RedundantRunSkipHandler, saved: TableState | None, *, moved: bool) -> bool:
-        """Propose that the window of a complete read was read; tell whether that is news.
+        """Propose the window of a complete read as read. Return whether that changes anything.
 
-        moved: what was read before does not count.
+        moved: windows that were read before no longer count.
         """
         news = moved and handler.forget()
         if saved is None or not saved.complete or saved.began is None:
             return news
         match saved.window:
             case {"selection": handler.selection, "start": str(start), "end": str(end)}:
-                # What was not over when an interrupted read began may have grown since.
+                # A bucket that had not ended when an interrupted read started may have grown since.
                 settled = min(datetime.fromisoformat(saved.began), self._started) - self._options.settle
                 span = Interval(datetime.fromisoformat(start), min(datetime.fromisoformat(end), settled))
                 return handler.update_state(Planned(span, normal([span]))) or news
@@ -128,13 +128,13 @@ class SkipWindows:
                 return news
 
     def _standing(self, plan: StreamPlan, tables: OpenTables) -> StreamReport | None:
-        """The report of a stream whose table has what the log says was read of it; None otherwise.
+        """Return the report of a stream whose table has what the log says was read; None otherwise.
 
-        It stands where the log says, at the end of a read, or an interrupted read of another window went on from there:
-        that one is left to a sync which asks for its window.
+        The table must have the state recorded in the log, at the end of a read; or an interrupted read of another
+        window continued from that state, which is left to a sync that requests its window.
         """
         table = tables.existing(plan.location)
-        # A state that is lost is the stream's own error, once it is read.
+        # A lost state becomes the stream's own error when it is read.
         if table is None or (saved := table.saved) is None:
             return None
         stands = table.state_version == table.rows_state_version == self._stood.get(plan.name)
@@ -153,7 +153,7 @@ class SkipWindows:
         )
 
     def _is_moved(self, plan: StreamPlan, table: StreamTable | None) -> bool:
-        """Whether a table does not stand where the log says, for another reason than that a sync went on from there."""
+        """Whether a table's state differs from the one in the log for another reason than that a sync continued it."""
         if (stood := self._stood.get(plan.name)) is None:
             return False
         if table is None or table.restored or stood not in table.states:
@@ -191,7 +191,7 @@ class SkipWindows:
 
 
 def _stood(effects: Sequence[JsonValue]) -> Iterator[tuple[str, int]]:
-    """Where the log says that each table's marker was."""
+    """Yield each stream with the marker that its table had according to the log."""
     for effect in effects:
         match effect:
             case {"stream": stream, "txn": {"version": int(version)}}:

@@ -1,4 +1,4 @@
-"""SliceSchedule: which slices of a stream are read next, and where the stream stands once they were read."""
+"""SliceSchedule: decides which slices of a stream are read next, and tracks the state that results from them."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -17,11 +17,11 @@ from cdk.sync.reports.counts import counted
 from cdk.sync.tasks.messages import Failure, SliceResult
 
 _MOST_WASTED_TOKENS = 3
-"""Access tokens in a row that bring a stream nothing, after which it fails: one may be revoked by chance."""
+"""Consecutive access tokens without progress after which a stream fails: a single one may be revoked by chance."""
 
 
 class SliceSchedule:
-    """The slices of one attempt to read a stream from a state on. Belongs to the driver's thread."""
+    """The slices of one attempt to read a stream from a state. Belongs to the driver's thread."""
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class SliceSchedule:
         compares_first: bool = False,
         refreshes: bool = False,
     ) -> None:
-        """single: the stream must be one slice. check: is passed what the state knows and would be read again.
+        """single: the stream must have only one slice. check: called with a text if the state does not fit the source.
 
-        compares_first: no slice is planned before it is known whether the state has the partitions' fields. refreshes:
-        it is a full refresh, in which the state is that of an interrupted one.
+        compares_first: compare the partitions' fields with those in the state before planning any slice. refreshes:
+        this is a full refresh, so the state is that of an interrupted one.
         Raises BadState.
         """
         self._stream, self._single, self._check = stream, single, check
@@ -47,26 +47,27 @@ class SliceSchedule:
             self._reader.skip_finished()
         self._waiting: list[tuple[int, Slice]] = []
         self._out: dict[int, tuple[int, Slice]] = {}
-        """Of the slices that are handed out, by identity: the place in the plan, and what has not been read of it."""
+        """Slices that are handed out, by identity: the index in the plan, and the slice's unread remainder."""
         self.all_planned = False
-        """Whether no further slice will be planned."""
+        """Whether planning is at its end."""
         self.planned = 0
-        """Slices that were handed out at least once."""
+        """Number of slices that were handed out at least once."""
         self.reading = 0
-        """Slices that are handed out now."""
+        """Number of slices that are handed out now."""
         self.counts = RecordCounts()
-        """What the slices counted since the last commit; nothing that is counted on the way to the table adds to it."""
+        """Records counted by the slices since the last commit, independent of the counts on the way to the table."""
         self.restarted = False
-        """The source refused the page token of a slice, which was read again from its start."""
+        """Whether the source refused the page token of a slice, which was then read again from its start."""
         self._wasted_tokens: dict[str, EndedToken] = {}
-        """Those in a row that ended without any slice getting further, by their marks."""
+        """Consecutive access tokens that ended without progress of any slice, by their marks."""
         self.never: Failure | None = None
-        """Why the source will never give some slice; the state keeps it open."""
+        """The failure of a slice that can never be read; the state keeps that slice open."""
 
     def next(self) -> Slice | None:
-        """The next slice to hand out; None when there is none for now.
+        """Return the next slice to hand out; None if there is none for now.
 
-        Raises ConfigError: there is a second slice and must not be. And what planning raises: nothing more is planned.
+        Raises ConfigError: when there is a second slice but only one is allowed. Also raises what planning raises;
+        nothing more is planned then.
         """
         if self._waiting:
             return self._hand_out(*heappop(self._waiting))
@@ -87,26 +88,26 @@ class SliceSchedule:
         return self._hand_out(self.planned, slice)
 
     def _hand_out(self, index: int, slice: Slice) -> Slice:
-        """index: in the plan; of the slices that wait, the one that was planned first is handed out first."""
+        """Hand out a slice. index: its position in the plan; waiting slices are handed out in this order."""
         self.reading += 1
         self._out[id(slice)] = (index, slice)
         return slice
 
     def plan_ahead(self, slices: int) -> None:
-        """Plan up to so many slices, which wait to be handed out. Raises what `next` raises."""
+        """Plan up to `slices` slices, which then wait to be handed out. Raises what `next` raises."""
         ahead = [slice for _ in range(slices) if (slice := self.next()) is not None]
         for slice in ahead:
             self.put_back(slice)
 
     def put_back(self, slice: Slice) -> None:
-        """Take back a slice that was handed out: what is known to be unread of it waits."""
+        """Take back a slice that was handed out; its unread remainder waits to be handed out again."""
         self.reading -= 1
         heappush(self._waiting, self._out.pop(id(slice)))
 
     def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> Failure | None:
-        """Take over how far a slice got. One that failed, with the failure that is returned, is not handed out again.
+        """Process how far a slice got. Return its failure, if any; a failed slice is not handed out again.
 
-        unfinished: it is still handed out, and what comes next is what came after this.
+        unfinished: the slice is still handed out, and its next result continues after this one.
         """
         failure = progress.failure
         self.restarted |= progress.restarted
@@ -134,28 +135,28 @@ class SliceSchedule:
 
     @property
     def idle(self) -> bool:
-        """Whether no slice is handed out, and none waits."""
+        """Whether no slice is handed out or waiting."""
         return not self.reading and not self._waiting
 
     def plan_end(self) -> bool:
-        """Whether all has been read. Where nothing is out or waiting, one more slice is planned to find out.
+        """Whether everything has been read. If no slice is handed out or waiting, plan one more to find out.
 
         Raises what `next` raises.
         """
-        # Only asking the reader tells that nothing is left to plan; a slice it gives instead waits.
+        # Only the reader knows whether anything is left to plan. If it returns a slice, that one waits.
         if self.idle:
             self.all_planned = False
             self.plan_ahead(1)
         return self.all_planned and self.idle
 
     def forget_missing(self, after: timedelta) -> None:
-        """Forget where partitions stand that the source has lacked for so long."""
+        """Forget the positions of partitions that have been missing from the source for at least `after`."""
         now = self._stream.now().replace(microsecond=0)
         if count := self._reader.forget_missing(now, after):
             logger.info("%s: its state forgets %d partitions that the source lacks", self._stream.name, count)
 
     def state(self) -> JsonValue:
-        """The state that covers what was read so far, in its exact wire form."""
+        """Return the state that covers everything read so far, in its exact wire form."""
         self._state = self._reader.get_checkpoint() or self._state
         stream = self._stream
         return encode(self._state, incremental=stream.incremental, cursor_field=stream.cursor_field, exact=True)

@@ -1,8 +1,8 @@
-"""StaleRemoval: after a complete read, what the source has no more leaves the table.
+"""StaleRemoval: removes rows from a table, after a complete read, that the source no longer has.
 
-The commit that says that a generation is complete is the one that removes, so a sync that is cut before it removes
-nothing, and the next one does. What is compared is the table with itself (`cdk.lake.parquet.generation_diff`); how many
-rows it had when the read began is part of its state.
+The commit that marks a generation as complete also removes the stale rows, so an interrupted sync removes nothing, and
+the next one does. Stale rows are found within the table (`cdk.lake.parquet.generation_diff`); the number of rows that
+it had when the read started is part of its state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,15 +31,15 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 @dataclass(frozen=True)
 class RemovalRequest:
-    """What is to become of rows of one stream that a complete read in one sync does not see."""
+    """What a sync is to do with rows of a stream that its complete read does not see."""
 
     options: RemoveStaleOptions
     skip_reason: str = ""
-    """Why this sync removes nothing; empty when it may."""
+    """Why this sync removes nothing; empty if it may remove rows."""
 
     @property
     def intended(self) -> str:
-        """What a sync would do, as a clause."""
+        """What a sync would do, as a clause for messages."""
         what = {"soft": "flagged", "hard": "deleted", "report": "counted"}[self.options.removal]
         if self.skip_reason:
             return f"rows that the source has no more would stay: {self.skip_reason}"
@@ -47,13 +47,13 @@ class RemovalRequest:
 
 
 AS_THE_PLATFORM_SAYS = RemoveStaleOptions(removal="hard", fail_safe_threshold=100, allow_empty=True)
-"""Rows of earlier generations are to leave: the platform that numbers them asks for that, no guard is to keep them."""
+"""Removes all rows of earlier generations without a guard, as a platform that numbers generations requests."""
 
 _OF_OVERWRITES = {"allow_empty", "fail_safe_min", "fail_safe_threshold"}
 
 
 def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
-    """Raise ConfigError where a table cannot tell what a complete read did not see."""
+    """Raise ConfigError if the stream's modes cannot tell which rows a complete read did not see."""
     where = f"streams.{plan.name}.remove_stale"
     if plan.sync_mode == "incremental":
         raise ConfigError(
@@ -71,12 +71,12 @@ def check_removal(plan: StreamPlan, options: RemoveStaleOptions) -> None:
 
 
 class StaleRemoval:
-    """The removing end of one stream in one sync. Belongs to the driver's thread."""
+    """The removal of one stream's stale rows in one sync. Belongs to the driver's thread."""
 
     def __init__(self, plan: StreamPlan, writing: TableWriting, request: RemovalRequest) -> None:
-        """writing: of rows that are told apart by a key, and have the generation that they were last read in.
+        """writing: of a table with one row per key, each with the generation in which it was last read.
 
-        Raises ConfigError: the table cannot flag rows.
+        Raises ConfigError: when the table cannot flag rows.
         """
         self.where = f"streams.{plan.name}.remove_stale"
         self._writing, self._table, self._options = writing, writing.table, request.options
@@ -85,7 +85,10 @@ class StaleRemoval:
         check_table(plan, self._table, request.options.removal)
 
     def begin(self, saved: TableState, spread: TaskMap) -> TableState:
-        """The state with what is shown before rows of its generation come. Raises what a place raises."""
+        """Return the state with the number of visible rows, counted before its generation adds any.
+
+        Raises what a store raises.
+        """
         known = repeat_if_changed(self._table, partial(self._known, saved.generation, spread))
         return replace(saved, known=known, known_at=self._table.version)
 
@@ -99,9 +102,9 @@ class StaleRemoval:
         return counts.current + counts.stale
 
     def commit(self, saved: TableState, spread: TaskMap) -> tuple[TableState, StaleCount, Receipt]:
-        """Commit that the generation of `saved` is complete, and with it what becomes of the rows it did not see.
+        """Mark the generation of `saved` as complete, and remove the rows that it did not see, in one commit.
 
-        saved: not complete, committed. Raises StateError, and what a store raises: then nothing is removed.
+        saved: the committed, incomplete state. Raises StateError, and what a store raises; nothing is removed then.
         """
         if self._options.removal == "soft" and FLAG.name not in self._table.schema.names:
             self._writing.mode.add([FLAG])
@@ -112,7 +115,7 @@ class StaleRemoval:
 
     @property
     def _by_engine(self) -> bool:
-        """Whether rows are read and removed by delta-rs, for what the table's files say of them is not all."""
+        """Whether delta-rs must read and remove the rows, because of table features such as deletion vectors."""
         guard, uses = self._table.guard, _USES.get(self._options.removal, [])
         return guard.vectors or any(guard.way(use) is Way.ENGINE for use in uses)
 
@@ -150,7 +153,7 @@ class StaleRemoval:
         complete = replace(saved, complete=True, records=sum(file.rows for file in files) - removed)
         receipt = Receipt(removed=removed)
         with self._table.removing_if_changed(rewritten):
-            # Alone: what was counted is what leaves.
+            # Without concurrent commits, so that exactly the counted rows are removed.
             self._table.commit(complete, rewritten, remove=touched, alone=True, receipt=receipt)
         self._log(count)
         return complete, count, receipt
@@ -159,7 +162,7 @@ class StaleRemoval:
         logger.info("%s: removed %d of %d%s", self.where, count.removed, count.missing, _because(count))
 
     def _decide(self, saved: TableState, total: GenerationCounts, plan: Callable[[], str]) -> StaleCount:
-        """What is to be done. plan: a name for what is gone."""
+        """Decide whether to remove the missing rows. plan: returns a digest that identifies them."""
         count = StaleCount(self._options.removal, max(total.stale, saved.known or 0), total.current, total.stale)
         reason = self._skip_reason or self._doubt(saved)
         counted = EntityCounts(count.previous, count.current, count.missing)
@@ -169,7 +172,7 @@ class StaleRemoval:
         return replace(count, removed=count.missing)
 
     def _doubt(self, saved: TableState) -> str:
-        """Why rows of other generations may be of records that this read saw; empty: they are not."""
+        """Return why rows of other generations may not be stale; empty if they certainly are."""
         if saved.known is None or saved.known_at is None:
             return (
                 "what it saw is not known for sure: records left the source while its pages were read, or it began "
@@ -185,7 +188,7 @@ class StaleRemoval:
 
 
 def check_table(plan: StreamPlan, table: StreamTable, removal: str) -> None:
-    """Raise ConfigError where rows cannot leave a table in this way."""
+    """Raise ConfigError if rows cannot be removed from the table in this way."""
     if removal == "soft":
         check_flag(table.schema, f"streams.{plan.name}.remove_stale")
     table.guard.check(_USES.get(removal, []))
@@ -195,7 +198,7 @@ _USES: Mapping[str, Sequence[Use]] = {"soft": [Use.FLAG, Use.GAIN], "hard": [Use
 
 
 def _where(files: Sequence[TableFile], spread: TaskMap) -> TaskMap:
-    """Where to look at files: a Spark job costs more than few rows do."""
+    """Return where to process files: for few rows, in this process, as a Spark job would cost more."""
     return run_inline if sum(file.rows for file in files) <= SMALL_ROWS else spread
 
 

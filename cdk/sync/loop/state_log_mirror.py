@@ -1,8 +1,8 @@
-"""The log that follows the tables: with a `state_provider`, a record says where every stream of a sync stands.
+"""The state log that mirrors the tables: with a `state_provider`, a record has the state of every stream of a sync.
 
-The tables are the truth: nothing is ever read from the log to go on. A record is appended after the commits that it
-tells of. If a crash comes between, the next sync finds that the markers of the tables are not those of the newest
-record, and appends what is missing before it reads anything.
+The tables are the truth: no sync ever resumes from the log. A record is appended after the commits that it describes.
+If the process dies in between, the next sync finds that the tables' markers differ from those in the newest record, and
+appends the missing record before it reads anything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,13 +30,14 @@ from cdk.sync.settings.pipeline_file import Pipeline
 from cdk.sync.settings.stream_plan import StreamPlan
 
 STREAM = Kind("cdk/table-state")
-"""The kind of `stream:` slots: what a table remembers of its stream, without the names of files."""
+"""Kind of the `stream:` slots: the state of a table, without file names."""
 
 
 def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateLog | None:
-    """The log that the pipeline's file names; None where it names none.
+    """Open the log that the pipeline file configures; None if it configures none.
 
-    Raises ConfigError: the store cannot be used, or nothing is to be written. TransientError: it does not answer.
+    Raises ConfigError: when the store cannot be used or `ignore_new_state` is set. TransientError: when the store
+    cannot be reached.
     """
     options = pipeline.state
     if options.ignore_new_state:
@@ -49,10 +50,10 @@ def open_log(pipeline: Pipeline, secrets: Iterable[str], clock: Clock) -> StateL
 
 
 def state_check(pipeline: Pipeline, secrets: Iterable[str]) -> Callable[[str, TableState], None]:
-    """What refuses the state of a stream that may not be kept, before anything of its commit is written.
+    """Return a check that refuses an invalid state of a stream before anything of its commit is written.
 
-    It raises StateError: the state has a secret of the config. StateTooLarge: the log would not take it. Of many
-    partitions it looks at those that moved since the state that it saw before.
+    The check raises StateError: when the state contains a secret of the config. StateTooLarge: when the log would
+    refuse it. Of many partitions, it only checks those that have moved since the last checked state.
     """
     options = pipeline.state
     values = ValueCheck(secrets, options.max_checkpoint_state_size)
@@ -84,11 +85,11 @@ def mirroring(
     sync: str,
     ended: Callable[[], bool],
 ) -> Iterator[None]:
-    """Do around a sync what the pipeline's `state` says: begin anew, and have the log follow before and after.
+    """Apply the pipeline's `state` options around a sync: reset states, and mirror them to the log before and after.
 
-    ended: whether every stream was read to its end.
-    Raises what a store of states raises. StateError: a state has a secret, or is too large for the log; the tables have
-    it all the same. StateConflict: another run wrote to the log.
+    ended: returns whether every stream was read to its end.
+    Raises what a state store raises. StateError: when a state contains a secret or is too large for the log; the tables
+    have it nevertheless. StateConflict: when another run wrote to the log.
     """
     locations = [plan.location for plan in plans]
     if pipeline.state.ignore_old_state:
@@ -109,14 +110,14 @@ def mirror_states(
     status: Literal["partial", "final"],
     sync: str,
 ) -> None:
-    """Append a record of where the tables stand, unless the newest one says so. Streams that it lacks stay in it."""
+    """Append a record with the states of the tables, unless the newest one has them. Other streams stay in it."""
     with open_session(log, run={"id": sync}, blind=True) as session:
         logged = {} if session.head is None else {_stream(effect): effect for effect in session.head.effects}
         effects: dict[str, Mapping[str, JsonValue]] = {}
         for location in locations:
             table = tables.existing(location)
             if table is None or table.saved is None:
-                continue  # the stream says so itself, if its state is lost
+                continue  # if its state is lost, the stream itself fails with that error
             session.propose(f"stream:{location.name}", _logged(table, table.saved))
             effects[location.name] = {
                 "sink": f"delta:{location.root}",
@@ -125,7 +126,7 @@ def mirror_states(
                 "txn": {"app": location.app(log.key.pipeline), "version": table.state_version},
                 "rows": table.saved.records,
             }
-        # A table that was compacted has another version and stands where it stood.
+        # Markers are compared, not table versions, because compaction changes the version but not the state.
         moved = [name for name, effect in effects.items() if effect["txn"] != logged.get(name, {}).get("txn")]
         unchanged = [effect for name, effect in logged.items() if name not in effects]
         ends = status == "final" and session.head is not None and session.head.status == "partial"
@@ -147,12 +148,12 @@ def _of_sync(saved: TableState, sync: str) -> TableState:
 
 
 def _loaded(texts: LayeredMap) -> LayeredMap:
-    """What lay there already: it was looked at when it was written."""
+    """Return the layers that were stored before, which were checked when they were written."""
     return LayeredMap(list(takewhile(lambda layer: isinstance(layer, StoredLayer), texts.layers)))
 
 
 def _logged(table: StreamTable, saved: TableState) -> StateValue:
-    """A table's state for the log, which copies the layers of many partitions as they lie beside the table."""
+    """Return a table's state for the log, which copies the layers of many partitions unchanged from the table."""
     state, parts = apart(saved.state)
     maps = []
     for of, texts in parts.items():

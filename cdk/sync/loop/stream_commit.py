@@ -1,8 +1,8 @@
-"""StreamCommit: how what tasks brought of a stream is committed, as chosen once for a sync.
+"""StreamCommit: commits the results of a stream's tasks, in a way that is chosen once per sync.
 
-Rows and state are one commit, and the last of them says that the generation is complete. Where rows that the source has
-no more are to leave, the rows come first, and the commit that completes the generation removes.
-Where the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
+Each commit has rows and state; the last one marks the generation as complete. If stale rows are to be removed, new rows
+are committed first, and the commit that completes the generation removes the stale ones.
+If the source is asked whether it has changed, nothing is committed until it has (`ReadCondition.waits`).
 """
 
 import time
@@ -29,23 +29,23 @@ from cdk.sync.tasks.messages import SliceResult
 
 @dataclass(frozen=True)
 class CommitOutcome:
-    """What one commit came to."""
+    """The outcome of one commit."""
 
     committed: Committed
     stale: StaleCount | None = None
-    """What became of the rows that the read did not see."""
+    """What was done with the rows that the read did not see."""
     unchanged: bool = False
-    """The source has not changed, so nothing was read."""
+    """Whether the source has not changed, so that nothing was read."""
     refusal: RemovalRefused | None = None
-    """Why the stream fails, though this commit stands."""
+    """Why the stream fails, although this commit stands."""
     warning: str = ""
-    """What a person should know of the rows that it replaced."""
+    """A warning about the rows that the commit replaced."""
     seconds: float = 0.0
-    """How long it took, with what it removed, merged and wrote again."""
+    """Duration of the commit, including removals, merges and rewritten files."""
 
 
 class StreamCommit:
-    """Commits of a stream. Belongs to the driver's thread."""
+    """The commits of one stream. Belongs to the driver's thread."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class StreamCommit:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """check: raises for a state that may not be kept. followed: how the source is asked whether it has changed.
+        """check: raises for a state that must not be stored. followed: how to ask the source whether it has changed.
 
-        removal: what is to become of rows that a complete read did not see; None: they stay. Raises ConfigError: the
+        removal: what to do with rows that a complete read did not see; None keeps them. Raises ConfigError: when the
         table cannot flag rows.
         """
         self._plan, self._writing, self._check, self._followed = plan, writing, check, followed
@@ -69,16 +69,16 @@ class StreamCommit:
             None if removal is None else StaleRemoval(plan, writing, removal),
         )
         self._begins, self._moved = True, False
-        # `begin` knows what was there before.
+        # `begin` replaces it by a comparison with the columns of the table.
         self._emptied = EmptiedColumns(lambda: NO_COLUMNS)
         self.source = ReadCondition()
 
     def begin(self, saved: TableState, *, resumed: bool) -> TableState:
-        """Get ready to commit what is read beyond `saved`; the state, with what is kept of its source.
+        """Prepare to commit what is read beyond `saved`. Return the state with the source state that it keeps.
 
-        resumed: its generation was begun. Raises BadState.
+        resumed: the read resumes a started generation. Raises BadState.
         """
-        # Else rows of the generation were added before anybody counted those that were there.
+        # In a resumed generation, rows may have been added before the existing ones were counted.
         self._begins = not resumed or (saved.state is None and not saved.complete)
         before, removal = self._writing.table.saved, self._request
         if self._followed is not None:
@@ -89,23 +89,23 @@ class StreamCommit:
         return replace(saved, source=foreign_source_state(before))
 
     def _compared_columns(self) -> EmptiedColumns:
-        """Compares the columns of what is read with those of the table, where this pipeline wrote its rows last.
+        """Return a comparison of the read columns with those of the table, if this pipeline wrote its rows last.
 
-        Another pipeline in the same table may have other fields.
+        Another pipeline that fills the same table may have other fields.
         """
         table = self._writing.table
         return EmptiedColumns((lambda: NO_COLUMNS) if table.others.last_writer else table.filled_columns)
 
     def add_result(self, progress: SliceResult) -> None:
-        """Take note of what a slice has met that its rows do not say."""
+        """Process what a slice's result says beyond its rows."""
         self.source.add_result(progress)
         self._moved |= progress.moved
 
     def commit(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> Iterator[CommitOutcome]:
-        """Commit rows and state; gives what each commit came to as soon as it is made.
+        """Commit rows and state, and yield the outcome of each commit as soon as it is made.
 
-        saved: with the state to commit, and its records those before. Raises StateError, FilesGone, and what a store
-        raises: what was given stands, and nothing else is committed.
+        saved: has the new state, but still the number of records before. Raises StateError, FilesGone, and what a store
+        raises: commits that were yielded stand, and nothing else is committed.
         """
         began = self._clock()
         for outcome in self._outcomes(saved, rows, spread):
@@ -127,7 +127,7 @@ class StreamCommit:
             yield self._add(saved, rows, spread, complete=rows.finished)
 
     def _overwrite(self, saved: TableState, rows: CommitRows, spread: TaskMap) -> CommitOutcome:
-        """Have the rows of a generation take the place of those that the table shows, unless they are too few."""
+        """Replace the table's visible rows by those of the completed generation, unless these are too few."""
         files = [*saved.pending, *rows.files]
         shown, read = self._writing.table.row_count() or 0, row_count(files)
         if not shown:
@@ -156,7 +156,7 @@ class StreamCommit:
         return CommitOutcome(committed, warning=warning and f"{self._plan.stream.name}: {warning}")
 
     def _leave(self, saved: TableState) -> CommitOutcome:
-        """End a read that brought nothing new: the table stays, with what its source said of itself."""
+        """End a read without changes: the table stays as it is, with the newest source state."""
         table = self._writing.table
         assert table.saved is not None  # something was known
         known = replace(table.saved, began=saved.began, window=saved.window)
@@ -175,7 +175,7 @@ class StreamCommit:
         return StatefulOptions(allow_empty=self._plan.allow_empty) if options is None else options.guards()
 
     def _refusal(self, counts: guards.EntityCounts, read: int) -> RemovalRefused | None:
-        """The error of an overwrite that would leave too few records of a table, which the user has not allowed."""
+        """Return the error if an overwrite would leave fewer rows than the user allows; else None."""
         where, options = f"streams.{self._plan.stream.name}", self._plan.remove_stale
         if guards.is_empty(counts, self._guards):
             records = "no record"
@@ -201,17 +201,17 @@ class StreamCommit:
         return None
 
     def _are_no_records(self, files: Sequence[DataFile]) -> bool:
-        """Whether no row has a key, where those of the table have one: an error page is often taken for a record."""
+        """Whether no row has a key, but the table's rows do: an error page is often mistaken for a record."""
         return bool(self._plan.key_columns) and self._lack_key(self._plan.key_columns[0], files)
 
     def _lack_key(self, key: str, files: Sequence[DataFile]) -> bool:
-        """Whether a column has a value in the table, by its log, and none in these files, by their footers."""
+        """Whether a column has values in the table, by its log, but none in these files, by their footers."""
         if any(file.nulls_of(key) != file.rows for file in files):
             return False
         return any(file.nulls is not None and file.nulls < file.rows for file in self._writing.table.files(key))
 
     def _restart(self, saved: TableState, refusal: RemovalRefused) -> CommitOutcome:
-        """Have the next sync read the source again; the rows stay."""
+        """Reset the state so that the next sync reads the source again; the visible rows stay."""
         table = self._writing.table
         if unfinished := table.saved is not None and not table.saved.complete:
             saved = replace(saved, state=None, source=None, pending=(), records=0)
@@ -225,7 +225,7 @@ class StreamCommit:
             saved = removal.begin(saved, spread)
         self._begins = False
         if self._moved:
-            # Also where this sync ends before the read does: the next one goes on with it.
+            # Committed even if this sync ends before the read does, because the next sync resumes the read.
             saved = replace(saved, known=None)
         added = self._add(saved, rows, spread, complete=False)
         yield added
@@ -236,7 +236,7 @@ class StreamCommit:
         refusal = RemovalRefused(stale.kept_because, path=removal.where) if stale.refused else None
         yield CommitOutcome(Committed(saved, done=True, receipt=receipt), stale, refusal=refusal)
         if self.source.conditional and stale.unremoved:
-            # They can leave only with a read, so the next sync has to be one.
+            # Stale rows can only be removed after a read, so the next sync must read even an unchanged source.
             saved = replace(saved, source=None)
             self._writing.table.move(saved)
             yield CommitOutcome(Committed(saved, done=True), stale)

@@ -1,4 +1,4 @@
-"""One stream's part in a sync: plans its slices, takes their progress, commits rows and state."""
+"""StreamSync: one stream in a running sync. It plans the slices, tracks their progress, and commits rows and state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,11 +63,11 @@ class StreamSync:
     ) -> None:
         """Open the table and find out where to resume.
 
-        sync: the id of the whole sync. A full refresh that an earlier sync completed is a new generation and reads
-        from the beginning; one that was interrupted resumes; one that this sync completed before it was interrupted is
-        done. removal: what is to become of rows that a complete read did not see; None: they stay. followed: how the
-        source is asked whether it has changed; None: all is read. check: raises for a state that may not be kept.
-        started: when the whole sync began. completed: an earlier run of it has read the stream to its end.
+        sync: the id of the whole sync. A full refresh that an earlier sync completed starts a new generation from the
+        beginning; an interrupted one resumes; one that this same sync completed before it was interrupted is done.
+        removal: what to do with rows that a complete read did not see; None keeps them. followed: how to ask the source
+        whether it has changed; None reads everything. check: raises for a state that must not be stored. started: when
+        the whole sync started. completed: an earlier run of this sync has read the stream to its end.
         Raises ConfigError and StateError of the table.
         """
         self._trace = sync if plan.trace_rows else ""
@@ -87,11 +87,11 @@ class StreamSync:
         self._warn_of_mismatch = FirstWarning()
         self._warned: list[str] = []
         self.attempt = 0
-        """How often the reading was begun: slices of an attempt, and what they bring, are of no use to the next."""
+        """Number of times that reading was started. Slices and results of one attempt are invalid in the next."""
         resumed = self._begin(resumed=resumed)
         status = Status.DONE if self.saved.complete else Status.READING
         self.was_completed = status is Status.DONE or self._completed is not None
-        """Whether an earlier run of this sync has read it to its end."""
+        """Whether an earlier run of this sync has read the stream to its end."""
         self.report = self._committed = StreamReport(
             plan.name,
             status,
@@ -107,24 +107,24 @@ class StreamSync:
 
     @property
     def stream(self) -> Stream:
-        """The stream, with the options of the pipeline."""
+        """The stream, with the pipeline's options applied."""
         return self.plan.stream
 
     @property
     def table(self) -> StreamTable:
-        """The table that the rows go to."""
+        """The table that the rows are written to."""
         return self._writing.table
 
     def _begin(self, *, resumed: bool, unusable: str | None = None) -> bool:
-        """Get ready to read what the saved state does not cover; False: it covers nothing, for its files are of no use.
+        """Prepare to read what the saved state does not cover. Return whether the read resumes a generation.
 
-        resumed: what is read goes on with a generation that was begun. unusable: why its files are of no use, where
-        they do not tell themselves. Raises StateError.
+        If the hidden files of the generation are unusable, it starts over. resumed: the read is to resume a started
+        generation. unusable: why its files are unusable, if the files themselves do not show it. Raises StateError.
         """
         plan, saved = self.plan, self.saved
         if (why := unusable or self._writing.unusable(saved.pending)) is not None:
             logger.warning("%s: %s; reading from the start", self.stream.name, why)
-            # A generation that a platform numbers keeps its number: no row of it was ever shown.
+            # A generation that a platform numbers keeps its number, because none of its rows was ever visible.
             generation = saved.generation + 1 if plan.generation is None else plan.generation
             anew = TableState(plan.sync_mode, saved.write_mode, saved.sync, generation, refreshing=saved.refreshing)
             saved, resumed = anew, False
@@ -135,7 +135,7 @@ class StreamSync:
         self.saved = self._commits.begin(saved, resumed=resumed)
         self._warnings = PageWarnings(resumed=bool(self.saved.state))
         single = self._commits.source.single_slice
-        # Slices that are read and committed meanwhile would bring rows that are there.
+        # compares_first: slices read and committed before the comparison would add rows that the table already has.
         self._schedule = SliceSchedule(
             self.stream,
             self.saved.state,
@@ -148,11 +148,14 @@ class StreamSync:
 
     @property
     def _adds_again(self) -> bool:
-        """Whether records that are read again become further rows beside those that are there."""
+        """Whether records that are read again would be added beside the rows that the table already has."""
         return not self.plan.traits.one_row_per_key and self.saved.records > 0
 
     def _check_known(self, mismatch: str) -> None:
-        """Raise StateError: what the state knows would be read again, and its rows appended."""
+        """Raise StateError if records that the state covers would be read again and appended; else warn.
+
+        mismatch: how the source's partitions differ from those in the state.
+        """
         text = f"{mismatch}; all of it would be read again"
         if self._adds_again:
             raise StateError(
@@ -165,7 +168,7 @@ class StreamSync:
 
     @property
     def standing(self) -> StreamReport:
-        """The report, with what is being read now and what it took so far."""
+        """The report, including the slices being read now and the requests so far."""
         return replace(
             self.report,
             planned=self._schedule.planned,
@@ -177,62 +180,62 @@ class StreamSync:
 
     @property
     def active(self) -> bool:
-        """Whether there is something left to read."""
+        """Whether the stream is still being read."""
         return self.report.status is Status.READING
 
     @property
     def interrupted(self) -> bool:
-        """Whether its reading ended before its end, and nothing went wrong."""
+        """Whether reading ended before the stream's end without a failure."""
         return self.report.status is Status.INTERRUPTED
 
     @property
     def stops_at_pages(self) -> bool:
-        """Whether a slice can be interrupted, and go on in another task."""
+        """Whether a slice can stop at a page and resume in another task."""
         return self.stream.stops_at_pages and not self._to_end
 
     @property
     def in_read_order(self) -> bool:
-        """Whether no slice may be committed before an earlier one."""
+        """Whether slices must be committed in the order of the read."""
         return self._writing.mode.in_read_order
 
     @property
     def idle(self) -> bool:
-        """Whether a commit finds out if all was read: no slice is handed out or waits."""
+        """Whether no slice is handed out or waiting, so that a commit has to find out if everything was read."""
         return self.active and self._schedule.idle
 
     def next(self) -> Slice | None:
-        """The next slice to hand out, None when there is none for now."""
+        """Return the next slice to hand out; None if there is none for now."""
         return self._plan_slices(self._schedule.next) if self.active else None
 
     def _plan_slices(self, planning: Callable[[], T]) -> T | None:
-        """What planning gives; None where it fails, and with it this stream."""
+        """Return the result of `planning`. If it raises, fail this stream and return None."""
         try:
             with self._planning():
                 return planning()
         except RequestsSpent:
-            # What it was planning is lost with it: this is not the end of the plan.
+            # The slice being planned is lost, so the plan is not at its end.
             self._end_early()
             return None
-        except Exception as error:  # noqa: BLE001 - planning reads parents: it fails this stream and no other
+        except Exception as error:  # noqa: BLE001 - planning reads parents; an error fails only this stream
             self.fail(Failure.of(error))
             return None
 
     def access_tokens(self, seconds: float) -> Mapping[str, IssuedToken]:
-        """The tokens for tasks that read this stream for so many seconds, by key; none where it fails for that."""
+        """Return access tokens by key for tasks that read this stream for `seconds`; empty if that fails the stream."""
         return self._plan_slices(partial(access_tokens, self.stream, seconds)) or {}
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
-        """Count requests that are made meanwhile for this stream, and show them as its own."""
+        """Count requests and warnings in the block for this stream, and show them as its planning."""
         with warnings_in(self._warned), counting(self._http), working_for(self.plan.name, activities().planning):
             yield
 
     def untouched(self, slice: Slice) -> None:
-        """Take back a slice that its task had no time for."""
+        """Take back a slice that its task did not read."""
         self._schedule.put_back(slice)
 
     def add_result(self, slice: Slice, progress: SliceResult, *, unfinished: bool = False) -> None:
-        """Take over how far a slice got. unfinished: its task still reads it."""
+        """Process how far a slice got. unfinished: its task still reads it."""
         failure = self._schedule.add_result(slice, progress, unfinished=unfinished)
         self._commits.add_result(progress)
         self._http += progress.http
@@ -251,25 +254,25 @@ class StreamSync:
                 by_slice=report.by_slice.plus(slice, progress),
             )
         if failure is not None and failure.final and self.active:
-            # The slices behind it are read first.
+            # The remaining slices are read first; the stream fails at its end.
             logger.error("%s %s: %s", self.stream.name, slice, failure.message)
         elif failure is not None:
             self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
-        """End this stream's reading; what is covered is still committed."""
+        """Stop reading this stream with a failure; what is covered is still committed."""
         if self.report.failure is None:
             if failure is not self._schedule.never:
                 logger.error("%s: %s", self.stream.name, failure.message)
             self.report = replace(self.report, status=Status.FAILED, failure=failure)
 
     def interrupt(self) -> None:
-        """End this stream's reading where it stands, unless the next commit finds that all was read."""
+        """Stop reading this stream where it is, unless the next commit will find that everything was read."""
         if self.active and not (self.idle and self._schedule.all_planned):
             self._end_early()
 
     def _end_early(self) -> None:
-        """End this stream's reading: one that this sync had read to its end, and now has got nothing of, is done."""
+        """Stop reading this stream. If this sync had completed it before and has read nothing new since, it is done."""
         if self._completed is not None and not any((self.report.pages, self.report.slices, self.report.commits)):
             self.saved = self._completed
             self.report = replace(self.report, status=Status.DONE)
@@ -278,19 +281,19 @@ class StreamSync:
 
     @property
     def target(self) -> WriteTarget:
-        """What tasks need to know to read and write."""
+        """What tasks need to know to read the stream and write its rows."""
         target = self._writing.target(self.saved.generation)
         return replace(target, source=self._commits.source.snapshot, to_end=self._to_end, trace=self._trace)
 
     def prepare(self, spread: TaskMap) -> None:
-        """Bring the table's files to the stream's schema, and its history to the table. Raises StateError."""
+        """Adapt the table's files to the stream's schema, and its history to the table. Raises StateError."""
         self._writing.prepare(self.saved, spread)
         if self._commits.source.single_slice and self.active:
-            # A second slice is refused before the first is read.
+            # Plan two slices, so that a second one is refused before the first is read.
             self._plan_slices(partial(self._schedule.plan_ahead, 2))
 
     def outgrew(self, target: WriteTarget) -> bool:
-        """Whether the table has got other columns since a task was started with `target`."""
+        """Whether the table's columns have changed since a task was started with `target`."""
         return self._writing.outgrew(target)
 
     def grow(
@@ -301,11 +304,12 @@ class StreamSync:
         *,
         stale: bool = False,
     ) -> list[Sequence[DataFile] | None]:
-        """Give undeclared fields the columns that tasks found they need, and wider ones where there are some.
+        """Add the columns that tasks found necessary for undeclared fields, or widen existing ones.
 
-        grown, files: of each task. stale: some were written before the table got columns. Their files as they then fit
-        the table, written again where they are narrower; None where they cannot, and are gone. Raises StateError,
-        FilesGone where files are gone for the third time in a row, and what a store raises.
+        grown, files: one item per task. stale: some files were written before the table's columns changed. Return each
+        task's files so that they fit the table, rewritten where they are narrower; None where they cannot fit and were
+        deleted. Raises StateError, FilesGone when files have vanished for the third time in a row, and what a store
+        raises.
         """
         result = self._writing.grow(grown, files, self.saved, spread, stale=stale)
         self.saved = result.saved
@@ -314,10 +318,10 @@ class StreamSync:
         return result.files
 
     def commit(self, files: Sequence[DataFile], spread: TaskMap = run_inline) -> None:
-        """Make the files and the state of their records one, and finish when nothing is left.
+        """Commit the files together with the state of their records, and complete the stream if all of it was read.
 
-        What is finished, or was refused, stays as it is. Where files are gone, what they held is read again.
-        Raises StateError, and FilesGone where files are gone for the third time in a row.
+        Does nothing for a stream that is done or was refused. Records of files that have vanished are read again.
+        Raises StateError, and FilesGone when files have vanished for the third time in a row.
         """
         if self.report.status is Status.DONE or self._refused:
             return
@@ -337,17 +341,17 @@ class StreamSync:
             self._losses.committed()
 
     def miss(self, path: str) -> None:
-        """Note that a file vanished while a task wrote it, so that its slices are read again.
+        """Record that a file vanished while a task wrote it, so that the task's slices are read again.
 
-        Raises FilesGone: that happened for the third time in a row.
+        Raises FilesGone: when this has happened for the third time in a row.
         """
         self._losses.note(FilesGone([path], 1, stream=self.stream.name, path=str(self.target.root)))
 
     def _begin_anew(self, files: Sequence[DataFile]) -> None:
-        """Leave a generation that would show rows twice, and the files that were to be added to it.
+        """Abandon a generation that would contain duplicate rows, delete the files for it, and start over.
 
-        A source whose page tokens do not live from one task to the next would refuse them each time: from now on each
-        slice is read to its end.
+        A source whose page tokens expire between two tasks would refuse them every time, so from now on each slice is
+        read to its end.
         """
         for file in files:
             self.table.root.delete(file.path)
@@ -375,7 +379,7 @@ class StreamSync:
             self.report = self._committed = replace(self.report, status=Status.DONE)
 
     def _note(self, outcome: CommitOutcome) -> None:
-        """Take over what a commit did."""
+        """Update state and report with the outcome of a commit."""
         done, before, report = outcome.committed, self._committed, self.report
         self.saved = done.saved
         if done.done:
@@ -401,24 +405,24 @@ class StreamSync:
             self.fail(Failure.of(outcome.refusal))
 
     def warn_of_keys(self) -> None:
-        """Warn, at the end of the sync, of the rows whose keys do not tell them apart."""
+        """Warn, at the end of the sync, about rows that their keys do not distinguish."""
         for text in self.report.doubts_of_keys():
             logger.warning("%s: %s", self.stream.name, text)
 
     def compact(self) -> None:
-        """Join the small files that frequent commits have left, in the tables of a stream that is done."""
+        """Join the small files that frequent commits have left in the tables, if the stream is done."""
         if self.report.status is not Status.DONE:
             return
         for table in self._writing.mode.tables:
             try:
                 table.compact()
             except (CdkError, DeltaError, OSError, pa.ArrowException) as error:
-                # A disk that is full, too: all rows and the state are in the table.
+                # Also a full disk is only a warning: all rows and the state are in the table already.
                 logger.warning("%s: its small files are not joined, but by the next sync: %s", self.stream.name, error)
 
     def refused(self, failure: Failure) -> None:
-        """End this stream: its last commit was refused, and what it covered does not count."""
-        # What went wrong before, in the source, is what a person needs to know first.
+        """Fail this stream because its last commit was refused; the rows and state of that commit do not count."""
+        # An earlier failure, of the source, is the one that a person needs to know first.
         self._refused = True
         self.attempt += 1
         self.report = replace(self._committed, status=self.report.status, failure=self.report.failure)

@@ -1,4 +1,4 @@
-"""How a stream fits its table: what is looked at, and refused, before anything of it is written."""
+"""Whether a stream fits its table: the checks and refusals before anything is written to it."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -40,17 +40,17 @@ from cdk.sync.settings.stream_plan import StreamPlan
 
 _LISTED = 10
 _FEW_STAY = 0.25
-"""Where no more than this part of a table's rows is left, it was no clean-up of old ones."""
+"""If no more than this fraction of a table's rows is left, their removal was not a clean-up of old rows."""
 
 
 def declared_columns(stream_plan: StreamPlan) -> dict[str, ColumnType]:
-    """The columns of the stream's schema, and of what brought a row, where that is traced."""
+    """Return the columns of the stream's schema, plus that of the row source if rows are traced."""
     traced: dict[str, ColumnType] = {ROW_SOURCE: ROW_SOURCE_TYPE} if stream_plan.trace_rows else {}
     return columns(stream_plan.stream.json_schema()) | traced
 
 
 def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | None:
-    """Raise what `TableWriting` would, and make and change nothing; the table, where there is one."""
+    """Raise what `TableWriting` would raise, without creating or changing anything. Return the table, if it exists."""
     declared = declared_columns(stream_plan)
     table, history = existing_table(stream_plan, declared, tables), history_guard(stream_plan, tables)
     if table is None:
@@ -68,9 +68,10 @@ def check_writing(stream_plan: StreamPlan, tables: OpenTables) -> StreamTable | 
 def existing_table(
     stream_plan: StreamPlan, declared: Mapping[str, ColumnType], tables: OpenTables
 ) -> StreamTable | None:
-    """The stream's table, with a state that can be used; None where there is none yet.
+    """Return the stream's table, whose state is usable; None if it does not exist yet.
 
-    Raises ConfigError: there cannot be one with these columns, or it is another's. And what StreamTable raises.
+    Raises ConfigError: when a table with these columns is impossible, or the table belongs to another stream. Also
+    raises what StreamTable raises.
     """
     table = tables.existing(stream_plan.location)
     if table is None:
@@ -85,7 +86,7 @@ def existing_table(
 
 
 def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> None:
-    """Raise ConfigError: there can be no table with these columns."""
+    """Raise ConfigError if a table with these columns is impossible."""
     check_fields(stream_plan, declared)
     begin, by = new_columns(stream_plan, declared)
     check_columns(begin, by, f"streams.{stream_plan.stream.name}.partition_by")
@@ -93,9 +94,9 @@ def check_new_table(stream_plan: StreamPlan, declared: Mapping[str, ColumnType])
 
 
 def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> None:
-    """Raise StateError: a sync has filled the table, this pipeline has no state, and would append the rows again.
+    """Raise StateError if the table has rows of a sync without a state of this pipeline, which would append them again.
 
-    Warns where an overwrite is about to replace the rows of another pipeline.
+    Warns if an overwrite is about to replace the rows of another pipeline.
     """
     name = stream_plan.stream.name
     if stream_plan.traits.hidden_until_complete and (other := table.others.last_writer):
@@ -118,7 +119,7 @@ def check_owner(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> N
 
 
 def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -> str:
-    """Whose rows a table has, of which this pipeline has no state, and what to do; nothing where there are none."""
+    """Describe whose rows a table has without a state of this pipeline, and what to do; empty if there are none."""
     if table.rows_state_version is not None or table.row_count() == 0:
         return ""
     if others := table.others.names:
@@ -139,9 +140,9 @@ def rows_of_others(table: StreamTable, stream_plan: StreamPlan, pipeline: str) -
 
 
 def warn_of_removed_rows(table: StreamTable, stream_plan: StreamPlan) -> None:
-    """Warn where another program has removed most rows since the last commit, and the sync goes on behind them.
+    """Warn if another program has removed most rows since the last commit, as a resumed sync will not restore them.
 
-    Rows that are removed in small numbers, as by a program that deletes old ones each day, are no accident.
+    Rows removed in small numbers, as by a program that deletes old ones every day, are not an accident.
     """
     saved = table.saved
     if saved is None or not saved.rows or stream_plan.traits.hidden_until_complete:
@@ -159,14 +160,14 @@ def warn_of_removed_rows(table: StreamTable, stream_plan: StreamPlan) -> None:
 
 
 def new_columns(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[pa.Schema, tuple[str, ...]]:
-    """The columns of a table that is new, and those that divide it. Raises ConfigError: these cannot divide it."""
+    """Return the schema and partition columns of a new table. Raises ConfigError: when it cannot be partitioned so."""
     return plan(None, declared, stream_plan.policy).schema, _partition_by(stream_plan, declared)
 
 
 def warn_of_string_columns(
     stream_plan: StreamPlan, table_columns: Mapping[str, ColumnType], declared: Mapping[str, ColumnType]
 ) -> None:
-    """Warn of columns that are text for ever, though the schema declares another type now."""
+    """Warn about columns that remain strings, although the schema now declares another type."""
     names = [
         name
         for name, kind in declared.items()
@@ -182,7 +183,7 @@ def warn_of_string_columns(
 
 
 def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Mapping[str, ColumnType]) -> None:
-    """Warn, once, of declared fields whose column is another's."""
+    """Warn about declared fields that get no column, because another field or the kit has their column name."""
     fields = without_column(schema, declared)
     if not fields:
         return
@@ -200,7 +201,7 @@ def warn_of_fields_without_column(stream: str, schema: JsonSchema, declared: Map
 
 
 def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
-    """Raise ConfigError: a field that the table has to have a column for has none, since one of `owners` has it."""
+    """Raise ConfigError if a field that needs a column gets none, because one of `owners` has its column name."""
     stream, fields = stream_plan.stream, [("partition_by", field) for field in stream_plan.partition_by]
     if stream_plan.traits.one_row_per_key:
         fields += [("primary_key", path[0]) for path in stream.key_paths]
@@ -217,8 +218,8 @@ def check_fields(stream_plan: StreamPlan, owners: Iterable[str]) -> None:
 
 
 def check_moves(stream_plan: StreamPlan, table: StreamTable) -> None:
-    """Raise StateError: rows stand twice in the table (`StreamTable.check_moves`), and would stay."""
-    # An overwrite replaces all rows, however often they are there.
+    """Raise StateError if the table has duplicate rows (`StreamTable.check_moves`) that would remain."""
+    # An overwrite replaces all rows, including duplicates.
     if not stream_plan.traits.hidden_until_complete:
         table.check_moves()
 
@@ -230,7 +231,7 @@ def planned_columns(
     exact: frozenset[str] = frozenset(),
     met: Mapping[str, pa.DataType] | None = None,
 ) -> SchemaChange:
-    """What becomes of a table. Raises ConfigError: the stream does not fit it."""
+    """Plan the changes to a table's columns. Raises ConfigError: when the stream does not fit the table."""
     where, name = str(table.root), stream_plan.stream.name
     new = plan(table.schema, declared, stream_plan.policy, met=met, exact=exact, stream=name, path=where)
     check_fields(stream_plan, map(field_of, new.schema))
@@ -249,7 +250,7 @@ def planned_columns(
 def check_guards(
     stream_plan: StreamPlan, declared: Mapping[str, ColumnType], planned: SchemaChange, guard: Guard, history: Guard
 ) -> None:
-    """Raise ConfigError where the features of the table, or of its history, forbid what is to be done to them."""
+    """Raise ConfigError if features of the table or of its history forbid the planned operations."""
     also = [*([Use.GAIN] if planned.add else []), *([Use.WIDEN] if planned.widen else [])]
     written = {*(column_name(name) or name for name in declared), *OWN_COLUMNS}
     guard.check([stream_plan.traits.use, *also], written)
@@ -257,12 +258,12 @@ def check_guards(
 
 
 def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
-    """What may be done to the table's history; everything where there is none, or it cannot be read.
+    """Return the guard of the table's history; it allows everything if there is no readable history.
 
-    Raises ConfigError: the table in its place is another stream's.
+    Raises ConfigError: when the table in its place belongs to another stream.
     """
     if (beside := stream_plan.location.of_history) is not None:
-        with suppress(DeltaError, BrokenLog):  # it stops no sync
+        with suppress(DeltaError, BrokenLog):  # a broken history does not stop the sync
             if (table := tables.existing(beside)) is not None:
                 _check_owned(table, stream_plan.stream.name)
                 return table.guard
@@ -270,8 +271,8 @@ def history_guard(stream_plan: StreamPlan, tables: OpenTables) -> Guard:
 
 
 def _check_owned(table: StreamTable, stream: str) -> None:
-    """Raise ConfigError: a pipeline fills the table with something else than the stream, or its history."""
-    # It has a marker once it was found to be no other pipeline's.
+    """Raise ConfigError if a pipeline fills the table with another stream or its history."""
+    # If this pipeline's marker is there, an earlier sync has passed this check.
     if table.state_version is None and (owner := table.others.other_stream):
         raise ConfigError(
             f"the table is {owner}, and the rows of {table.stream!r} would be among its rows. Rename one of the "
@@ -282,7 +283,7 @@ def _check_owned(table: StreamTable, stream: str) -> None:
 
 
 def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -> tuple[str, ...]:
-    """The columns that divide the table. Raises ConfigError: one is given twice, or holds JSON."""
+    """Return the partition columns. Raises ConfigError: when one is listed twice or holds JSON."""
     where = f"streams.{stream_plan.stream.name}.partition_by"
     names: list[str] = []
     for field in stream_plan.partition_by:
@@ -296,7 +297,7 @@ def _partition_by(stream_plan: StreamPlan, declared: Mapping[str, ColumnType]) -
 
 
 def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> Identity | None:
-    """How rows are told apart. Raises ConfigError: a field of the key is no column, or not one that can be a key."""
+    """Return how rows are identified; None if not by key. Raises ConfigError: when a key field has no usable column."""
     if not stream_plan.traits.one_row_per_key:
         return None
     stream = stream_plan.stream
@@ -320,10 +321,10 @@ def identity(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, 
 
 
 def check_key(stream_plan: StreamPlan, table: StreamTable, key: Identity | None, planned: SchemaChange) -> None:
-    """Raise ConfigError: the table has a row for each of another key, and this sync does not read them all again.
+    """Raise ConfigError if the key has changed, or its types would, while this sync does not reread all rows.
 
-    A row would replace all those that share the new key with it, which are not read again. Or the keys of its rows
-    would be others in the types that are planned: each row would stay beside the one that is read again.
+    With another key, a row would replace all rows that share the new key, although these are not read again. With other
+    types, existing rows would have different keys, and each would stay beside the row that is read again.
     """
     if key is None or not stream_plan.traits.merges:
         return
@@ -345,7 +346,7 @@ def _check_key_types(stream_plan: StreamPlan, table: StreamTable, key: Identity,
     for wider in planned.widen:
         if wider.column not in key.keys or keeps_spelling(wider.old, wider.new) or table.row_count() == 0:
             continue
-        if is_refreshed(stream_plan, table.saved):  # the rows that are there leave
+        if is_refreshed(stream_plan, table.saved):  # the existing rows will be removed
             continue
         raise ConfigError(
             f"the table has {wider.column!r}, a column of its primary key, as {wider.old}, and the stream's schema "
@@ -358,7 +359,7 @@ def _check_key_types(stream_plan: StreamPlan, table: StreamTable, key: Identity,
 
 
 def _begins_anew(stream_plan: StreamPlan, saved: TableState) -> bool:
-    """Whether the sync reads all from its start, and does not resume one that did."""
+    """Whether the sync starts a complete read, instead of resuming one."""
     newer = stream_plan.generation is not None and stream_plan.generation > saved.generation
     if stream_plan.sync_mode == "incremental":
         return newer and is_refreshed(stream_plan, saved)
@@ -366,7 +367,7 @@ def _begins_anew(stream_plan: StreamPlan, saved: TableState) -> bool:
 
 
 def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, ColumnType]) -> CursorColumn | None:
-    """Where the rows have the cursor's value, and how two of them compare: as the stream's own cursor does."""
+    """Return the cursor's column and the order of its values, which is that of the stream's own cursor."""
     stream = stream_plan.stream
     field = stream.cursor_field
     if not isinstance(field, str) or not field:
@@ -379,7 +380,7 @@ def _cursor(stream_plan: StreamPlan, schema: pa.Schema, declared: Mapping[str, C
 
 
 def bounded_columns(stream_plan: StreamPlan) -> tuple[str, ...]:
-    """The columns that people and merges look for rows by, also those that are yet to come."""
+    """Return the columns that queries and merges search by, including columns that do not exist yet."""
     names = [path[0] for path in stream_plan.stream.key_paths if len(path) == 1]
     cursor = stream_plan.stream.cursor_field
     fields = [*names, cursor] if isinstance(cursor, str) else names

@@ -1,4 +1,4 @@
-"""The table of a stream that is being written: its columns, as the schema and the table agree on them, and its mode."""
+"""TableWriting: the table that a stream is written to, its planned columns, and its write mode."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,23 +50,23 @@ from cdk.sync.tasks.messages import WriteTarget
 
 @dataclass(frozen=True)
 class GrownFiles:
-    """Files of tasks as they fit the table's columns, which have grown."""
+    """The files of tasks after the table's columns have grown, rewritten where necessary."""
 
     files: list[Sequence[DataFile] | None]
-    """Of each task; None: they are gone, and their slices are to be read again."""
+    """One item per task; None if its files are gone, so that its slices must be read again."""
     saved: TableState
-    """The state, with the files of a hidden generation as they are now."""
+    """The state, with the current files of a hidden generation."""
     lost: FilesGone | None = None
-    """Which of the files had vanished before."""
+    """The error for files that had vanished, if any."""
 
 
 class TableWriting:
-    """Opens the table, lets it follow the schema as its policy says, and picks the write mode."""
+    """Opens a stream's table, adapts it to the schema as the schema policy says, and selects the write mode."""
 
     def __init__(self, stream_plan: StreamPlan, tables: OpenTables, *, removes_stale: bool = False) -> None:
-        """removes_stale: rows that a complete read does not see are to leave.
+        """removes_stale: rows that a complete read does not see are to be removed.
 
-        Raises ConfigError: the schema needs another table than there is. StateError: see StreamTable.
+        Raises ConfigError: when the existing table does not fit the schema. StateError: see StreamTable.
         """
         stream, name = stream_plan.stream, stream_plan.stream.name
         self._declared = declared_columns(stream_plan)
@@ -88,23 +88,23 @@ class TableWriting:
         warn_of_string_columns(stream_plan, self._columns.columns, self._declared)
         self._may_widen = not any(guard.refusals([Use.WIDEN]) for guard in guards)
         self.bounded = bounded_columns(stream_plan)
-        """Columns whose bounds go into the log."""
+        """Columns whose bounds are written to the log."""
         self.refreshes_keys = refreshed and stream_plan.traits.merges
-        """All is read again, and what has another generation then is stale."""
+        """Whether everything is read again, and rows of other generations are stale after that."""
         key = identity(stream_plan, self._columns.schema, self._columns.columns)
         check_key(stream_plan, self.table, key, self._columns)
         self.keys = key.keys if key is not None and stream_plan.traits.merges else ()
-        """The columns by which rows are merged, one for each key."""
+        """The key columns by which rows are merged; empty if they are not merged."""
         if key is not None and (removes_stale or self.refreshes_keys):
-            # What was read last wins, so that each key that was read has this generation's number: with the newest by
-            # cursor, a row that came back with an older value would look as if it had not been read.
+            # The row that was read last wins, so that each key that was read has this generation's number. If the
+            # newest by cursor won, a key whose row returned with an older value would look as if it was not read.
             key = replace(key, cursor=None)
         history = partial(tables.history, stream_plan.location, self.table, self.bounded)
         opening = Opening(self.table, self._columns.schema, key, self.bounded, history)
         self.mode: WriteMode = MODES[stream_plan.write_mode](opening)
 
     def target(self, generation: int) -> WriteTarget:
-        """What tasks need to know to read and write the stream."""
+        """Return what tasks need to know to read the stream and write its rows."""
         change = self._columns
         staging, by = self.mode.staging, self.table.partition_by
         follows = frozenset(field for field in change.follows if column_name(field) not in by and self._may_widen)
@@ -121,16 +121,16 @@ class TableWriting:
         )
 
     def outgrew(self, target: WriteTarget) -> bool:
-        """Whether the columns are others than those of `target`."""
+        """Whether the columns differ from those of `target`."""
         return target.columns != self._columns.columns
 
     def unusable(self, pending: Sequence[DataFile]) -> str | None:
-        """Why files of a generation that is not complete cannot become part of it; None when they can."""
+        """Return why the hidden files of an incomplete generation cannot be used any more; None if they can."""
         if not self.table.root.has([file.path for file in pending]):
-            # VACUUM removes files that no version of the table names, these among them.
+            # VACUUM removes files that no version of the table names, including these.
             return "files of the interrupted sync are gone"
         schemas = list(_schemas(self.table.root, pending).values())
-        # The generation may have met values that the columns of the rows before it cannot hold.
+        # The generation may have values that the columns of the earlier rows cannot hold.
         known = {column.name: column for column in self._columns.schema if field_of(column) in self._columns.follows}
         met = {column.name: column.type for schema in schemas for column in schema if column.name in known}
         self._meet({field_of(known[name]): kind for name, kind in met.items() if kind != known[name].type})
@@ -139,9 +139,9 @@ class TableWriting:
         return None
 
     def prepare(self, saved: TableState, spread: TaskMap) -> None:
-        """Give the table the columns that it lacks, and write its files again where one has become wider.
+        """Add the columns that the table lacks, and rewrite its files if a column is to become wider.
 
-        The latter is one commit, in which the state stays what it is; a history follows. Raises StateError.
+        Rewriting is one commit that leaves the state unchanged; the history follows. Raises StateError.
         """
         repeat_if_changed(self.table, partial(self._match_plan, saved, spread))
         self.mode.prepare(spread)
@@ -151,7 +151,7 @@ class TableWriting:
         self._widen(saved, spread)
 
     def _widen(self, saved: TableState, spread: TaskMap) -> bool:
-        """Bring the table's columns to the plan; whether its files were written again for it."""
+        """Change the table's columns as planned. Return whether that took rewriting its files."""
         self.mode.add(self._columns.add)
         if not self._columns.widen or self._plan.traits.hidden_until_complete:
             return False
@@ -169,17 +169,17 @@ class TableWriting:
         *,
         stale: bool = False,
     ) -> GrownFiles:
-        """Give undeclared fields the columns that tasks found they need: see StreamSync.grow.
+        """Add or widen the columns that tasks found necessary for undeclared fields, see StreamSync.grow.
 
-        The table's columns come first: where this is interrupted, they are wider than its rows need, and that is all.
-        VACUUM may remove at any moment what no version names: what cannot be written again for that is left out.
+        The table's columns are changed first: if this is interrupted, they are merely wider than its rows need.
+        VACUUM may remove uncommitted files at any time; files that cannot be rewritten because of that are left out.
         """
         staged = [*saved.pending, *chain.from_iterable(files)]
         missing = set[str]()
 
         def attempt() -> GrownFiles:
             nonlocal stale
-            # From the second attempt on the plan has what the files may lack.
+            # From the second attempt on, the plan may have columns that the files lack.
             differ, stale = self._follow_table() or stale, True
             return self._grown(grown, files, saved, missing, spread, stale=differ)
 
@@ -203,10 +203,10 @@ class TableWriting:
         *,
         stale: bool,
     ) -> GrownFiles:
-        """What `grow` does where nothing vanishes meanwhile. missing: paths of files that are lost."""
+        """Do one attempt of `grow`, assuming that no further file vanishes. missing: paths of lost files."""
         staging = self.mode.staging
         schema, fits = self._schema_of_all(grown, files, missing)
-        # The commit that is to show a hidden generation finds that files of it are gone.
+        # Missing files of a hidden generation are detected by the commit that is to make it visible.
         present = [file for file in saved.pending if file.path not in missing]
         present += chain.from_iterable(task_files for task_files, usable in zip(files, fits, strict=True) if usable)
         known = {field_of(column): column.type for column in self._columns.schema}
@@ -225,7 +225,7 @@ class TableWriting:
             self._meet({field_of(self._columns.schema.field(name)): pa.string() for name in rounded})
         if self._widen(saved, spread):
             self.mode.prepare(spread)
-        # The state that there is names the hidden files as they were.
+        # The committed state still names the hidden files from before rewriting, so those are not deleted.
         saved = replace(saved, pending=tuple(self._rewritten(saved.pending, written, spread)))
         fitting = [
             self._rewritten(task_files, written, spread) if usable else None
@@ -240,7 +240,7 @@ class TableWriting:
     def _schema_of_all(
         self, grown: Sequence[Grown], files: Sequence[Sequence[DataFile]], missing: set[str]
     ) -> tuple[pa.Schema, list[bool]]:
-        """The table's columns with those that tasks found, and whether the files of each task fit into them."""
+        """Return the table's columns plus those that tasks found, and whether each task's files fit into them."""
         schema, fits = self._columns.schema, []
         for task_grown, task_files in zip(grown, files, strict=True):
             wide = with_columns(schema, task_grown) if missing.isdisjoint(file.path for file in task_files) else None
@@ -251,7 +251,7 @@ class TableWriting:
     def _rewritten(
         self, files: Sequence[DataFile], written: Mapping[str, pa.Schema], spread: TaskMap
     ) -> Sequence[DataFile]:
-        """The files, those with narrower columns written again. written: the columns of files, by path."""
+        """Return the files, rewriting those with narrower columns. written: the columns of files, by path."""
         narrow = [file for file in files if file.path in written and self._differs(written[file.path])]
         if not narrow:
             return files
@@ -259,7 +259,7 @@ class TableWriting:
         return [*(file for file in files if file not in narrow), *rewritten]
 
     def _lost(self, files: Sequence[Sequence[DataFile]], missing: set[str]) -> FilesGone | None:
-        """The error of the tasks' files that are missing."""
+        """Return the error for missing files of the tasks; None if there are none."""
         paths = [file.path for task_files in files for file in task_files]
         lost = [path for path in paths if path in missing]
         if not lost:
@@ -267,7 +267,7 @@ class TableWriting:
         return FilesGone(lost, len(paths), stream=self._plan.stream.name, path=str(self.mode.staging))
 
     def _meet(self, met: Mapping[str, pa.DataType]) -> None:
-        """Plan with columns of undeclared fields as wide as their values need."""
+        """Plan again, with columns of undeclared fields that are wide enough for their values."""
         if not met:
             return
         self._met.update(met)
@@ -279,9 +279,9 @@ class TableWriting:
             self.mode.add(list(self._columns.schema))
 
     def _follow_table(self) -> bool:
-        """Plan with the columns that the table has now; whether what is to be written has others than before."""
+        """Plan again, with the table's current columns. Return whether the planned schema has changed."""
         before, planned = self._columns, self._planned()
-        # What is written may have the same columns as before while other ones have to be added or widened for it: a
+        # The plan is replaced even if the schema is the same, because the columns to add or widen for it may differ: a
         # RESTORE can bring back a narrower column where one was to be added.
         self._plan_with(planned)
         return not planned.schema.equals(before.schema)
@@ -290,7 +290,7 @@ class TableWriting:
         return TableLayout(folder, self._columns.schema, self.bounded, self.table.partition_by)
 
     def _differs(self, written: pa.Schema) -> bool:
-        """Whether a file cannot be named as it is."""
+        """Whether a file must be rewritten before it can be committed."""
         kinds = {field.name: field.type for field in self._columns.schema}
         return any(kinds.get(field.name) != field.type for field in written)
 
@@ -314,11 +314,11 @@ class TableWriting:
 
 
 def import_into_table(admin: Admin, stream_plan: StreamPlan, blob: JsonValue, *, replaces: bool) -> EditResult:
-    """Have a stream begin at a state that another program, or another pipeline, has left; its table is made if need be.
+    """Import the state of another program or pipeline into a stream's table, and create the table if necessary.
 
-    replaces: the state may take the place of one that is there.
-    Raises StateError: there is a state already, and `replaces` is not set; or the state is one of a stream that was
-    never read, and rows of others are there, as a sync refuses it. BadState: it is none.
+    replaces: the import may replace an existing state.
+    Raises StateError: when there is a state already and `replaces` is not set; or, as in a sync, when the imported
+    state is that of a stream never read, but the table has rows of others. BadState: when `blob` is not a state.
     """
     location = stream_plan.location
     table = location.open(admin.pipeline, clock=admin.clock, lost=True) if location.exists else None
@@ -344,5 +344,5 @@ def _named(file: DataFile) -> TableFile:
 
 
 def _schemas(folder: Folder, files: Sequence[DataFile]) -> dict[str, pa.Schema]:
-    """The columns that files were written with, by path."""
+    """Return the schemas of files, by path."""
     return {file.path: schema_of(folder, file.path) for file in files}

@@ -1,7 +1,7 @@
-"""The loop of a sync: tasks read bundles of slices, and rows and state are committed by the clock.
+"""The loop of a sync: tasks read bundles of slices, and the driver commits rows and state by the clock.
 
-A task that ends gets the next slices at once, and a commit has what was handed back until then: neither waits for the
-slowest task. Planning goes on beside the tasks.
+When a task ends, the next one starts at once, and a commit contains everything handed back until then: neither waits
+for the slowest task. The driver plans slices while tasks run.
 """
 
 import math
@@ -43,41 +43,41 @@ from cdk.sync.tasks.workers import Workers, job_name
 T = TypeVar("T")
 
 _PLANNING_SECONDS = 0.25
-"""How long slices are planned at a time, beside tasks that may end meanwhile."""
+"""How long the driver plans at a time before it looks for ended tasks."""
 
 _SHORT_TASK_SECONDS = 1.0
-"""The time of a task that has fewer slices than it could read at once, while others are planned."""
+"""The time of a task that has fewer slices than it could read at once, while more are being planned."""
 
 _CLUSTER_START_SECONDS = FIRST_GAP_SECONDS
-"""How long a local Spark takes to start, about."""
+"""About how long a local Spark takes to start."""
 
 _SHORTEST_WATCH_SECONDS = 1.0
-"""The least that `watch` is called with while tasks run: 0 says that none does."""
+"""The minimum that `watch` is called with while tasks run, because 0 means that no task runs."""
 
 
 @dataclass(frozen=True)
 class _RunningTask:
-    """A task that runs. Once it has left interim results: what goes on of it after the last of them."""
+    """A running task; after interim results, the part of it that continues after the last one."""
 
     workers: Workers
     bundle: Bundle
     slices: Mapping[int, PlannedSlice]
-    """By their numbers."""
+    """Its slices, by number."""
     targets: Mapping[int, WriteTarget]
-    """What they are written to, by the places of their streams."""
+    """Write targets of the slices, by index of their stream."""
     share: TaskShare
-    """Its part of the budgets."""
+    """Its share of the budgets."""
     started: float
     commit_due: float
-    """When the commit is due that it is to be part of; infinite where it ends later than the next one."""
+    """Due time of the commit that waits for this task; infinite if the task ends later than the next commit."""
     interim: InterimResults | None
     interim_count: int = 0
-    """How many of its interim results were taken over."""
+    """Number of its interim results that were processed."""
     attempt: str = ""
-    """The attempt at the task that left these."""
+    """The attempt at the task that left these interim results."""
 
     def ignores_attempt(self, attempt: str) -> bool:
-        """Whether what an attempt brings is of no use, for interim results of another were taken over."""
+        """Whether results of `attempt` do not count, because interim results of another attempt were processed."""
         return self.interim_count > 0 and attempt != self.attempt
 
 
@@ -92,13 +92,13 @@ class TaskLoop:
         watch: Callable[[float], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """watch: called where something has changed, with the seconds until the next commit, or 0 while no task runs.
+        """watch: called after each change, with the seconds until the next commit, or 0 while no task runs.
 
-        clock: of commits and planning.
+        clock: used for commits and planning.
         """
         self._streams, self._workers, self._watch, self._clock = streams, workers, watch, clock
         self._own_workers = replace(workers, cluster=None)
-        """Where tasks run before a cluster joins, and after it was lost."""
+        """The workers before a cluster joins, and after it was lost."""
         self._name, self._joins_small_files = pipeline.name, pipeline.target.join_small_files
         self._times = CommitTimes(pipeline.checkpoint_interval, clock)
         self._concurrency = pipeline.concurrency or DEFAULT_CEILING
@@ -111,14 +111,14 @@ class TaskLoop:
         self._interruption = current_run().own(Interruption)
         self._live_folder, self._interim_key = activities().folder, secrets.token_bytes()
         self._running: dict[int, _RunningTask] = {}
-        """By their numbers."""
+        """Running tasks, by number."""
         self._uncommitted: dict[int, list[DataFile]] = {}
-        """What tasks have brought of a stream since its last commit, by its place."""
+        """Files that tasks have returned since a stream's last commit, by index of the stream."""
         self._overdue: list[int] = []
-        """Streams of which a wave was being read when its commit was due, which then comes before the next wave."""
+        """Streams whose commit became due in the middle of a wave; they are committed before their next wave."""
 
     def read_all(self) -> None:
-        """Read until every stream is done, failed or interrupted. Raises TransientError: Spark was lost."""
+        """Read until every stream is done, failed or interrupted. Raises TransientError: when Spark was lost."""
         for stream in self._streams:
             _failing_alone(stream, partial(stream.prepare, self._workers.spread))
         self._times.begin()
@@ -127,11 +127,11 @@ class TaskLoop:
                 while any(stream.active for stream in self._streams) or self._running or self._uncommitted:
                     self._step()
         except BaseException as error:
-            # What was lost cannot be cancelled either.
+            # Suppressed, because workers that were lost cannot be cancelled either.
             with suppress(Exception):
                 self._workers.cancel()
             if isinstance(error, TransientError):
-                # What has come is committed without the workers that are gone.
+                # Commit the results so far in this process, without the lost workers.
                 self._workers = replace(self._workers, spread=run_inline)
                 self._commit()
             raise
@@ -144,7 +144,7 @@ class TaskLoop:
                 stream.compact()
 
     def _step(self) -> None:
-        """Plan, start the tasks that can run, and take over what came until the next commit is due; then commit."""
+        """Plan, start the tasks that can run, and process results until the next commit is due; then commit."""
         more_to_plan = False
         if not (self._interruption.why or self._budgets.requests_spent):
             with self._budgets.planning():
@@ -157,7 +157,7 @@ class TaskLoop:
             if self._interruption.why or self._budgets.requests_spent:
                 self._commit_interrupted()
             else:
-                # Only a commit finds out whether there is more.
+                # Only a commit finds out whether there is more to read.
                 self._commit()
             return
         for ended in self._pool.ended(0 if more_to_plan else self._longest_wait()):
@@ -168,11 +168,11 @@ class TaskLoop:
             self._commit()
 
     def _start_or_join_cluster(self) -> None:
-        """Let a cluster start where it is worth it, and give it all further tasks once it is there.
+        """Start a cluster if it is worthwhile, and run all further tasks on it once it has joined.
 
-        A local Spark takes about as long to start as a sync reads until its first commit is due, and as much of the
-        processors: a sync that waits so long before it starts one never needs more than twice what knowing better
-        would. It brings nothing where no slice waits that could be read beside others, however long that one goes on.
+        Starting a local Spark takes about as much time and CPU as a sync spends reading until its first commit is due.
+        A sync that waits that long before starting one never takes more than twice as long as with perfect foresight.
+        A cluster is useless if no slice is waiting that could be read in parallel, however long the running one takes.
         """
         cluster = self._workers.cluster
         if cluster is None:
@@ -192,20 +192,20 @@ class TaskLoop:
             cluster.begin()
 
     def _until_commit(self) -> float:
-        """Seconds until what has come is to be committed."""
+        """Return the seconds until the results so far are to be committed."""
         awaits_task = any(task.commit_due == self._times.due for task in self._running.values())
         return self._times.until_commit(awaits_task=awaits_task)
 
     def _longest_wait(self) -> float | None:
-        """Seconds to wait for a task: until a commit, or interim results that may be there; None: for neither."""
+        """Return how many seconds to wait for a task: until a commit or possible interim results; None if neither."""
         seconds = [self._until_commit()] if self._uncommitted else []
         return min([*seconds, self._times.until_interim_result] if self._live_folder else seconds, default=None)
 
     def _start(self, bundle: Bundle) -> bool:
-        """Begin a task; False: it waits for what others have of a budget."""
+        """Start a task. Return False if it has to wait for the budget that other tasks hold."""
         indexes = sorted({planned.stream for planned in bundle.slices})
         until_due, seconds = self._times.until_due, self._task_seconds(bundle)
-        # Before the task is lent all requests that may be sent: these may take one.
+        # Fetched before the task leases all remaining requests, because fetching a token may take one.
         tokens = {key: token for n in indexes for key, token in self._streams[n].access_tokens(seconds).items()}
         share = self._budgets.lease(self._bundles.beginning_tasks, indexes)
         if share is None:
@@ -234,12 +234,12 @@ class TaskLoop:
         return True
 
     def _task_seconds(self, bundle: Bundle) -> float:
-        """How long a task of a bundle may read that begins now."""
+        """Return for how many seconds a task that starts now may read a bundle."""
         seconds = self._interruption.limited(self._times.for_task)
         if self._bundles.plans_more_for(bundle):
             seconds = min(seconds, _SHORT_TASK_SECONDS)
         if self._workers.cluster is not None and self._workers.cluster.starting:
-            # Soon it reads what is handed back.
+            # The cluster will soon read the slices that this task hands back.
             seconds = min(seconds, _CLUSTER_START_SECONDS)
         return seconds
 
@@ -248,7 +248,7 @@ class TaskLoop:
         return replace(target, stream=self._workers.copy(target.stream))
 
     def _finish(self, ended: EndedTask) -> None:
-        """Take over what a task has brought in the end. Raises its error, where that is not of one stream alone."""
+        """Process the final result of a task. Raises its error, unless that concerns a single stream or the cluster."""
         crash_point("task_ended")
         task = self._running.pop(ended.number)
         result = ended.result or BundleResult(spent=None)
@@ -264,14 +264,14 @@ class TaskLoop:
                 self._leave_cluster(task.workers, lost)
             case error:
                 raise error
-        # Of a task that died, or was tried again, what goes on is read again: all else may be there.
+        # If the task died or was retried after interim results, only the slices that continued are read again.
         brought = [*result.earlier, result][task.interim_count :]
         for each in [BundleResult()] if task.ignores_attempt(result.attempt) else brought:
             task = self._take_over(task, each)
         self._report()
 
     def _take_over_interim_results(self, task: _RunningTask) -> _RunningTask:
-        """Take over the interim results that a task has left; the task as it goes on."""
+        """Process the interim results that a task has left, and return the task as it continues."""
         while task.interim is not None and (result := task.interim.find(task.interim_count)) is not None:
             if task.ignores_attempt(result.attempt):
                 break
@@ -279,7 +279,7 @@ class TaskLoop:
         return task
 
     def _take_over(self, task: _RunningTask, result: BundleResult) -> _RunningTask:
-        """Take over what a task has brought, at its end or before; the task as it goes on."""
+        """Process a final or interim result of a task, and return the task as it continues."""
         unfinished = {number: planned for number, planned in task.slices.items() if number in result.unfinished}
         started = len({*result.unfinished, *(item.number for item in result.progress)})
         self._bundles.ended(task.bundle, started, self._clock() - task.started, result.concurrency)
@@ -290,7 +290,7 @@ class TaskLoop:
                 stream = self._streams[n]
                 _failing_alone(stream, partial(stream.miss, result.vanished))
             if not self._take_over_stream(n, task, result):
-                # What comes next of it comes after rows that are gone.
+                # Later results of this stream would follow rows that do not count.
                 unfinished = {number: planned for number, planned in unfinished.items() if planned.stream != n}
         return replace(
             task,
@@ -302,17 +302,17 @@ class TaskLoop:
         )
 
     def _leave_cluster(self, workers: Workers, lost: ClusterLost) -> None:
-        """Go on without a cluster that had joined; what its tasks were reading is read again."""
+        """Continue without a cluster that had joined; the slices of its running tasks are read again."""
         if self._workers is workers:
             logger.warning("%s; the sync goes on in its own process", lost.reason)
             self._workers = self._own_workers
 
     def _take_over_stream(self, n: int, task: _RunningTask, result: BundleResult) -> bool:
-        """Take over what a task has brought of a stream; False: nothing counts, and its slices were put back."""
+        """Process a task's results for one stream. Return False if they do not count, and its slices were put back."""
         stream, files = self._streams[n], result.files.get(n, [])
         slices = {number: planned for number, planned in task.slices.items() if planned.stream == n}
         if not slices or any(planned.attempt != stream.attempt for planned in slices.values()):
-            # The stream was started anew meanwhile, or its commit was refused; or so it was with what came before.
+            # The stream was restarted or its commit refused meanwhile, or this happened with an earlier result.
             _delete(stream, files)
             return False
         fitting = self._fit_to_table(n, result.grown.get(n, {}), files, task.targets[n])
@@ -331,9 +331,9 @@ class TaskLoop:
     def _fit_to_table(
         self, n: int, grown: Grown, files: Sequence[DataFile], target: WriteTarget
     ) -> Sequence[DataFile] | None:
-        """The files as they fit the table of a stream, which gets the columns that they need.
+        """Add the columns that files need to a stream's table, and return the files so that they fit it.
 
-        None: they do not, for another task was quicker, and are gone; or the stream has failed.
+        None if they cannot fit, because another task's columns came first, and were deleted; or if the stream failed.
         """
         stream, before = self._streams[n], self._uncommitted.get(n, [])
         stale = stream.outgrew(target)
@@ -346,15 +346,15 @@ class TaskLoop:
             _delete(stream, [*self._uncommitted.pop(n, []), *files])
             return None
         if fitting[0] is not None and before:
-            # Files of earlier tasks that have vanished are missed by their commit.
+            # If files of earlier tasks have vanished, their commit will notice.
             self._uncommitted[n] = list(fitting[0])
         return fitting[1]
 
     def _commit(self) -> None:
-        """Commit what has come, of each stream of which no wave is being read."""
+        """Commit the results so far of each stream that is not in the middle of a wave."""
         began, self._overdue = self._clock(), []
         for n, stream in enumerate(self._streams):
-            # Half a wave would be committed before what comes before it in the read.
+            # Committing half a wave would put later rows before earlier ones of the read.
             half_wave = self._bundles.in_wave(n) and bool(self._running)
             if half_wave and n in self._uncommitted:
                 self._overdue.append(n)
@@ -365,7 +365,7 @@ class TaskLoop:
         self._report()
 
     def _commit_interrupted(self) -> None:
-        """Commit what is covered, and end the streams that it does not complete."""
+        """Commit what is covered, and interrupt the streams that are not complete after that."""
         self._interruption.request(self._interruption.why or MAX_REQUESTS)
         for stream in self._streams:
             stream.interrupt()
@@ -374,21 +374,21 @@ class TaskLoop:
             stream.interrupt()
 
     def _report(self) -> None:
-        """Call `watch`: something has changed."""
+        """Call `watch` after a change."""
         self._watch(max(self._times.until_due, _SHORTEST_WATCH_SECONDS) if self._running else 0)
 
 
 def _failing_alone(stream: StreamSync, work: Callable[[], T]) -> T | None:
-    """What the work for a stream gives; None where it raises, with which this stream fails and no other."""
+    """Return the result of work for a stream. If it raises, fail only this stream and return None."""
     try:
         return work()
-    except Exception as error:  # noqa: BLE001 - see above
+    except Exception as error:  # noqa: BLE001 - an error fails only this stream
         stream.refused(Failure.of(error))
         return None
 
 
 def _read(workers: Workers, name: str, job: BundleJob, tasks: Sequence[SliceTask]) -> BundleResult:
-    """Read slices in a task. name: what people see of it."""
+    """Read slices in a task. name: the task's name in user interfaces."""
     workers.name(name)
     (result,) = workers.spread(run_bundle, [(job, tasks)])
     return result

@@ -1,1 +1,1 @@
-"""What a sync counts and tells: standings of streams, the report of the run, OpenLineage events."""
+"""The reports of a sync: counts and status of its streams, the run report, OpenLineage events, Prometheus metrics."""

@@ -1,4 +1,4 @@
-"""What a stream's part in a sync amounts to, slice by slice and commit by commit, in bounded size, and who read it."""
+"""Counts of a stream's sync by slice and by commit, bounded in size, and what each kind of worker has read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,11 +11,11 @@ from cdk.sync.tasks.task_concurrency import ConcurrencyCount
 from cdk.sync.tasks.workers import Workers
 
 LISTED = 100
-"""Slices, and commits, that are kept one by one; a sync may have a million of them."""
+"""Maximum number of slices, and of commits, that are listed individually; a sync may have a million of them."""
 
 
 def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
-    """The records of a slice so far, with those that a task brought."""
+    """Return the records of a slice so far plus those of a task's result."""
     return RecordCounts(
         before.read + progress.read,
         before.written + progress.rows,
@@ -28,13 +28,13 @@ def counted(before: RecordCounts, progress: SliceResult) -> RecordCounts:
 
 @dataclass(frozen=True, slots=True)
 class SliceCounts:
-    """The first slices of a stream one by one, under their partition and window, and all others together."""
+    """Records of the first slices of a stream, each by its partition and window, and of all other slices together."""
 
     listed: Mapping[str, RecordCounts] = field(default_factory=dict)
     others: RecordCounts = field(default_factory=RecordCounts)
 
     def plus(self, slice: Slice, progress: SliceResult) -> "SliceCounts":
-        """These and what a task brought of `slice`."""
+        """Return these counts plus a task's result for `slice`."""
         name = str(slice)
         if name in self.listed or len(self.listed) < LISTED:
             return replace(self, listed={**self.listed, name: counted(self.listed.get(name, RecordCounts()), progress)})
@@ -43,31 +43,31 @@ class SliceCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitCount:
-    """A commit of this sync."""
+    """The figures of one commit."""
 
     version: int
-    """The version of the table that it made."""
+    """The table version that it created."""
     rows: int
-    """Rows that it added; those that were written again with them do not count."""
+    """Number of rows that it added, without rows that were only rewritten."""
     files: int
-    """Files that it added."""
+    """Number of files that it added."""
     bytes: int
     """Size of these files."""
     seconds: float = 0.0
-    """How long it took."""
+    """Duration of the commit."""
     receipt: Receipt = field(default_factory=Receipt)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitCounts:
-    """The newest commits of a sync, oldest first. receipt, seconds: of all its commits."""
+    """The newest commits of a sync, oldest first. receipt, seconds: the sums of all its commits."""
 
     listed: Sequence[CommitCount] = ()
     receipt: Receipt = field(default_factory=Receipt)
     seconds: float = 0.0
 
     def plus(self, version: int, files: Sequence[DataFile], receipt: Receipt, seconds: float = 0.0) -> "CommitCounts":
-        """These and a commit that added `files`."""
+        """Return these counts plus a commit that added `files`."""
         size = sum(file.size for file in files)
         commit = CommitCount(version, receipt.added, len(files), size, seconds, receipt)
         return CommitCounts((*self.listed, commit)[-LISTED:], self.receipt + receipt, self.seconds + seconds)
@@ -75,36 +75,36 @@ class CommitCounts:
 
 @dataclass(frozen=True)
 class StaleCount:
-    """What became of the rows that a complete read did not see."""
+    """What was done with the rows that a complete read did not see."""
 
     removal: str
     """`soft`, `hard` or `report`."""
     previous: int
-    """Rows that were shown when the read began, those of other writers aside."""
+    """Number of visible rows when the read started, without those of other writers."""
     current: int
-    """Rows that it saw."""
+    """Number of rows that the read saw."""
     missing: int
-    """Rows of `previous` that it did not see."""
+    """Number of rows of `previous` that it did not see."""
     removed: int = 0
-    """How many of the missing rows were flagged or deleted."""
+    """Number of missing rows that were flagged or deleted."""
     kept_because: str = ""
-    """Why none of them was removed; empty where they were."""
+    """Why none of them was removed; empty if they were."""
     refused: bool = False
-    """A guard refused the removal; a person has to look."""
+    """Whether a guard refused the removal, so that a person has to decide."""
 
     @property
     def unremoved(self) -> bool:
-        """Whether rows that the source has no more stayed, and a later read may remove them."""
+        """Whether stale rows stayed that a later read may remove."""
         return bool(self.missing and self.kept_because) and self.removal != "report"
 
 
 @dataclass
 class ReadBy:
-    """What the tasks of one reader have brought."""
+    """The totals of the tasks in one place: this process or Spark."""
 
     tasks: int = 0
     slices: int = 0
-    """Slices that were read to their end."""
+    """Number of slices that were read to their end."""
     records: int = 0
 
 
@@ -116,16 +116,16 @@ class Readers:
     process: ReadBy = field(default_factory=ReadBy)
     spark: ReadBy = field(default_factory=ReadBy)
     version: str = ""
-    """The version of Spark; empty where it has read nothing and was not there to."""
+    """The version of Spark; empty if it was not used."""
     master: str = ""
     """The address of Spark's master."""
 
     def joined(self, workers: Workers) -> None:
-        """Note that tasks run there from now on."""
+        """Record that tasks run on these workers from now on."""
         self.version, self.master = workers.engine, workers.master
 
     def add(self, workers: Workers, results: Iterable[SliceResult], *, ended: bool) -> None:
-        """Count what a task has brought where it runs. ended: whether that was the last of it."""
+        """Count a task's results for the place where it runs. ended: these are its last results."""
         reader = self.spark if workers.engine else self.process
         reader.tasks += ended
         for result in results:

@@ -1,10 +1,10 @@
-"""Lineage: tells OpenLineage what a sync reads and writes, where the OpenLineage client has settings.
+"""Lineage: sends OpenLineage events about what a sync reads and writes, if the OpenLineage client is configured.
 
-A run is one START, when its streams are known, and one COMPLETE, FAIL or ABORT. The client (`openlineage-python`, the
-extra `lineage`) is imported only when it has settings: that takes half a second. Nothing it does ends a sync, and the
-first thing that goes wrong with it is one warning.
+A run sends one START, when its streams are known, and one COMPLETE, FAIL or ABORT. The client (`openlineage-python`,
+the extra `lineage`) is imported only if it is configured, because that takes half a second. Its errors never end a
+sync; the first one is logged as a warning.
 
-Tables are named as https://openlineage.io/docs/spec/naming says, so that the graphs of other tools join.
+Tables are named as in https://openlineage.io/docs/spec/naming, so that they join with the graphs of other tools.
 """
 
 import logging
@@ -39,7 +39,7 @@ class OpenTable(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that its newest version has."""
+        """The columns of its newest version."""
 
     @property
     def version(self) -> int:
@@ -51,30 +51,30 @@ class Running(Protocol):
 
     @property
     def table(self) -> OpenTable | None:
-        """The table that its rows go to; None of a stream that is not read."""
+        """The table that its rows are written to; None for a stream that is not read."""
 
     @property
     def standing(self) -> StreamReport:
-        """What has become of it so far."""
+        """Its report so far."""
 
 
 @dataclass(frozen=True)
 class NotRead:
-    """A stream that is not read: it need not be, or its table or schema cannot be used."""
+    """A stream that is not read, because it is redundant, or its table or schema is unusable."""
 
     standing: StreamReport
     table: None = None
 
 
 _PATIENCE = 3.0
-"""Seconds that a server may take to answer; it is asked at most twice for an event."""
+"""Seconds that a server may take to respond; an event is sent at most twice."""
 
 _SECRET = re.compile(r"OPENLINEAGE\w*(AUTH|KEY|TOKEN|SECRET|PASSWORD|HEADER)")
 _USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def configured(environ: Mapping[str, str]) -> bool:
-    """Whether the OpenLineage client has settings: variables, or an `openlineage.yml` where it looks for one."""
+    """Whether the OpenLineage client is configured, by variables or an `openlineage.yml` where it looks for one."""
     if environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     files = (Path.cwd() / "openlineage.yml", Path.home() / ".openlineage" / "openlineage.yml")
@@ -91,10 +91,10 @@ def lineage(
     mask: Callable[[str], str],
     clock: Clock,
 ) -> Iterator[None]:
-    """Tell what the block, a sync of `streams`, reads and writes; do nothing where there are no settings.
+    """Send events about what the block, a sync of `streams`, reads and writes, if the client is configured.
 
-    source: the connector, the namespace of what is read. mask: hides secrets in the messages of errors. Raises what
-    the block raises, and nothing of its own.
+    source: the connector, used as the namespace of the inputs. mask: masks secrets in error messages. Raises only what
+    the block raises.
     """
     if not configured(os.environ):
         yield
@@ -117,7 +117,7 @@ def lineage(
 
 
 class _LineageRun:
-    """A run, and the client that hears of it."""
+    """The events of one run, and the client that sends them."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _LineageRun:
             _hurry(self._client.transport)
 
     def emit(self, kind: str, error: str = "") -> None:
-        """Send an event. error: what went wrong, for the last one."""
+        """Send an event. error: message for the last event, if the run failed."""
         if self._client is not None:
             with self._guarded():
                 self._client.emit(self._event(kind, error))
@@ -146,7 +146,7 @@ class _LineageRun:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Let no error out; warn of the first one, also of one that the client only logs."""
+        """Suppress errors, and warn about the first one, including those that the client only logs."""
         heard = _WarningCollector()
         log = logging.getLogger("openlineage")
         log.addHandler(heard)
@@ -156,7 +156,7 @@ class _LineageRun:
             heard.messages.append(
                 "the client is not installed; install spark-cdk[lineage] or set OPENLINEAGE_DISABLED=true"
             )
-        except Exception as error:  # noqa: BLE001 - a sync does not end because of it
+        except Exception as error:  # noqa: BLE001 - must not end the sync
             heard.messages.append(f"{type(error).__name__}: {error}")
         finally:
             log.removeHandler(heard)
@@ -184,7 +184,7 @@ class _LineageRun:
                     "schema": facets.schema_dataset.SchemaDatasetFacet(columns),
                     "version": facets.dataset_version_dataset.DatasetVersionDatasetFacet(str(run.table.version)),
                 }
-            # What an overwrite has written is not in its table before it is complete.
+            # The rows of an overwrite are not in its table before it is complete.
             if kind != "START" and not report.hidden:
                 statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
                 table.outputFacets = {"outputStatistics": statistics(report.written, report.bytes, report.files)}
@@ -202,7 +202,7 @@ class _LineageRun:
 
 
 class _WarningCollector(logging.Handler):
-    """Keeps what the client warns of; without any handler it would go to stderr, secrets and all."""
+    """Collects warnings of the client, which without a handler would go to stderr, including secrets."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -213,9 +213,9 @@ class _WarningCollector(logging.Handler):
 
 
 def _hurry(transport: "Transport") -> None:
-    """Bound the time that a transport over HTTP waits.
+    """Limit how long an HTTP transport waits.
 
-    By itself the client tries six times, five seconds each, and sleeps for as long as a busy server says.
+    By default, the client tries six times, five seconds each, and sleeps as long as a busy server requests.
     """
     from openlineage.client.transport.composite import CompositeTransport  # noqa: PLC0415 - see the module
     from openlineage.client.transport.http import HttpTransport  # noqa: PLC0415
@@ -232,7 +232,7 @@ def _hurry(transport: "Transport") -> None:
 
 
 def _name(table: Folder) -> tuple[str, str]:
-    """Namespace and name: the bucket and the key, or `file` and the path."""
+    """Return namespace and name of a table: the bucket and the key, or `file` and the path."""
     scheme, _, rest = str(table).rpartition("://")
     bucket, _, key = rest.partition("/")
     return (f"{scheme.replace('s3a', 's3')}://{bucket}", key) if scheme else ("file", str(Path(rest).absolute()))

@@ -1,7 +1,7 @@
-"""What a run measured, for Prometheus: `spark-cdk sync --metrics FILE`. Described in docs/how-to/watch-pipelines.md.
+"""The metrics of a run for Prometheus: `spark-cdk sync --metrics FILE`. Described in docs/how-to/watch-pipelines.md.
 
 The file is in the text format that node-exporter's textfile collector reads, and OpenTelemetry's collector scrapes.
-A run is over when its figures are read, so each is a gauge: that of the pipeline's last run.
+The run has ended when its figures are read, so each metric is a gauge with the value of the pipeline's last run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,9 +48,9 @@ _STREAM_FIGURES: Mapping[str, tuple[tuple[str, str], str]] = {
 
 
 def write_metrics(path: Path, report: Report, times: Mapping[str, TableTimes]) -> None:
-    """Write the metrics of a run so that no reader ever sees half of them. Raises OSError.
+    """Write the metrics of a run atomically. Raises OSError.
 
-    report: as `run_report` gives it, without secrets. times: of the tables of its streams, by stream.
+    report: the result of `run_report`, without secrets. times: of the tables of its streams, by stream.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Run(report, times))
@@ -58,7 +58,7 @@ def write_metrics(path: Path, report: Report, times: Mapping[str, TableTimes]) -
 
 
 class _Run(Collector):
-    """The figures of one run."""
+    """Collects the metrics of one run."""
 
     def __init__(self, report: Report, times: Mapping[str, TableTimes]) -> None:
         self._report, self._times = report, times

@@ -18,7 +18,7 @@ from cdk.sync.reports.stream_report import Status, StreamReport
 from cdk.sync.tasks.messages import Failure
 
 Report: TypeAlias = Mapping[str, Any]
-"""A report as JSON, or a part of it. `Any`: who reads one knows its fields."""
+"""A report as JSON, or a part of it. `Any`, because its readers know its fields."""
 
 FORMAT = "spark-cdk-report/1"
 
@@ -34,35 +34,35 @@ _HINTS: Mapping[FailureType, str] = {
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run besides its streams."""
+    """Facts about a run besides its streams."""
 
     pipeline: str = ""
     target: str = ""
-    """Where the tables lie."""
+    """The folder of the tables."""
     sync: str = ""
     """The id of the sync; empty before it holds the lock."""
     started: datetime = _EPOCH
     ended: datetime = _EPOCH
     readers: Readers = field(default_factory=Readers)
-    """Who read what."""
+    """What this process and Spark have read."""
     http: HttpMetrics = field(default_factory=HttpMetrics)
-    """Requests outside the streams, such as for planning them."""
+    """Requests outside the streams, such as those for planning them."""
     failure: Failure | None = None
-    """What ended the run early."""
+    """The error that ended the run."""
     interrupted: str = ""
-    """What ended it before its end: `Ctrl-C`, `SIGTERM`, or the limit that was reached."""
+    """What interrupted the run: `Ctrl-C`, `SIGTERM`, or the limit that was reached."""
     mask: Callable[[str], str] = field(default=str, compare=False, repr=False)
-    """Hides secrets in texts."""
+    """Masks secrets in texts."""
 
     def ended_by(self, error: BaseException) -> "RunFacts":
-        """The facts of a run that ended with an error, or was interrupted at once."""
+        """Return the facts of a run that ended with an error, or was interrupted immediately."""
         if isinstance(error, KeyboardInterrupt):
             return replace(self, interrupted=str(error) or CTRL_C)
         return replace(self, failure=Failure.of(error))
 
 
 def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
-    """The report as JSON, secrets masked in every text."""
+    """Return the report as JSON, with secrets masked in every text."""
     readers = run.readers
     report = {
         "format": FORMAT,
@@ -86,7 +86,7 @@ def run_report(run: RunFacts, streams: Sequence[StreamReport]) -> Report:
 
 
 def write_report(path: Path, report: JsonValue) -> None:
-    """Write a report so that no reader ever sees half of it. Raises OSError."""
+    """Write a report atomically. Raises OSError."""
     replace_file(path, orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
@@ -124,7 +124,7 @@ def _stream(stream: StreamReport, mask: Callable[[str], str]) -> Mapping[str, Js
             "started": stream.started,
             "done": stream.slices,
             "restarted": stream.restarted,
-            # Masked before it is cut: half a secret would not be found.
+            # Masked before it is truncated, because half a secret would not be recognised.
             "listed": [{"slice": mask(name)[:_LONGEST_NAME], **asdict(counts)} for name, counts in detailed.items()],
             "others": asdict(others),
         },
@@ -172,7 +172,7 @@ def _error(failure: Failure | None) -> JsonValue:
 
 
 def _masked(value: JsonValue, mask: Callable[[str], str]) -> JsonValue:
-    """The value with `mask` over each of its texts; names stay, for they are ours."""
+    """Return the value with `mask` applied to each of its strings, but not to keys, which are the report's own."""
     match value:
         case str():
             return mask(value)

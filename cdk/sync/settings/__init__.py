@@ -1,1 +1,1 @@
-"""What people ask for: the pipeline file, the options of a stream, and the plan that both make for it."""
+"""The settings of a sync: the pipeline file, the options per stream, and the plan that results from both."""

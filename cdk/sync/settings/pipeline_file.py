@@ -1,4 +1,4 @@
-"""The pipeline file: what `sync` reads, and where it lands."""
+"""The pipeline file: what `sync` reads, how, and where the tables are."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -36,11 +36,11 @@ from cdk.sync.settings.stream_options import RemoveStaleOptions, SkipOptions
 
 SyncMode: TypeAlias = Literal["full_refresh", "incremental"]
 EnvironmentOf: TypeAlias = Callable[..., Mapping[str, str]]
-"""Gives what stands for variables in a file of a folder; further folders have what it lacks, as `environment` does."""
+"""Returns the values of variables for files in a folder; further folders are fallbacks, as in `environment`."""
 
 _PLACES = f"a folder that the driver and all executors see, or an address: {known_schemes()}"
 _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!//)")
-"""Begins an address that is none of ours, such as dbfs:/lake. A single letter is a disk of Windows."""
+"""Matches the start of an unsupported address, such as dbfs:/lake. A single letter is a Windows drive."""
 PIPELINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){2}")
 
@@ -76,7 +76,7 @@ def _by_name(value: object) -> object:
 
 
 def _switched(value: object) -> object:
-    """What may be turned on and off as well as described."""
+    """Accept a boolean in place of options: true for the defaults, false for None."""
     match value:
         case bool():
             return {} if value else None
@@ -91,7 +91,10 @@ class _Part(BaseModel):
 
 
 class SourceOptions(_Part):
-    """Which connector, and its config: inline, or the path of a JSON or YAML file beside the pipeline's."""
+    """The connector or manifest to read.
+
+    config: the connector's config, inline or as the path of a JSON or YAML file, relative to the pipeline file.
+    """
 
     connector: str | None = None
     manifest: str | None = None
@@ -105,10 +108,10 @@ class SourceOptions(_Part):
 
 
 class FollowSourceOptions(_Part):
-    """How a stream's source is asked whether it has changed. The names are those of `cdk.state.HttpProbe`.
+    """How to ask a stream's source whether it has changed. The names are those of `cdk.state.HttpProbe`.
 
-    max_validator_age: how long a server is believed that says "not modified". uncacheable: whether an answer without
-    validators is asked for by each sync, or only when it has grown old.
+    max_validator_age: how long "not modified" responses of a server are trusted. uncacheable: whether a response
+    without validators is requested by every sync, or only when the last one is too old.
     """
 
     max_validator_age: Duration = timedelta(hours=24)
@@ -118,20 +121,21 @@ class FollowSourceOptions(_Part):
 class StreamOptions(_Part):
     """How one stream is read and written.
 
-    sync_mode: default incremental where the stream has a cursor, else full_refresh.
-    write_mode: default `incremental_write_mode` for incremental, overwrite for full_refresh. primary_key: what
-    append_dedup keeps one row for. deletes: whether a row that says it is deleted stays in an append_dedup table
-    (soft), or takes its key away. history: keep every row of an append_dedup table as it came, in a table beside it.
-    partition_by: the fields that divide the table. schema: what happens when the table does not fit the stream's
-    schema: it follows, the stream fails, or the table stays as it is.
-    remove_stale: what becomes of rows that a complete read did not see; they stay without it; `remove_stale_metadata`
-    is the same. follow_source: the stream is read only where its source says that it has changed.
-    forget_partitions_after: how long the source's lists may lack a partition before the state forgets
-    where it stands; one that comes back later is read from its start. Default: 30d where that changes no row, as in an
-    append_dedup table that keeps no history and deletes nothing, else never.
-    generation_id, minimum_generation_id: of a platform that counts generations itself, as in its catalogs: the number
-    of what is read now, and the least one whose rows stay. max_age, max_lag: those of this stream. trace_rows: each row
-    has the request that brought it, in a column of its own.
+    sync_mode: default incremental if the stream has a cursor, else full_refresh.
+    write_mode: default `incremental_write_mode` for incremental, overwrite for full_refresh. primary_key: the fields
+    of the key; append_dedup keeps one row per key. deletes: whether a row that says it is deleted stays in an
+    append_dedup table (soft), or removes its key from it (hard). history: also keep every row of an append_dedup table
+    as it was read, in a table beside it.
+    partition_by: the fields that partition the table. schema: what happens if the table does not fit the stream's
+    schema; it is adapted (evolve), the stream fails (freeze), or the table stays as it is (discard).
+    remove_stale: what to do with rows that a complete read did not see; by default they stay. `remove_stale_metadata`
+    is the same. follow_source: read the stream only if its source says that it has changed.
+    forget_partitions_after: how long a partition may be missing from the source's lists before the state forgets its
+    position; a partition that returns later is read from its start. Default: 30d if that changes no row, as in an
+    append_dedup table without history and with soft deletes, else never.
+    generation_id, minimum_generation_id: for a platform that counts generations itself, as in its catalogs; the number
+    of the current read, and the lowest one whose rows stay. max_age, max_lag: as for the pipeline, but for this stream.
+    trace_rows: record in each row, in a column of its own, the request that brought it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -165,11 +169,11 @@ class StreamOptions(_Part):
 
 
 class TargetOptions(_Part):
-    """Where the tables lie: `<path>/<stream>`, or `<path>/<namespace>/<stream>`.
+    """Where the tables are: `<path>/<stream>`, or `<path>/<namespace>/<stream>`.
 
-    path: a folder, or the address of one in a store. storage: how to get there, by the names of delta-rs; what it does
-    not say is looked for in the environment. A folder needs none, and may have it. join_small_files: whether the many
-    small files of a table are written again as few large ones at the end of a sync; other jobs may do it instead.
+    path: a folder, or the address of one in an object store. storage: options of the store, by their delta-rs names;
+    missing ones are taken from the environment. A local folder needs none, but may have some. join_small_files: whether
+    to rewrite many small files of a table as few large ones at the end of a sync; other jobs may do that instead.
     """
 
     path: Annotated[str, AfterValidator(_target)]
@@ -179,11 +183,11 @@ class TargetOptions(_Part):
 
 
 class SparkOptions(_Part):
-    """The Spark session. master: default `local[N,4]` with N cores: a task may fail three times.
+    """The Spark session. master: default `local[N,4]` with N cores, so that a task may fail three times.
 
-    start: a sync that has to begin first reads in its own process, and starts Spark beside it when work is left that is
-    worth it (needed), or reads on Spark alone (always), or in its own process alone (never). Default: needed on a local
-    master, else always; a session that is there is always used, unless never.
+    start: whether a sync without an existing session starts Spark. It reads in its own process first, and starts Spark
+    in parallel if enough work is left (needed); or it only reads on Spark (always), or only in its own process (never).
+    Default: needed on a local master, else always. An existing session is always used, except with never.
     """
 
     start: Literal["needed", "always", "never"] | None = None
@@ -199,11 +203,11 @@ class ProviderOptions(_Part):
 
 
 class StateOptions(_Part):
-    """What is done with states beside the tables, which always keep their own.
+    """What to do with states, besides storing them in the tables, which always happens.
 
-    state_provider: where a log lies that follows the tables; `enabled` turns it off. ignore_old_state: every sync reads
-    every stream from its start. ignore_new_state: a sync shows what it would read, and writes nothing.
-    max_checkpoint_state_size: bytes that the log takes of one stream.
+    state_provider: the store of a log that mirrors the tables' states; `enabled` turns it off. ignore_old_state: every
+    sync reads every stream from its start. ignore_new_state: a sync may write nothing, so it can only be previewed.
+    max_checkpoint_state_size: maximum bytes of one stream's state in the log.
     """
 
     enabled: bool = True
@@ -216,14 +220,14 @@ class StateOptions(_Part):
 class Pipeline(_Part):
     """A pipeline file.
 
-    name: the state hangs on it; `pipeline_name` is the same. Letters, digits, `.`, `_` and `-`.
-    streams: those to sync, all when absent: a list of names, or a map from name to options.
-    checkpoint_interval: the longest work that a crash can cost; 0s commits after every page.
-    concurrency: slices read at once, at most, over all machines; by default what the source says, else 10.
-    max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync goes on there.
-    max_requests: how many requests it may send, likewise.
-    skip_redundant_runs: streams are not read where the window of the sync was read before.
-    incremental_write_mode: the write mode of incremental streams that say none; those without a key append.
+    name: identifies the pipeline's state; `pipeline_name` is the same. Letters, digits, `.`, `_` and `-`.
+    streams: the streams to sync, by default all; a list of names, or a map from name to options.
+    checkpoint_interval: how much reading a crash can cost at most; 0s commits after every page.
+    concurrency: maximum number of slices read at once, over all machines; by default what the source says, else 10.
+    max_duration: how long a sync may read; then it ends at its next checkpoints, and the next sync resumes there.
+    max_requests: how many requests a sync may send, with the same effect.
+    skip_redundant_runs: skip streams for which the window of the sync was read before.
+    incremental_write_mode: the default write mode of incremental streams; those without a key append.
     max_age: how long ago a stream may have been read to its end. max_lag: how far its cursor may be behind the clock.
     """
 
@@ -261,12 +265,12 @@ class Pipeline(_Part):
         *,
         config: Mapping[str, JsonValue] | None = None,
     ) -> "Pipeline":
-        """Read a pipeline file and put in the values of `${VARIABLE}`s.
+        """Read a pipeline file and substitute the values of `${VARIABLE}`s.
 
-        Relative paths in it are relative to the file.
-        secrets: get the values of variables, but those that are surely no secret, such as the target's path.
-        config: stands for the one that the file has or names.
-        Raises ConfigError naming every place that is wrong.
+        Relative paths in the file are relative to its folder.
+        secrets: receives the values of variables, except where they cannot be secret, such as in the target's path.
+        config: replaces the config that the file contains or names.
+        Raises ConfigError naming every invalid place.
         """
         file = YamlFile.load(path)
         if not isinstance(file.value, dict):
@@ -290,9 +294,9 @@ class Pipeline(_Part):
         )
 
     def prepared(self, source: Source, where: str, secrets: Secrets) -> "Pipeline":
-        """The pipeline with the config that the streams of `source` see; itself if it is the result of this.
+        """Return the pipeline with the config as the streams of `source` receive it; itself if already prepared.
 
-        where: what errors call the config. Its secrets are added to `secrets`. Raises ConfigError: it does not fit.
+        where: name of the config in errors. Its secrets are added to `secrets`. Raises ConfigError: when it is invalid.
         """
         if self._prepared:
             return self
@@ -306,7 +310,7 @@ class Pipeline(_Part):
 
     @property
     def config(self) -> Mapping[str, JsonValue]:
-        """The connector's config, of a pipeline whose file was loaded: a path has given way to what the file has."""
+        """The connector's config. Only valid after `load`, which replaces a path by the content of its file."""
         assert not isinstance(self.source.config, str)
         return self.source.config
 
@@ -317,7 +321,7 @@ def _with_config(value: Mapping[str, JsonValue], config: Mapping[str, JsonValue]
 
 
 def _beside(state: StateOptions, folder: Path) -> StateOptions:
-    """The options, with the path of a log on disk relative to the folder."""
+    """Return the options with the path of a local log resolved relative to the folder."""
     provider = state.state_provider
     if provider is None or provider.type != "local":
         return state
@@ -342,7 +346,7 @@ def _config(
 
 
 def _known_keys(keys: Keys) -> Iterable[str]:
-    """The keys of a part of the file; the names of streams are left out of its place."""
+    """Return the known keys of a part of the file. keys: its path, including the names of streams."""
     return _MODELS[(*keys[:1], *keys[2:]) if keys[:1] == ("streams",) else keys].model_fields
 
 
@@ -359,9 +363,9 @@ _MODELS: Mapping[Keys, type[BaseModel]] = {
     ("state", "state_provider"): ProviderOptions,
 }
 _SECRET = {("source", "config"), ("spark", "conf"), ("target", "storage"), ("state", "state_provider")}
-"""Parts whose values no error shows: a variable of the environment may have put a secret there."""
+"""Parts whose values errors never show, because an environment variable may have put a secret there."""
 _SPARKS: Keys = ("spark", "conf")
-"""Where Spark and Hadoop put in variables of their own, such as `${system:user.name}`."""
+"""The part in which Spark and Hadoop substitute variables of their own, such as `${system:user.name}`."""
 PLAIN_KEYS: frozenset[Keys] = frozenset(
     {
         *((key,) for key in ("name", "pipeline_name", "concurrency", "checkpoint_interval")),
@@ -371,4 +375,4 @@ PLAIN_KEYS: frozenset[Keys] = frozenset(
         ("state", "state_provider", "config", "path"),
     }
 )
-"""Places where no secret belongs: names, paths of files and folders, numbers. A config that is an object has others."""
+"""Keys whose values are never secret: names, paths, numbers. `source.config` is one only if it is a path."""

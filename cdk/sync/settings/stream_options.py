@@ -1,6 +1,6 @@
-"""What a pipeline's file says of rows that the source has no more, and of syncs that bring nothing new.
+"""Pipeline options for rows that the source no longer has, and for syncs that would bring nothing new.
 
-The names are those of `cdk.state.StatefulOptions`, which says more of each.
+The names are those of `cdk.state.StatefulOptions`, which documents them in detail.
 """
 
 from datetime import timedelta
@@ -13,10 +13,11 @@ from cdk.state.handlers.options import StatefulOptions
 
 
 class RemoveStaleOptions(BaseModel):
-    """What becomes of a stream's rows that a complete read did not see.
+    """What to do with a stream's rows that a complete read did not see.
 
-    removal: they are flagged, deleted, or only counted. The others are those of `StatefulOptions`. An overwrite, which
-    leaves nothing of earlier reads, takes `allow_empty`, and the fail-safe, beyond which it otherwise warns.
+    removal: whether they are flagged, deleted, or only counted. The other options are those of `StatefulOptions`. An
+    overwrite, which keeps no rows of earlier reads, only takes `allow_empty` and the fail-safe, which otherwise only
+    warns.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,15 +29,15 @@ class RemoveStaleOptions(BaseModel):
     accept_removals: str | None = None
 
     def guards(self) -> StatefulOptions:
-        """What the guards of `cdk.state.handlers` go by."""
+        """Return the options for the guards of `cdk.state.handlers`."""
         return StatefulOptions.model_validate({"enabled": True, **self.model_dump(exclude={"removal"})})
 
 
 class SkipOptions(BaseModel):
-    """When a stream need not be read, for the window of the sync was read before.
+    """Skip streams for which the window of the sync was read before.
 
-    start_time, end_time: the window; without them the newest bucket that is over and settled. The others are those of
-    `StatefulOptions`.
+    start_time, end_time: the window; by default the newest bucket that has ended and settled. The other options are
+    those of `StatefulOptions`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -55,7 +56,7 @@ class SkipOptions(BaseModel):
         return self
 
     def handled(self, *, ignore_old_state: bool) -> StatefulOptions:
-        """The same for `RedundantRunSkipHandler`. ignore_old_state: of the pipeline's `state`."""
+        """Convert to options of `RedundantRunSkipHandler`. ignore_old_state: from the pipeline's `state`."""
         return StatefulOptions(
             enabled=True,
             ignore_old_state=ignore_old_state,

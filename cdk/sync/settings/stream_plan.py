@@ -1,4 +1,4 @@
-"""StreamPlan: how one stream of a pipeline is read and written, settled before anything runs."""
+"""StreamPlan: how one stream of a pipeline is read and written, decided before anything runs."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from cdk.sync.settings.pipeline_file import FollowSourceOptions, StreamOptions, 
 from cdk.sync.settings.stream_options import RemoveStaleOptions
 
 _LONGEST_NAME = 255 - len(HISTORY)
-"""Bytes of a stream's name: file systems take 255 for a folder's, and that of a history is longer."""
+"""Maximum bytes of a stream's name: file systems allow 255 for a folder, and that of a history has a suffix."""
 
 _FORGET_AFTER = timedelta(days=30)
 
@@ -35,31 +35,31 @@ class StreamPlan:
     write_mode: WriteModeName
     policy: Policy = Policy.EVOLVE
     hard_deletes: bool = False
-    """Of one row per key: a row that says it is deleted takes its key away."""
+    """Whether, with one row per key, a row that is marked as deleted removes its key from the table."""
     history: Folder | None = None
-    """The folder of the table of all rows, if one is kept."""
+    """The folder of the history table with all rows; None without history."""
     partition_by: tuple[str, ...] = ()
-    """The fields whose columns divide the table."""
+    """The fields whose columns partition the table."""
     follow_source: FollowSourceOptions | None = None
-    """How the source is asked whether it has changed; the stream is then picklable."""
+    """How to ask the source whether it has changed; the stream is then picklable."""
     generation: int | None = None
-    """The number that a platform gives what is read."""
+    """The generation number that a platform assigns to this read."""
     replaces: bool = False
-    """Whether rows of earlier generations leave."""
+    """Whether rows of earlier generations are to be removed."""
     allow_empty: bool = False
-    """An overwrite may leave a table without rows."""
+    """Whether an overwrite may leave the table without rows."""
     remove_stale: RemoveStaleOptions | None = None
-    """What is to become of rows that a complete read did not see."""
+    """What to do with rows that a complete read did not see; None keeps them."""
     forget_after: timedelta | None = None
-    """How long a partition may be missing before the state forgets where it stands; None: it never does."""
+    """How long a partition may be missing before the state forgets its position; None for ever."""
     trace_rows: bool = False
-    """Whether each row has the request that brought it."""
+    """Whether each row records the request that brought it."""
     window: Mapping[str, JsonValue] | None = None
-    """The window that the stream is read for (`cdk.sync.loop.skip_windows`); None: for none."""
+    """The window that the stream is read for (`cdk.sync.loop.skip_windows`); None without windows."""
 
     @property
     def name(self) -> str:
-        """What people call the stream, and pipelines: with its namespace, if it has one."""
+        """The stream's name for people and pipelines, including its namespace, if it has one."""
         return full_name(self.stream)
 
     @property
@@ -74,17 +74,17 @@ class StreamPlan:
 
     @property
     def location(self) -> StreamLocation:
-        """Where the stream's table is, whether it exists or not."""
+        """The location of the stream's table, which may not exist yet."""
         return StreamLocation(self.stream.name, self.root, self.stream.namespace, self.history)
 
 
 def chosen_streams(
     streams: Iterable[Stream], chosen: Mapping[str, StreamOptions] | None
 ) -> list[tuple[Stream, StreamOptions]]:
-    """The streams that a pipeline chooses, all without a choice, in the source's order, with what it says of each.
+    """Return the streams that a pipeline selects, by default all, with their options, in the source's order.
 
-    A namespace may be left out where one stream has the name.
-    Raises ConfigError: two streams have one name, or a name is that of no stream, or of several.
+    A namespace may be omitted if only one stream has the name.
+    Raises ConfigError: when two streams have the same name, or a selected name matches no stream or several.
     """
     known: dict[str, Stream] = {}
     for stream in streams:
@@ -107,9 +107,9 @@ def chosen_streams(
 def plan_stream(
     stream: Stream, options: StreamOptions, target: Folder, incremental: WriteModeName = INCREMENTAL_DEFAULT
 ) -> StreamPlan:
-    """What a pipeline's options make of a stream. Raises ConfigError: they do not fit the stream, or each other.
+    """Plan a stream by the pipeline's options. Raises ConfigError: when they do not fit the stream or each other.
 
-    incremental: the pipeline's write mode of incremental streams that say none; those without a key append.
+    incremental: the pipeline's default write mode of incremental streams; those without a key append.
     """
     stream = _with_options(stream, options)
     sync_mode: SyncMode = options.sync_mode or ("incremental" if stream.incremental else "full_refresh")
@@ -155,9 +155,9 @@ def plan_stream(
 
 
 def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> Stream:
-    """The stream as this sync reads it. Raises ConfigError: its source cannot be followed."""
+    """Return the stream as this sync reads it. Raises ConfigError: when its source cannot be followed."""
     if options.follow_source is None:
-        # A page token that the source refuses later has all be read again: that must not show rows twice.
+        # If the source refuses a saved page token, the slice is read again, which must not duplicate rows.
         return stream if traits.repeats_rows else stream.resuming_pages()
     if sync_mode == "incremental":
         raise ConfigError(
@@ -170,10 +170,10 @@ def _as_read(stream: Stream, options: StreamOptions, sync_mode: SyncMode, traits
 
 
 def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, where: str) -> timedelta | None:
-    """How long a partition may be missing before the state forgets where it stands.
+    """Return how long a partition may be missing before the state forgets its position; None for ever.
 
-    One that comes back later is read from its start. By default only where its rows then replace themselves: a history
-    would have them again, and an older row might come back whose deletion took its key away.
+    A partition that returns later is read from its start. By default, partitions are only forgotten if their rows then
+    replace themselves: a history would get them again, and with hard deletes a deleted key's older row might return.
     """
     after = options.forget_partitions_after
     if sync_mode == "full_refresh":
@@ -186,13 +186,13 @@ def _forget_after(options: StreamOptions, sync_mode: SyncMode, traits: Traits, w
     return None if after == "never" else after
 
 
-# Control characters no path of Delta can have; lone surrogates no path at all.
+# Control characters are impossible in paths of Delta, lone surrogates in all paths.
 _NO_FOLDER = re.compile(r"[/\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def _check_name(name: str, where: str) -> None:
-    """Raise ConfigError: no table can lie in a folder of this name."""
-    # Of a folder that has one called `_delta_log`, every reader of Delta thinks that it is a table.
+    """Raise ConfigError if a folder of this name cannot hold a table."""
+    # Every reader of Delta takes a folder that contains one named `_delta_log` for a table.
     meant = name.strip() in {"", ".", "..", "_delta_log"} or name.startswith("_cdk")
     if meant or _NO_FOLDER.search(name):
         problem = f"called {name!r}"
@@ -206,7 +206,7 @@ def _check_name(name: str, where: str) -> None:
 
 
 def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: WriteModeName, where: str) -> None:
-    """Raise ConfigError where the rows of earlier generations would stay."""
+    """Raise ConfigError if rows of earlier generations are to be removed, but would stay."""
     if not options.minimum_generation_id or sync_mode == "incremental":
         return
     traits = traits_of(write_mode)
@@ -219,7 +219,7 @@ def _check_replaces(options: StreamOptions, sync_mode: SyncMode, write_mode: Wri
 
 
 def check_apart(plans: list[StreamPlan]) -> None:
-    """Raise ConfigError for a table in another's folder, or in the same: one would delete the files of the other."""
+    """Raise ConfigError if a table is inside another's folder or in the same: one would delete the other's files."""
     roots = [folder for plan in plans for folder in (plan.root, plan.history) if folder is not None]
     for n, root in enumerate(roots):
         if any(root.inside(other) for other in roots):
@@ -229,7 +229,7 @@ def check_apart(plans: list[StreamPlan]) -> None:
 
 
 def _with_options(stream: Stream, options: StreamOptions) -> Stream:
-    """The stream with the pipeline's cursor and key in place of its own."""
+    """Return the stream with the pipeline's cursor field and key instead of its own."""
     if options.primary_key is None and options.cursor_field is None:
         return stream
     stream = copy(stream)

@@ -1,1 +1,1 @@
-"""What runs on a worker: slices are read, their rows are buffered and written; messages travel back."""
+"""The workers' side of a sync: reads slices, buffers and writes their rows, and returns messages to the driver."""

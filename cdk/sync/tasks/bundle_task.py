@@ -1,7 +1,7 @@
-"""A task: reads a bundle of slices until each ends or its time is spent, and writes their rows into files.
+"""A task: reads a bundle of slices until each ends or the task's time is spent, and writes their rows into files.
 
-A task returns how far each slice got and the names of the files: never rows. What counts is the result that the driver
-gets, so a task that is tried again or copied leaves orphan files and nothing else.
+A task returns how far each slice got and the names of the files, but never rows. Only the result that the driver
+receives counts, so a task that is retried or copied leaves orphan files and nothing else.
 """
 
 import math
@@ -51,12 +51,12 @@ def run_bundle(
     clock: Callable[[], float] = time.monotonic,
     repeating: Repeating = repeating_in_a_thread,
 ) -> BundleResult:
-    """Read slices with the job's part of what is shared. Runs in a task."""
+    """Read slices with the job's share of budgets, requests and tokens. Runs in a task."""
     job, tasks = work
     current_run().own(Interruption).follow(job.live)
     lent = RequestLease(job.share.requests)
     if task_attempt() and lent.unsent is not None:
-        # How many of them the first attempt has sent is unknown.
+        # It is unknown how many of the leased requests the first attempt has sent.
         return BundleResult(requests=lent.unsent)
     budgets = sharing(job.share, copied=task_attempt() > 0)
     crashes = setting(CRASH_SECRETS, job.crash_secrets)
@@ -76,36 +76,36 @@ def run_bundle(
 
 
 class _TaskTime:
-    """How long slices are read: until the task's time is spent, the run is interrupted, or most threads are idle.
+    """Decides when slices stop: once the task's time is spent, the run is interrupted, or most threads are idle.
 
-    A task whose queue is empty, and most of whose threads are idle, hands its last slices back at their next page: they
-    go on beside others.
+    When no slice is waiting and most threads are idle, a task hands its last slices back at their next page, so that
+    they continue in a task with others.
     """
 
     def __init__(self, job: BundleJob, execute: Threads, *, many: bool, clock: Callable[[], float]) -> None:
-        """many: there are more slices than can be read at once."""
+        """many: there are more slices than the task can read at once."""
         self._clock, self._end, self._seconds = clock, clock() + job.seconds, job.seconds
         self._interruption = current_run().own(Interruption)
         self._execute, self._many = execute, many
         self.reading = set[int]()
         """The numbers of the slices that are being read."""
         self.drained = False
-        """No slice of the bundle waits."""
+        """Whether no slice of the bundle is waiting."""
         self._waited = self._got_page = False
 
     @property
     def spent(self) -> bool:
-        """Whether to stop at the next page."""
+        """Whether slices should stop at their next page."""
         if self._clock() >= self._end or self._interruption.why:
             return True
         return self._many and self.drained and len(self.reading) <= self._execute.level // 2
 
     def ends_slice(self, position: Position | None) -> bool:
-        """Whether the slice that is read here stops at its page; what was requested ahead is read before.
+        """Whether the slice of the current thread stops at this page. Pages requested ahead are read first.
 
-        Where its author has advanced the cursor only an interruption stops it, or an interval of nothing, by which a
-        connector is proved: many lists are not sorted by it, and the rest would ask for what is newer alone. One that
-        is set at the end would have all be read again, each time.
+        If its author has advanced the cursor, only an interruption stops the slice, or a time of 0 seconds, which
+        `spark-cdk prove` uses. Many lists are not sorted by the cursor, so after a stop the rest of the list would only
+        be asked for newer records. If the cursor is only set at the end, every stop would make the read start over.
         """
         if isinstance(position, Checkpoint) and (position.last or position.by_author):
             stops = bool(self._interruption.why) or self._seconds <= 0
@@ -114,22 +114,22 @@ class _TaskTime:
         return self.spent and (ahead is None or bool(self._interruption.why) or ahead.end())
 
     def longest_wait(self) -> float:
-        """Seconds that a slice may wait for its next call: rows wait with it for their commit.
+        """Return how many seconds a slice may wait for its next call, as rows are not committed meanwhile.
 
-        The first may wait as long as it takes: each task brings something.
+        The first wait of a task is unlimited, so that each task makes progress.
         """
         first, self._waited = not self._waited, True
         return math.inf if first else max(0.0, self._end - self._clock())
 
     def got_page(self) -> None:
-        """Leave time for further calls, where the first one had to be waited for."""
+        """Extend the task's time if its first call had to wait, so that there is time for further calls."""
         if self._waited and not self._got_page:
             self._end = max(self._end, self._clock() + self._seconds / 4)
         self._got_page = True
 
 
 class _Unwritable(Exception):
-    """The records of a stream cannot be written."""
+    """The records of a stream cannot be written. stream: index of the stream. error: the cause."""
 
     def __init__(self, stream: int, error: Exception) -> None:
         super().__init__(str(error))
@@ -138,29 +138,29 @@ class _Unwritable(Exception):
 
 @contextmanager
 def _writing(stream: int) -> Iterator[None]:
-    """Say of an error in this block which stream's records it keeps from being written."""
+    """Wrap errors in this block as `_Unwritable`, with the stream whose records are being written."""
     try:
         yield
     except (FileNotFoundError, ConfigError, StateError, TransientError):
-        raise  # what a store says: the task may be tried again
+        raise  # an error of the store, after which the task may be retried
     except Exception as error:
         raise _Unwritable(stream, error) from error
 
 
 class _TaskOutput:
-    """What the slices of a bundle have brought. For the thread that reads them, and one beside it."""
+    """The rows and progress of a bundle's slices. Used by the thread that collects pages, and by the one beside it."""
 
     def __init__(self, job: BundleJob, tasks: Sequence[SliceTask], time: _TaskTime, execute: Threads) -> None:
         self._interim, self._time, self._execute, self._slice_count = job.interim, time, execute, len(tasks)
         self._targets = job.targets
         self.writers = {n: TaskWriter(job.targets[n], job.limits) for n in {task.stream for task in tasks}}
         self.buffers: dict[int, SliceBuffer] = {}
-        """Those of the slices that were begun and not handed over, by number."""
+        """Buffers of the slices that were started and not handed over, by number."""
         self._handed_over: list[BundleResult] = []
         self._attempt, self._lock, self._was_late = uuid4().hex, threading.Lock(), False
 
     def begin(self, task: SliceTask) -> bool:
-        """Get ready for the pages of a slice; False: it was handed back."""
+        """Prepare for the pages of a slice. Return False if it was already handed back to the driver."""
         with self._lock:
             if not self._handed_over:
                 self.buffers[task.number] = SliceBuffer(task, self.writers[task.stream])
@@ -168,12 +168,12 @@ class _TaskOutput:
             return not self._handed_over
 
     def add(self, task: SliceTask, page: ReadPage) -> None:
-        """Take the next page of a slice."""
+        """Process the next page of a slice."""
         with self._lock, _writing(task.stream):
             self.buffers[task.number].add(page)
 
     def hand_over_if_late(self) -> None:
-        """Leave an interim result where the time was over at the last call already, and it has something new."""
+        """Leave an interim result if the time was already spent at the previous call, and there is something new."""
         was_late, self._was_late = self._was_late, self._time.spent
         if was_late and self._was_late and self._interim is not None:
             with self._lock:
@@ -191,7 +191,7 @@ class _TaskOutput:
         sent_ahead = [self.buffers[n].ahead for n in unfinished]
         result.threads = self._execute.ceiling
         if not any(ahead is None or ahead.pending for ahead in sent_ahead):
-            # Others read in place of the threads that have nothing to do.
+            # No further requests were sent ahead, so other tasks may use the idle threads.
             result.threads = len(unfinished)
             for ahead in filter(None, sent_ahead):
                 ahead.end()
@@ -199,7 +199,7 @@ class _TaskOutput:
         interim.leave(len(self._handed_over) - 1, result)
 
     def _since_last(self, unfinished: Collection[int] = ()) -> BundleResult:
-        """What came since the last interim result. unfinished: the numbers of the slices that go on."""
+        """Return what was read since the last interim result. unfinished: numbers of the slices that continue."""
         files, progress = dict[int, list[DataFile]](), list[SliceResult]()
         for n, writer in self.writers.items():
             with _writing(n):
@@ -218,17 +218,17 @@ class _TaskOutput:
         return BundleResult(progress, {n: f for n, f in files.items() if f}, grown, unfinished=frozenset(unfinished))
 
     def result(self) -> BundleResult:
-        """What the task brings, once no slice goes on."""
+        """Return the task's final result, once all slices have ended or stopped."""
         learned = None if self._handed_over else self._execute.learned
         return self.after_interim(replace(self._since_last(), concurrency=learned))
 
     def after_interim(self, result: BundleResult) -> BundleResult:
-        """A result with the interim ones before it."""
+        """Return a final result with the interim results before it."""
         earlier = tuple(self._handed_over)
         return replace(result, attempt=self._attempt, earlier=earlier) if earlier else result
 
     def failed(self, unwritten: _Unwritable) -> BundleResult:
-        """What the task brings where the records of a stream cannot be written: its slices fail, all others wait."""
+        """Return the task's result if a stream's records cannot be written: its slices fail, others are read again."""
         error, path = unwritten.error, str(self._targets[unwritten.stream].root)
         if isinstance(error, OSError):
             error = unwritable(error, path).with_traceback(error.__traceback__)
@@ -251,7 +251,7 @@ def read_bundle(
     clock: Callable[[], float] = time.monotonic,
     repeating: Repeating = repeating_in_a_thread,
 ) -> BundleResult:
-    """Read some slices, several at once, into files. Needs no Spark."""
+    """Read slices, several at once, into files. Needs no Spark."""
     first_threads = min(job.before.level, job.threads)
     execute = Threads(job.threads, job.before)
     task_time = _TaskTime(job, execute, many=len(tasks) > job.threads, clock=clock)
@@ -276,7 +276,7 @@ def read_bundle(
         output.discard()
         match error:
             case FileNotFoundError(filename=path) if path is not None:
-                # Only what is written is missed here: VACUUM without retention removes what no version names.
+                # Only a file being written can be missing: VACUUM without retention removes uncommitted files.
                 return output.after_interim(BundleResult(vanished=str(path)))
             case _Unwritable():
                 return output.failed(error)
@@ -292,10 +292,11 @@ def _read_slice(
     *,
     copies: Mapping[int, StreamCopies],
 ) -> Iterator[ReadPage]:
-    """The pages of a slice until the task's time is spent; an error of the source ends this slice and no other.
+    """Yield the pages of a slice until the task's time is spent. An error of the source ends only this slice.
 
-    A slice whose page token was refused is read to its end whatever the time: cut again, it would never get there.
-    One whose access token has ended, or whose task may send no more requests, or only later, goes on in another task.
+    A slice whose page token was refused is read to its end regardless of the time: interrupted again, it would never
+    get there. If its access token has expired, or its task may send no more requests, or only later, the slice
+    continues in another task.
     """
     buffer, to_end = output.buffers[task.number], targets[task.stream].to_end
     name, activity = full_name(targets[task.stream].stream), task_activity()
@@ -332,14 +333,14 @@ def _read_slice(
     except (RequestsSpent, TermEnded):
         buffer.progress.unasked = not buffer.progress.http.requests
         return
-    except Exception as error:  # noqa: BLE001 - it travels to the driver as a value
+    except Exception as error:  # noqa: BLE001 - sent to the driver as a value
         buffer.progress.failure = Failure.of(error)
     finally:
         task_time.reading.discard(task.number)
 
 
 def _source(target: WriteTarget, task: SliceTask, trace: Trace, page: int) -> Record:
-    """What brought a page: the request that its response answers, else the last one that was sent for it."""
+    """Return the origin of a page's rows, with the request of its response, or else the last one sent for it."""
     noted = trace.drain()
     request = noted.page.request if noted.page is not None else None
     if request is None and noted.exchanges:
@@ -349,10 +350,10 @@ def _source(target: WriteTarget, task: SliceTask, trace: Trace, page: int) -> Re
 
 
 def _read_pages(target: WriteTarget, slice: Slice, progress: SliceResult) -> Iterator[ReadPage]:
-    """The pages of a slice, less what is remembered; none where its source is followed and has not changed.
+    """Yield the pages of a slice without remembered records; no records if a followed source has not changed.
 
-    progress: gets what a followed source answered, once all was read. Raises FatalError: the stream is followed, and a
-    slice is more than one page. Raises what reading raises.
+    progress: receives a followed source's response, once all was read. Raises FatalError: when a slice of a followed
+    stream has more than one page, or sends no GET request. Raises what reading raises.
     """
     stream, known = target.stream, target.source
     if known is None:

@@ -1,33 +1,33 @@
 """CommitTimes: when rows and state are committed, and how long tasks read until then.
 
-Commits begin after four seconds, and the gaps between them double up to most of the checkpoint interval: the first
-comes early, and a long sync commits rarely. All times are seconds.
+The first commit is due after four seconds, and the gaps between commits double up to most of the checkpoint interval:
+the first commit is early, and a long sync commits rarely. All times are in seconds.
 """
 
 from collections.abc import Callable
 from datetime import timedelta
 
 FIRST_GAP_SECONDS = 4.0
-"""Until the first commit is due. A commit takes a tenth of a second, however little is in it."""
+"""Time until the first commit is due. A commit takes a tenth of a second, however little it contains."""
 
 _LONGEST_GAP = 0.8
-"""Of the checkpoint interval.
+"""The longest gap, as a fraction of the checkpoint interval.
 
-A task ends when the next commit is due, or a quarter of a gap later where it begins shortly before: what was read is
-committed within an interval, and nothing else is read beside a commit, however long it takes.
+A task ends when the next commit is due, or up to a quarter of a gap later if it starts shortly before. Results are
+therefore committed within an interval, and tasks read no longer than that during a commit, however long it takes.
 """
 
-# The others are parts of a gap.
+# The following constants are fractions of a gap.
 _SHORTEST_TASK = 0.25
 _WAIT_FOR_TASKS = 0.25
-"""How long a commit waits for tasks that were to end when it is due: a page, as a rule.
+"""How long a due commit waits for tasks that should have ended by then; usually for a page.
 
-What they bring would wait for the next commit, for longer than an interval with what they began with.
+Otherwise their results would wait for the next commit, some of them for longer than an interval.
 """
 _INTERIM_RESULT = _WAIT_FOR_TASKS / 8
-"""How long after its time a task hands over what it has read; up to twice as long."""
+"""How long after its time a task leaves an interim result, up to twice as long."""
 _READ_BESIDE_COMMIT = 0.25
-"""The longest time of reading beside a commit that makes the next one come earlier."""
+"""Maximum time of reading during a commit that is deducted from the gap before the next one."""
 
 
 class CommitTimes:
@@ -40,38 +40,38 @@ class CommitTimes:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the interval at whose end the first commit is due."""
+        """Start the gap at whose end the first commit is due."""
         self._began = self._clock()
         self.due = self._began + self._gap
-        """When the next commit is due, on the clock."""
+        """Clock time at which the next commit is due."""
 
     @property
     def since_begin(self) -> float:
-        """How long it has been read."""
+        """Time since reading started."""
         return self._clock() - self._began
 
     @property
     def until_due(self) -> float:
-        """Until the next commit is due; negative once it is."""
+        """Time until the next commit is due; negative once it is overdue."""
         return self.due - self._clock()
 
     @property
     def for_task(self) -> float:
-        """How long a task may read that begins now."""
+        """How long a task that starts now may read."""
         return max(self.until_due, self._gap * _SHORTEST_TASK)
 
     @property
     def until_interim_result(self) -> float:
-        """How long after its time a task leaves an interim result."""
+        """How long after its time a task checks whether to leave an interim result."""
         return max(0.05, self._gap * _INTERIM_RESULT)
 
     def until_commit(self, *, awaits_task: bool) -> float:
-        """Until a commit is to be made; 0: now. awaits_task: a task runs that was to end when it is due."""
+        """Return the time until a commit is to be made; 0 for now. awaits_task: wait for a task that ends with it."""
         return max(0.0, self.until_due + (self._gap * _WAIT_FOR_TASKS if awaits_task else 0.0))
 
     def committed(self, began: float, *, tasks_run: bool) -> None:
-        """Note that a commit was made, which began at `began` on the clock. tasks_run: slices are read beside it."""
+        """Record that a commit was made. began: clock time of its start. tasks_run: tasks were reading meanwhile."""
         self._gap = min(self._gap * 2, self._longest_gap)
-        # What is read beside a commit waits for the next one.
+        # What tasks read during a commit waits for the next one, which is due earlier for that.
         beside = min(self._clock() - began, self._gap * _READ_BESIDE_COMMIT) if tasks_run else 0.0
         self.due = self._clock() + self._gap - beside

@@ -1,7 +1,7 @@
-"""InterimResults: what a task has read when one of its slices goes on for longer than the task was to take.
+"""InterimResults: what a task has read so far when one of its slices takes longer than the task's time.
 
-Spark has no way from a task that runs to the driver, so they are files in the folder in which tasks note what they do,
-where both see the same disk. Any may be missed: the result of the task has all of them once more.
+Spark has no channel from a running task to the driver, so they are files in the folder in which tasks note what they
+do, if both access the same disk. Any of them may be missed: the task's final result contains all of them again.
 """
 
 import hmac
@@ -16,10 +16,10 @@ from cdk.base.process.durable_files import replace_file
 
 @dataclass(frozen=True)
 class InterimResults:
-    """Those of one task: it leaves them, and the driver finds them. Picklable.
+    """The interim results of one task, which leaves them for the driver to find. Picklable.
 
-    folder: seen by both, if at all. task: its number. after: seconds between two looks whether the task is late. key:
-    known to these two alone, for what is found is unpickled.
+    folder: accessible to both, if at all. task: its number. after: seconds between two checks whether the task is late.
+    key: secret of these two, which signs the files because they are unpickled.
     """
 
     folder: Path
@@ -28,13 +28,13 @@ class InterimResults:
     key: bytes = field(repr=False)
 
     def leave(self, index: int, result: object) -> None:
-        """Let the driver find a result, the `index`-th; where that cannot be, it comes with the task's."""
+        """Store the `index`-th result for the driver; if that fails, it is only in the task's final result."""
         packed = pickle.dumps(result)
         with suppress(OSError):
             replace_file(self._path(index), self._signature(index, packed) + packed, durable=False)
 
-    def find(self, index: int) -> Any | None:  # noqa: ANN401 - what was left
-        """The `index`-th result, once it was left."""
+    def find(self, index: int) -> Any | None:  # noqa: ANN401 - what `leave` was called with
+        """Return the `index`-th result; None if it does not exist yet or has a wrong signature."""
         try:
             content = self._path(index).read_bytes()
         except OSError:

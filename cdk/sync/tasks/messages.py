@@ -1,4 +1,4 @@
-"""What tasks get to know of slices, and what they return. Plain values: they travel."""
+"""Messages between the driver and tasks: slices and jobs, results and failures. Plain, picklable values."""
 
 import traceback
 from collections.abc import Mapping, Sequence
@@ -28,29 +28,29 @@ from cdk.sync.tasks.interim_results import InterimResults
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """A stream and the table its rows go to."""
+    """A stream and the table that its rows are written to."""
 
     stream: Stream
     root: Folder | Path
-    """Where files are written."""
+    """The folder in which files are written."""
     columns: Mapping[str, ColumnType]
     generation: int
     room: int = 0
-    """How many further columns undeclared fields may get."""
+    """Number of further columns that undeclared fields may get."""
     follows: frozenset[str] = frozenset()
-    """Undeclared fields, whose columns become wider where values need it."""
+    """Undeclared fields whose columns become wider if values need it."""
     infers: bool = True
     """Whether undeclared fields get columns of their own."""
     bounded: tuple[str, ...] = ()
-    """Columns whose bounds go into its log."""
+    """Columns whose bounds are written to the table's log."""
     partition_by: tuple[str, ...] = ()
     """The table's partition columns."""
     to_end: bool = False
-    """Whether each slice is read to its end, whatever the time of a task."""
+    """Whether each slice is read to its end, regardless of the task's time."""
     source: HttpSnapshot | None = None
-    """What is known of the source's answers, where only what has changed is read; the stream is then picklable."""
+    """The source's validators, if only changed responses are read; the stream is then picklable."""
     trace: str = ""
-    """The id of the sync, where each row is to have what brought it; else empty."""
+    """The id of the sync, if each row records what brought it; else empty."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class SliceTask:
     """A slice in a task."""
 
     number: int
-    """Its place in the read: larger than that of any slice before it."""
+    """Its number in the read, larger than that of all earlier slices."""
     stream: int
-    """The place of its stream in the sync."""
+    """Index of its stream in the sync."""
     slice: Slice
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong in a slice, as it travels back from a task. final: it would again, in this slice alone.
+    """An error as a picklable value. final: it would occur again, but only in this slice.
 
-    crash: what `crash_text` says of an unexpected error, where crash reports are asked for; without secrets.
+    crash: the result of `crash_text` for an unexpected error, if crash reports are enabled; without secrets.
     """
 
     message: str
@@ -79,7 +79,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """The failure that an error is: its message, type and traceback."""
+        """Convert an error, with its message, type and traceback."""
         detail, secrets = "".join(traceback.format_exception(error)), CRASH_SECRETS.get()
         crash = "" if secrets is None else crash_text(error, secrets)
         if isinstance(error, CdkError):
@@ -90,43 +90,43 @@ class Failure:
 
 @dataclass
 class SliceResult:
-    """How far a slice got.
+    """How far a slice got, and what it counted.
 
-    The checkpoint counts even when the end was met: it holds the cursor that an author advances by hand.
+    The last checkpoint counts even if the end was reached, because it holds the cursor that an author has advanced.
     """
 
     number: int
     positions: tuple[Position, ...] = ()
-    """The last checkpoint and the end, as far as it met them."""
+    """The last checkpoint and `Done`, as far as they were reached."""
     edge: Edge | None = None
     read: int = 0
     rows: int = 0
-    """Records that are rows of the files."""
+    """Records that became rows of the files."""
     skipped: int = 0
     rejected: int = 0
-    """Rows with values that did not fit."""
+    """Rows with values that did not fit their column."""
     pages: int = field(default=0, compare=False)
-    """Pages that brought records."""
+    """Pages with records."""
     restarted: bool = False
     failure: Failure | None = None
     http: HttpMetrics = field(default_factory=HttpMetrics, compare=False)
-    """Requests, also those of pages that no position covers."""
+    """Requests, including those for pages that no position covers."""
     unasked: bool = field(default=False, compare=False)
-    """It ended before its first request, for its task could send none."""
+    """Whether it ended before its first request, because its task could send none."""
     conditional: ConditionalResult | None = None
-    """What a followed source answered, once the end was met."""
+    """The response of a followed source, once the end was reached."""
     warning: str = field(default="", compare=False)
-    """A warning for people, as `doubt`: see ReadPage."""
+    """A warning for people, like `doubt`; see ReadPage."""
     doubt: str = field(default="", compare=False)
     followed: bool = field(default=False, compare=False)
-    """A page named a next one."""
+    """Whether a page named a next one."""
     moved: bool = field(default=False, compare=False)
-    """Records may have been missed, see ReadPage."""
+    """Whether records may have been missed, see ReadPage."""
     wasted_token: EndedToken | None = None
-    """The access token that ended before it met any position."""
+    """The access token that ended before the slice reached any position."""
 
     def hand_over(self) -> "SliceResult":
-        """A copy without its requests, which count at its end; from now on it counts anew what else it counts."""
+        """Return a copy without the requests, which count at the slice's end, and reset all other counts."""
         so_far = replace(self, http=HttpMetrics())
         self.positions, self.restarted, self.warning = (), False, ""
         self.read = self.rows = self.skipped = self.rejected = self.pages = 0
@@ -134,43 +134,43 @@ class SliceResult:
 
     @property
     def last(self) -> Position | None:
-        """The last position that it met."""
+        """The last position that it reached; None if none."""
         return self.positions[-1] if self.positions else None
 
     @property
     def done(self) -> bool:
-        """Whether it met the end."""
+        """Whether it reached the end."""
         return isinstance(self.last, Done)
 
 
 @dataclass
 class BundleResult:
-    """What a task returns. Streams are named by their places in the sync, slices by their numbers."""
+    """The result of a task. Streams are identified by their index in the sync, slices by their number."""
 
     progress: list[SliceResult] = field(default_factory=list)
-    """Of the slices that it began."""
+    """Results of the slices that the task started."""
     files: dict[int, list[DataFile]] = field(default_factory=dict)
-    """With their rows, by stream."""
+    """Files with the slices' rows, by stream."""
     grown: dict[int, Mapping[str, tuple[pa.DataType, ...]]] = field(default_factory=dict)
-    """Undeclared fields of a stream that got columns in those files, or wider ones, see RecordBatchBuilder."""
+    """Undeclared fields whose columns were added or widened in those files, by stream, see RecordBatchBuilder."""
     spent: Mapping[str, BudgetUsage] | None = field(default_factory=dict)
-    """Its calls, by budget; None: unknown, for it was begun before."""
+    """The task's calls, by budget; None if unknown, because an earlier attempt was started."""
     requests: int = 0
-    """How many it sent."""
+    """Number of requests that the task sent."""
     tokens: Findings = field(default_factory=Findings)
-    """What it learned of its access tokens."""
+    """What the task learned about its access tokens."""
     concurrency: Learned | None = field(default=None, compare=False)
-    """How many slices it came to read at once; None: unknown, or an interim result had it."""
+    """The concurrency that the task settled on; None if unknown, or reported by an interim result."""
     vanished: str = ""
-    """The file that was removed from outside while it was written, so that the task brings nothing."""
+    """The file that was removed from outside while it was written, so that the task has no result."""
     unfinished: frozenset[int] = frozenset()
-    """Of an interim result: the slices that go on, which may have progress. Others that have none never begin."""
+    """In an interim result: the slices that continue, which may have progress. Other slices without any never start."""
     threads: int = 0
-    """Of an interim result: how many of the task's threads they need at most."""
+    """In an interim result: the maximum number of the task's threads that these need."""
     attempt: str = ""
-    """Tells attempts at a task apart; empty without interim results."""
+    """Id of the attempt at the task; empty without interim results."""
     earlier: Sequence["BundleResult"] = ()
-    """Its interim results, in order: each has what came after the one before, and this what came after all of them."""
+    """The task's interim results, in order. Each contains what was read since the previous one, as does this result."""
 
 
 @dataclass(frozen=True)
@@ -178,22 +178,22 @@ class BundleJob:
     """What a task needs to read its slices."""
 
     targets: Mapping[int, WriteTarget]
-    """What its slices are written to, by the places of their streams."""
+    """Write targets of its slices, by index of their stream."""
     seconds: float
-    """Its time; 0 gives each slice one page."""
+    """Its time; with 0, each slice reads one page."""
     threads: int
-    """How many slices it reads at once, at most."""
+    """Maximum number of slices that it reads at once."""
     share: TaskShare = field(default_factory=TaskShare)
-    """Its part of what the API allows."""
+    """Its share of the API's budgets."""
     tokens: Mapping[str, IssuedToken] = field(default_factory=dict)
     """The access tokens that it uses, by key."""
     live: Path | None = None
     """The folder in which tasks note what they are doing."""
     limits: Limits = DEFAULT_LIMITS
-    """When rows that wait are written."""
+    """When waiting rows are written."""
     before: Learned = BEGINNING
-    """What earlier tasks have learned of how many slices to read at once."""
+    """What earlier tasks have learned about how many slices to read at once."""
     interim: InterimResults | None = None
-    """Where it leaves what it has read while a slice goes on for longer than the task was to take."""
+    """Where it leaves interim results if a slice takes longer than the task's time."""
     crash_secrets: Secrets | None = field(default=None, repr=False)
-    """What crash reports hide; None: there are to be none."""
+    """Secrets to mask in crash reports; None disables these."""

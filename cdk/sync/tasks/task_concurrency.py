@@ -1,8 +1,8 @@
-"""TaskConcurrency: how many tasks a sync reads with at once, and how many slices each begins with.
+"""TaskConcurrency: how many tasks of a sync run at once, and with how many concurrent slices each starts.
 
-Each task finds by itself how many slices it had better read at once (`cdk.base.process.concurrency`), within its part
-of what the sync may. The next tasks begin where one that has ended got to. There are two tasks at first, and one more
-for each that ended and that nothing but its part, or the machine it ran on, kept from reading more.
+Each task finds the best number of slices to read at once by itself (`cdk.base.process.concurrency`), within its share
+of the sync's limit. The next tasks start with the number that an ended task settled on. A sync starts with two tasks;
+each ended task that only its share or its machine kept from reading more slices allows one more.
 """
 
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ class ConcurrencyCount:
     """How many slices were read at once, in all tasks together."""
 
     limit: int = 0
-    """The most that may be."""
+    """Maximum number of slices."""
     settled: int = 0
-    """What tasks came to; 0: none has ended."""
+    """The number that tasks settled on; 0 if no task has ended."""
     complaints: int = 0
-    """How often the source made tasks read fewer."""
+    """How often the source made tasks read fewer slices at once."""
 
 
 class TaskConcurrency:
-    """Belongs to the driver's thread.
+    """Adapts the number of tasks and their concurrency to ended tasks. Belongs to the driver's thread.
 
-    limit: slices read at once, at most, in all tasks together. learned: where a task begins. growing: whether the last
-    task that ended is followed by more than one. count: for the report.
+    limit: maximum number of slices read at once, in all tasks together. learned: what a task starts with. growing:
+    whether the last ended task allowed one more task. count: for the report.
     """
 
     def __init__(self, limit: int) -> None:
@@ -37,13 +37,13 @@ class TaskConcurrency:
         self._tasks = _FIRST
 
     def tasks_of(self, count: int) -> int:
-        """How many of `count` tasks may run at once."""
+        """Return how many of `count` tasks may run at once."""
         return min(self._tasks, count)
 
     def ended(self, began: int, learned: Learned, others: int) -> None:
-        """Learn from a task that has ended.
+        """Adapt to a task that has ended.
 
-        began: how many slices it began with. others: how many those that run began with.
+        began: number of slices that it read at once when it started. others: sum of these numbers of the running tasks.
         """
         level = learned.level
         self.learned = replace(learned, level=self.learned.level if level == began else level, complaints=0)

@@ -1,4 +1,4 @@
-"""TaskPool: tasks that run beside the driver's thread; each is handed back there as soon as it ends."""
+"""TaskPool: runs tasks in parallel to the driver's thread, and returns each to it as soon as it has ended."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Call = Callable[[], BundleResult]
 
 @dataclass(frozen=True)
 class EndedTask:
-    """A task that has ended: its result, or the error that took its place."""
+    """A task that has ended, with its result or its error."""
 
     number: int
     result: BundleResult | None
@@ -27,17 +27,17 @@ class TaskPool(Protocol):
     """Runs tasks. Belongs to the driver's thread."""
 
     def start(self, number: int, call: Call, /) -> None:
-        """Begin a task. number: what it is handed back with."""
+        """Start a task. number: identifies it in `ended`."""
 
     def ended(self, seconds: float | None, /) -> list[EndedTask]:
-        """The tasks that have ended since the last call, after waiting for one; each once.
+        """Wait for a task to end, and return all tasks that have ended since the last call.
 
-        seconds: how long to wait; None: as long as it takes. Called only while a task runs.
+        seconds: maximum wait; None waits as long as it takes. Call it only while a task runs.
         """
 
 
 class InlineTasks:
-    """Runs each task at once, on the driver's thread: nothing happens beside it."""
+    """Runs each task immediately on the driver's thread, without parallelism."""
 
     def __init__(self) -> None:
         self._ended: list[EndedTask] = []
@@ -52,15 +52,15 @@ class InlineTasks:
 
 
 class ThreadTasks:
-    """Runs each task in a thread of its own: one that waits for a cluster, or reads in this process."""
+    """Runs each task in a thread of its own, which waits for a cluster or reads in this process."""
 
     def __init__(self) -> None:
         self._ended = SimpleQueue[EndedTask]()
 
     def start(self, number: int, call: Call, /) -> None:
-        # A thread begins without the run, the metrics and the budgets that work here.
+        # A new thread has an empty context, without the current run, metrics and budgets.
         context = copy_context()
-        # No process waits for a task whose result is not needed any more.
+        # A daemon, so that the process does not wait for a task whose result is no longer needed.
         target = partial(self._run, context, number, call)
         threading.Thread(target=target, name=f"task-{number}", daemon=True).start()  # noqa: TID251 - see above
 

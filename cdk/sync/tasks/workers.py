@@ -1,4 +1,4 @@
-"""Workers: where the tasks of a sync run. In this process, if nothing else is there, or until a cluster has started."""
+"""Workers: where the tasks of a sync run. This process, unless there is a cluster, or until it has started."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable
@@ -20,47 +20,47 @@ from cdk.sync.tasks.task_pool import InlineTasks, TaskPool, ThreadTasks
 W = TypeVar("W")
 
 _PATIENCE = 2.0
-"""Seconds that a start has to end once it is cancelled."""
+"""Seconds to wait for a cancelled start to end."""
 _NAMED = 3
-"""Streams in the name of a job."""
+"""Maximum number of streams in the name of a job."""
 _LONGEST = 40
-"""Characters of a value in the name of a job."""
+"""Maximum characters of a value in the name of a job."""
 
 
 class ClusterStart(Generic[W]):
     """A cluster that may join a sync. Belongs to the driver's thread."""
 
     def __init__(self, start: Callable[[], W], end: Callable[[], None] = lambda: None) -> None:
-        """start: starts workers, in a thread of its own. end: makes a start that still goes on fail, from any thread.
+        """start: starts workers; runs in a thread of its own. end: makes a running start fail; runs in any thread.
 
-        A start that has ended by then is left alone.
+        `end` does not affect a start that has already ended.
         """
         self._start, self._end = start, end
         self.started = False
-        """Whether it was started, however that ends."""
+        """Whether it was started, successfully or not."""
         self.starting = False
-        """Whether it was started, and has neither joined nor failed yet."""
+        """Whether it was started, but has neither joined nor failed yet."""
         self._over = threading.Event()
         self._workers: W | None = None
         self._error: Exception | None = None
 
     def begin(self) -> None:
-        """Start the workers in a thread of their own; returns at once."""
+        """Start the workers in a separate thread, without waiting."""
         self.started = self.starting = True
-        # No process waits for a cluster that is not needed any more.
+        # A daemon, so that the process does not wait for a cluster that is no longer needed.
         run = partial(copy_context().run, self._run)
         threading.Thread(target=run, name="cluster-start", daemon=True).start()  # noqa: TID251 - see above
 
     def _run(self) -> None:
         try:
             self._workers = self._start()
-        except Exception as error:  # noqa: BLE001 - the driver's thread looks at it
+        except Exception as error:  # noqa: BLE001 - the driver's thread reports it
             self._error = error
         finally:
             self._over.set()
 
     def joined(self) -> W | None:
-        """The workers, as soon as they are ready. A start that fails is a warning: the sync goes on without them."""
+        """Return the workers once they are ready; else None. A failed start is only a warning: the sync continues."""
         if not self.starting or not self._over.is_set():
             return None
         self.starting = False
@@ -69,7 +69,7 @@ class ClusterStart(Generic[W]):
         return self._workers
 
     def leave(self) -> None:
-        """Wait for nothing: a start that still goes on ends, or does so with the process."""
+        """Cancel a running start, and wait briefly for its end; otherwise it ends with the process."""
         if self.starting:
             self._end()
             self._over.wait(_PATIENCE)
@@ -82,75 +82,75 @@ def _itself(stream: Stream) -> Stream:
 
 @dataclass(frozen=True)
 class Workers:
-    """Where the tasks of a sync run, ready to be used."""
+    """A place where the tasks of a sync run, ready for use."""
 
     spread: TaskMap
     count: int
-    """How many tasks run at once."""
+    """Maximum number of concurrent tasks."""
     name: Callable[[str], None] = lambda _: None
-    """Tells people what the next tasks are about."""
+    """Sets the name of the next tasks for user interfaces."""
     limits: Limits = DEFAULT_LIMITS
-    """When a task writes rows that wait."""
+    """When a task writes waiting rows."""
     cancel: Callable[[], None] = lambda: None
-    """Ends the tasks that run, whose results are not needed any more."""
+    """Cancels the running tasks, whose results are no longer needed."""
     pool: Callable[[], TaskPool] = InlineTasks
-    """Runs the tasks that read: each is a call of `spread` with one item."""
+    """Makes the pool that runs the tasks that read: each is a call of `spread` with one item."""
     engine: str = ""
-    """The version of what runs the tasks, for reports; empty in this process."""
+    """The version of the engine that runs the tasks, for reports; empty in this process."""
     master: str = ""
-    """Where that is, without credentials."""
+    """The address of the engine, without credentials."""
     copy: Callable[[Stream], Stream] = _itself
-    """The stream as a task gets it, which reads beside the driver's thread."""
+    """Returns a stream for a task, which reads in parallel to the driver's thread."""
     cluster: "ClusterStart[Workers] | None" = None
-    """The workers that start beside these and take their place; the pool stays."""
+    """The cluster whose workers may replace these; the pool stays."""
 
     def check(self, item: object) -> None:
-        """Accept every item: what runs where it was made need not be sent."""
+        """Accept every item, because nothing has to be sent within a process."""
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> "Workers":
-        """These, for they are ready."""
+        """Return these workers, which are ready."""
         _ = name, log, modules
         return self
 
 
 class WorkerSource(Protocol):
-    """Provides the workers of a sync, once there is something for them to do."""
+    """Provides the workers of a sync, once there is work for them."""
 
     def check(self, item: object) -> None:
-        """Raise ConfigError: the item, which tasks need, cannot be sent to workers."""
+        """Raise ConfigError if the item, which tasks need, cannot be sent to workers."""
 
     def start(self, name: str, log: Path, modules: Collection[str]) -> Workers:
-        """Workers that have the code of `modules`. name: of the pipeline. log: the file for what a cluster prints.
+        """Start workers that have the code of `modules`. name: of the pipeline. log: file for a cluster's output.
 
-        Raises ConfigError: they do not start. TransientError: they were lost.
+        Raises ConfigError: when they do not start. TransientError: when they were lost.
         """
 
 
 IN_PROCESS = Workers(run_inline, 1)
-"""A worker in this process."""
+"""One worker in this process, on the driver's thread."""
 
 
 def beside_the_driver(count: int, cluster: ClusterStart[Workers] | None = None) -> Workers:
-    """Workers in threads of this process. count: how many tasks run at once. cluster: what may take their place."""
+    """Return workers in threads of this process. count: concurrent tasks. cluster: the one that may replace them."""
     return Workers(run_inline, count, pool=ThreadTasks, copy=_copied, cluster=cluster)
 
 
 def _copied(stream: Stream) -> Stream:
-    """A copy, as the process of a cluster gets one: what a read leaves in a stream stays where it was read.
+    """Return a copy, as a process of a cluster would get, so that a read does not change the original stream.
 
-    So the stream itself can be sent to a cluster later, and no task changes it while it is.
+    The original can then be sent to a cluster later, and no task modifies it meanwhile.
     """
     try:
         return deepcopy(stream)
-    except Exception:  # noqa: BLE001 - a connector's own; one that cannot be copied is read as `spark-cdk read` does
+    except Exception:  # noqa: BLE001 - an error of the connector; the stream is then shared, as in `spark-cdk read`
         return stream
 
 
 def job_name(pipeline: str, slices: Iterable[tuple[str, Slice]]) -> str:
-    """The name of a task's job: `shop: orders 2024-01-01..2024-01-31, users`.
+    """Return the name of a task's job, such as `shop: orders 2024-01-01..2024-01-31, users`.
 
-    slices: in the order they were planned, each with the name of its stream. Partitions are left out: a
-    task has thousands of them. At most three streams are named.
+    slices: in the order they were planned, each with the name of its stream. Partitions are omitted, because a task
+    has thousands of them. At most three streams are named.
     """
     by_stream: dict[str, list[Slice]] = {}
     for name, slice in slices:
