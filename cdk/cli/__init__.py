@@ -1,4 +1,4 @@
 """The command line: commands, the files that people pass, and what they see.
 
-Nothing is decided here that a program without a terminal needs.
+Nothing here is needed by programs without a terminal: they use the packages below.
 """

@@ -1,4 +1,4 @@
-"""The command line: where its commands are registered, and how it starts."""
+"""The entry point of the command line: registers the commands and runs them."""
 
 import sys
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from cdk.streams.source import Source
 
 
 class LazyCommand(click.Command):
-    """A command that is imported when it runs, so that the others start without Spark, Delta and rich.
+    """A command whose module is imported when it runs, so that other commands start without Spark, Delta and rich.
 
-    help: its first sentence, for the list of commands.
+    help: the first sentence of its help, for the list of commands.
     """
 
     def load(self) -> click.Command:
-        """The command that takes its place; imports it."""
-        # A command may have the name of a keyword, a function may not.
+        """Import and return the actual command."""
+        # A command may be named like a keyword, a function may not.
         name = f"{self.name}_" if iskeyword(str(self.name)) else str(self.name)
         return cast("click.Command", getattr(later_commands, name))
 
@@ -34,9 +34,9 @@ class LazyCommand(click.Command):
         info_name: str | None,
         args: list[str],
         parent: click.Context | None = None,
-        **extra: Any,  # noqa: ANN401 - as click has it
+        **extra: Any,  # noqa: ANN401 - the signature of click
     ) -> click.Context:
-        """The context of the command itself: click runs the command of the context."""
+        """Return the context of the actual command, because click runs the command of the context."""
         return self.load().make_context(info_name, args, parent, **extra)
 
 
@@ -116,9 +116,9 @@ LAZY_COMMANDS = (
 
 
 def run(argv: Sequence[str], source: Source | None = None) -> int:
-    """Run a command line and return its exit code; 2 for one that is not understood.
+    """Run a command line and return its exit code; 2 for a usage error.
 
-    source: the connector, where the program is one; the commands are then those of the protocol, and `preview`.
+    source: the connector, if this is the program of one; the commands are then those of the protocol and `preview`.
     """
     name = "spark-cdk" if source is None else source.name or type(source).__name__
     app = click.Group(
@@ -140,7 +140,7 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
     except click.Abort:
         return 130
     except SystemExit as error:
-        # So rich ends where nobody reads a table any more.
+        # rich exits like this when the reader of a table has closed the pipe.
         has_enough = isinstance(error.__context__, BrokenPipeError)
         if not has_enough:
             click.echo(f"Error: {ConnectorExit(error)}", err=True)
@@ -152,9 +152,9 @@ def run(argv: Sequence[str], source: Source | None = None) -> int:
 
 
 def launch(source: Source | type[Source] | None = None, argv: Sequence[str] | None = None) -> None:
-    """Be the program of one connector: `python -m connectors.NAME read --config ...`. Ends the process.
+    """Run the program of one connector, `python -m connectors.NAME read --config ...`, and exit the process.
 
-    source: None: be `spark-cdk`. argv: what follows the program's name; default: the process's own.
+    source: None: run `spark-cdk`. argv: the arguments after the program's name; None: those of the process.
     """
     instance = source() if isinstance(source, type) else source
     sys.exit(run(sys.argv[1:] if argv is None else argv, instance))

@@ -1,4 +1,4 @@
-"""What commands say besides their output: warnings, and how they end with an error."""
+"""The messages of commands besides their output: errors, warnings and retries. And their exit codes."""
 
 import logging
 import os
@@ -16,14 +16,14 @@ from cdk.base.logs import log_records, retries
 from cdk.base.secret_masking import Secrets
 
 LIMIT_REACHED = 124
-"""What timeout(1) ends with: the time was up, or the requests were used up."""
+"""The exit code of timeout(1): the time limit or the request limit was reached."""
 
 STALE = 3
-"""A table is older than it may be."""
+"""The exit code when a table is older than its limits allow."""
 
 
 class Unexpected(click.ClickException):
-    """Ends a command with an error that is none of the kit's, and with its traceback: without secrets."""
+    """Ends a command with an error that is not a CdkError and its traceback, secrets masked."""
 
     def __init__(self, error: Exception, mask: Callable[[str], str]) -> None:
         trace = "".join(traceback.format_exception(error)).rstrip()
@@ -31,17 +31,17 @@ class Unexpected(click.ClickException):
 
 
 class Busy(click.ClickException):
-    """A sync of the pipeline runs, or was faster."""
+    """Another sync of the pipeline is running, or has committed first."""
 
     exit_code = 75
-    """EX_TEMPFAIL of sysexits.h: schedulers try again later."""
+    """EX_TEMPFAIL of sysexits.h, on which schedulers retry later."""
 
 
 @contextmanager
 def plain_errors(secrets: Secrets) -> Iterator[None]:
-    """Let an error of this block end the command with a line that says why, without secrets.
+    """Turn an error in the block into a message that ends the command, secrets masked.
 
-    Whoever reads its output may have enough, as `head` has: that is no error.
+    If the reader of the output has closed it, as `head` does, the command ends without an error.
     """
     try:
         yield
@@ -55,7 +55,7 @@ def plain_errors(secrets: Secrets) -> Iterator[None]:
     except BrokenPipeError as error:
         if not _reader_is_gone():
             raise Unexpected(error, secrets.mask) from None
-        # What is left in buffers has to go somewhere at the end of the process.
+        # Python flushes its buffers at exit, which must not fail on the closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(0) from None
     except Exception as error:  # noqa: BLE001 - a connector's own code; its text may hold secrets
@@ -64,7 +64,7 @@ def plain_errors(secrets: Secrets) -> Iterator[None]:
 
 @contextmanager
 def taking_port(port: int) -> Iterator[None]:
-    """Let an error of this block, which listens on a port, end the command with a line that says why."""
+    """Turn an error in the block, which listens on a port, into a message that ends the command."""
     try:
         yield
     except (OSError, OverflowError) as error:
@@ -75,7 +75,7 @@ def taking_port(port: int) -> Iterator[None]:
 
 
 def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
-    """Print the warnings of all loggers in this block, a line each, without secrets."""
+    """Print the warnings of all loggers in the block to standard error, one per line, secrets masked."""
 
     def show(record: logging.LogRecord) -> None:
         click.echo(secrets.mask(record.getMessage()), err=True)
@@ -84,13 +84,16 @@ def warnings_on_stderr(secrets: Secrets) -> AbstractContextManager[None]:
 
 
 def retries_on_stderr(secrets: Secrets, say: Callable[[str], object] | None = None) -> AbstractContextManager[None]:
-    """Print what is tried again in this block, and how long that waits, a line each, without secrets; or `say` it."""
+    """Print the retries in the block and their waits, one per line, secrets masked.
+
+    say: called with each line instead of printing it to standard error.
+    """
     show = say or partial(click.echo, err=True)
     return log_records(lambda record: show(secrets.mask(record.getMessage())), retries, lowest=logging.INFO)
 
 
 def _reader_is_gone() -> bool:
-    """Whether nobody reads standard output any more."""
+    """Whether the reader of standard output has closed it."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(events & select.POLLERR for _, events in poll.poll(0))

@@ -1,4 +1,4 @@
-"""The config: its secrets are known before anything is said of it, and it is checked against the connector's schema."""
+"""Loads the config: registers its secrets before any error mentions it, and checks it against the source's schema."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,9 +16,9 @@ from cdk.streams.source import Source
 
 
 def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[str, JsonValue]:
-    """The config in a file, empty without one, as the source prepares it; its secrets are added to `secrets`.
+    """Return the config of a file as the source prepares it; empty without a file. Adds its secrets to `secrets`.
 
-    Raises ConfigError naming the file and every place that does not fit the source's `config_schema`.
+    Raises ConfigError naming the file and every place that does not match the source's `config_schema`.
     """
     config, name = read_config(path, secrets), config_name(path)
     try:
@@ -31,27 +31,29 @@ def load_config(path: Path | None, source: Source, secrets: Secrets) -> Mapping[
 
 
 def _placed(text: str, path: Path) -> str:
-    """What is wrong with a part of the config, with the line of the file; that of what it is missing in."""
+    """Prefix an error with the line of its field in the file; for a missing field, that of the enclosing object."""
     part, colon, words = text.partition(": ")
     return f"{place_in(path, tuple(undotted(part)))}: {words}" if colon and " " not in part else f"{path}: {text}"
 
 
 def config_name(path: Path | None) -> str:
-    """What errors call the config."""
+    """The name of the config in errors."""
     return "no --config was given" if path is None else str(path)
 
 
 def read_config(path: Path | None, secrets: Secrets) -> Mapping[str, JsonValue]:
-    """The config as it is in a file, empty without one; `${NAME}` stands for a value of the environment, a secret.
+    """Return the config of a file before the source prepares it; empty without a file.
 
-    Raises ConfigError naming the file: it is no object, or holds what cannot be passed on.
+    `${NAME}` is replaced by the value of an environment variable, which is treated as a secret. Raises ConfigError
+    naming the file: it is not an object, or its values cannot be serialized.
     """
     document = {} if path is None else read_document(path)
     where = config_name(path)
     if not isinstance(document, Mapping):
         raise ConfigError(f"found {json_kind(document)}, expected an object", path=where)
     context = click.get_current_context(silent=True)
-    # A platform gives what its users type; servers have looked at the file before.
+    # Platforms pass configs that their users typed, which must not read files or run commands. Servers have checked
+    # the file before (`Workspace.file`).
     trusted = context is None or context.params.get("allow_custom_code")
     refused = "" if trusted else "is looked up for a pipeline, and with --allow-custom-code"
     file = path or Path()

@@ -1,4 +1,4 @@
-"""`--crash-report FOLDER` of `sync` and `read`: a file for each unexpected error, see `cdk.sources.crashes`."""
+"""`--crash-report FOLDER` of `sync` and `read`: writes a file for each unexpected error, see `cdk.sources.crashes`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ crash_report_option = click.option(
 
 
 class CrashReports:
-    """Writes crash reports of a command into a folder; without one it writes none.
+    """Writes the crash reports of a command into a folder; does nothing without a folder.
 
-    name: of the pipeline or connector. config: the connector's. facts: what else is known of the run.
+    name: of the pipeline or connector. config: the connector's. facts: returns further facts about the run.
     """
 
     def __init__(self, folder: Path | None, secrets: Secrets) -> None:
@@ -30,16 +30,16 @@ class CrashReports:
         self.name, self.config = "", dict[str, object]()
         self.facts: Callable[[], Mapping[str, object]] = dict
         self.crashes: Callable[[], Mapping[str, str]] = dict
-        """What `crash_text` gave of streams that have failed, by stream."""
+        """Returns the `crash_text` of each failed stream, by stream."""
 
     @property
     def secrets(self) -> Secrets | None:
-        """What crash reports hide; None: there are none."""
+        """The secrets that crash reports mask; None if no crash reports are written."""
         return None if self._folder is None else self._secrets
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write the reports of the block when it ends, and one of the error that ends it."""
+        """Write a report of the error that ends the block, and one for each failed stream when the block ends."""
         try:
             yield
         except Exception as error:
@@ -50,7 +50,7 @@ class CrashReports:
                 self._write(stream, crash)
 
     def write(self, stream: str, error: Exception) -> None:
-        """Write the report of an error of a stream, if it is unexpected."""
+        """Write a report of an error, if it is unexpected. stream: the stream that raised it; empty for no stream."""
         if self._folder is not None:
             self._write(stream, crash_text(error, self._secrets))
 

@@ -1,4 +1,4 @@
-"""Files of several values, one a line, and values as messages of the protocol."""
+"""Reads input files of one or several JSON values, and converts values to messages of the protocol."""
 
 import json
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ _MOST_ERRORS = 5
 
 
 def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
-    """The values in a file, each with its place: one document, or one a line, such as the output of a read.
+    """Yield the values of a file, each with its location: one document, or one per line, such as the output of a read.
 
-    A last line without line feed that is no JSON was cut when its writer was stopped; it is left out.
-    Raises ConfigError naming line and column: the file cannot be read, or a line is no JSON.
+    A last line without a line feed that is not JSON was truncated when its writer was stopped, and is skipped.
+    Raises ConfigError naming line and column: the file cannot be read, or a line is not JSON.
     """
     text = read_bytes(path)
     lines = text.splitlines(keepends=True)
@@ -37,9 +37,9 @@ def read_documents(path: Path) -> Iterator[tuple[str, JsonValue]]:
 
 
 def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -> Model:
-    """`value`, which stands at `keys` in `file`, as a message.
+    """Convert `value`, which is at `keys` in `file`, to a message.
 
-    Raises ConfigError with the path of each error, what was found there and what was expected.
+    Raises ConfigError with the path of each error, the value there and the expected one.
     """
     try:
         return model.model_validate(value)
@@ -49,7 +49,7 @@ def as_model(model: type[Model], value: JsonValue, file: str, keys: Keys = ()) -
 
 
 def location(file: str, keys: Keys) -> str:
-    """Where `keys` are in `file`: `state.json: [2].stream.name`."""
+    """The location of `keys` in `file`, such as `state.json: [2].stream.name`."""
     return f"{file}: {dotted(keys)}" if keys else file
 
 

@@ -1,4 +1,4 @@
-"""The commands that bring Delta, rich, or the parts of the kit that tests use: each is imported when it runs."""
+"""The commands that import Delta, rich, or the test kit. Each module is imported when its command runs."""
 
 from typing import TYPE_CHECKING
 

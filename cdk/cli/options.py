@@ -1,4 +1,4 @@
-"""The options that commands share."""
+"""The options and arguments that commands share."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
 
 FindSource: TypeAlias = Callable[[], Source]
-"""Gives the source a command works with, or raises ConfigError: called where errors are messages already."""
+"""Returns the source of a command, or raises ConfigError. Commands call it once they turn errors into messages."""
 
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -32,7 +32,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 class _ConnectorOption(click.Option):
-    """An option that a program made of one connector does not show."""
+    """An option that is hidden in the program of a single connector."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         return super().get_help_record(ctx) if ctx.obj is None else None
@@ -46,7 +46,7 @@ def file_option(
 
 
 def missing_connector() -> str:
-    """The error of a command that is called without a connector; it names the manifest that a drafted one has."""
+    """The error of a command without a connector; hints at a `manifest.yaml` in the working directory."""
     hint = " There is manifest.yaml here: --manifest-path manifest.yaml" if Path("manifest.yaml").exists() else ""
     return f"Missing option '--connector' or '--manifest-path': which connector?{hint}"
 
@@ -78,7 +78,7 @@ any_code_option = click.option(
 
 
 def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[P, int]:
-    """Give `command` its source first: the one `launch` was called with, or what `--connector` names."""
+    """Decorate `command` to get its source as first argument: that of `launch`, or the one that the options name."""
 
     @connector_option
     @manifest_option
@@ -100,13 +100,13 @@ def with_source(command: Callable[Concatenate[FindSource, P], int]) -> Callable[
 
 
 def _taken(options: dict[str, object], name: str, kind: type[R]) -> R | None:
-    """The value of an option that a command is not given itself; None where it was not written."""
+    """Remove an option from those that the command gets, and return its value; None if it was not passed."""
     value = options.pop(name, None)
     return value if isinstance(value, kind) else None
 
 
 def check_one_connector(connector: str | None, manifest: Path | None) -> None:
-    """Raise UsageError where both are given."""
+    """Raise UsageError if both options are passed."""
     if connector is not None and manifest is not None:
         raise click.UsageError("'--connector' and '--manifest-path' are two connectors: give one")
 
@@ -114,9 +114,9 @@ def check_one_connector(connector: str | None, manifest: Path | None) -> None:
 def given_source(
     connector: str | None, manifest: Path | None, *, trusted: bool, components: Path | None = None
 ) -> FindSource | None:
-    """What finds the connector of options, and can be sent to other processes; None: there is none.
+    """Return a picklable function that finds the connector that the options name; None if they name no connector.
 
-    Raises UsageError: there are two.
+    Raises UsageError: they name two.
     """
     check_one_connector(connector, manifest)
     if manifest is not None:
@@ -125,7 +125,7 @@ def given_source(
 
 
 def with_egress(command: Callable[P, R]) -> Callable[P, R]:
-    """Let requests of `command`, and what its connector connects to itself, go only where `--egress` says."""
+    """Restrict `command` to the destinations of `--egress`: its requests, and connections that its connector opens."""
 
     @click.option(
         "--egress", metavar="LIST", help="Where requests may go: `public`, hosts, or both. Default: anywhere."
@@ -145,7 +145,7 @@ def with_egress(command: Callable[P, R]) -> Callable[P, R]:
 
 @contextmanager
 def temporary_config(config: Mapping[str, JsonValue]) -> Iterator[Path]:
-    """A config in a file, which is there meanwhile."""
+    """Write a config to a temporary file, which exists inside the block."""
     with NamedTemporaryFile("w", suffix=".json") as file:
         file.write(canonical(dict(config)))
         file.flush()
@@ -158,7 +158,7 @@ def pipeline_path(*, required: bool = True) -> Callable[[F], F]:
 
 
 def parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:  # noqa: ARG001
-    """The duration that an option has, as files write it. Raises BadParameter: it is none."""
+    """Parse the value of an option as a duration, as in files. Raises BadParameter: it is not a duration."""
     try:
         return None if value is None else duration(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Standard output: the one ordered sink of all protocol lines, from any thread."""
+"""Standard output: the single ordered sink of all protocol lines, for all threads."""
 
 import os
 import threading
@@ -10,13 +10,13 @@ STDOUT = 1
 
 
 class ReaderGone(BaseException):
-    """The reader of our output has closed it. No Exception: no stream may take it for an error of its own."""
+    """The reader of the output has closed it. Not an Exception, so that no stream handles it as its own error."""
 
 
 class Output:
-    """Writes whole lines to a file descriptor, in the order they are given, from any thread.
+    """Writes complete lines to a file descriptor, in the order of the calls, from any thread.
 
-    secrets: hidden in what is said of errors and in the log; records and states are written as they are.
+    secrets: masked by callers in errors and in the log; records and states are written unmasked.
     """
 
     def __init__(self, descriptor: int = STDOUT) -> None:
@@ -25,11 +25,11 @@ class Output:
         self._lock = threading.Lock()
         self._writing = False
         self._interrupted = False
-        # Some parents hand over a pipe that does not wait for its reader.
+        # Some parent processes pass a non-blocking pipe.
         os.set_blocking(descriptor, True)
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines. Raises ReaderGone: their reader is gone."""
+        """Write complete lines. Raises ReaderGone: the reader has closed the output."""
         with self._lock:
             self._writing = True
             try:
@@ -44,11 +44,11 @@ class Output:
             raise KeyboardInterrupt
 
     def say(self, message: AirbyteMessage) -> None:
-        """Write a message as one line, in the order of the calls, from any thread."""
+        """Write a message as one line."""
         self.write(message_line(message))
 
     def interrupt(self) -> None:
-        """Raise KeyboardInterrupt: now, or, in the middle of a line, when that is written; asked again, now."""
+        """Raise KeyboardInterrupt: now, or if a line is being written, after it; a second call raises at once."""
         if self._writing and not self._interrupted:
             self._interrupted = True
         else:

@@ -1,4 +1,4 @@
-"""The pipeline of a file and its source, secrets known before anything is said of them."""
+"""Loads a pipeline file and its source, and registers their secrets before any error mentions them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from cdk.sync.settings.pipeline_file import Pipeline, SourceOptions, TargetOptio
 
 @dataclass(frozen=True, slots=True)
 class PipelineOverrides:
-    """Parts of a pipeline file that a run replaces, because a simulation or a cassette answers its requests.
+    """The parts of a pipeline file that are replaced when a simulation or a cassette answers the requests.
 
-    config: that of the connector; None for the pipeline's own. target: where its tables and states go.
+    config: the connector's; None for that of the pipeline file. target: where tables and states go.
     """
 
     config: Mapping[str, JsonValue] | None
@@ -39,7 +39,10 @@ def file_pipeline(
     events: Events | None = None,
     replaced: PipelineOverrides | None = None,
 ) -> tuple[Pipeline, Source]:
-    """The pipeline of a file, and its source, which reports to `events`. Raises ConfigError."""
+    """Load the pipeline of a file, and its source, which reports to `events`. Raises ConfigError.
+
+    trusted: whether Python code that a manifest names may run.
+    """
     if replaced is None:
         settings = Pipeline.load(path, secrets=secrets)
     else:
@@ -51,7 +54,10 @@ def file_pipeline(
 
 
 def _elsewhere(settings: Pipeline, target: str) -> Pipeline:
-    """The pipeline with tables and states elsewhere, as those of answers made here must be. Raises ConfigError."""
+    """Move tables and states to another target, since generated or recorded data must not mix with real data.
+
+    Raises ConfigError: the target is invalid.
+    """
     try:
         path = TargetOptions(path=target).path
     except ValidationError as error:
@@ -62,9 +68,9 @@ def _elsewhere(settings: Pipeline, target: str) -> Pipeline:
 
 
 def known_source(path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
-    """The source of a pipeline file, and of its config what needs no variable that is not set. Raises ConfigError.
+    """Load the source of a pipeline file, and its config without values that contain unset variables.
 
-    No secret of a file or a command is looked up.
+    Does not look up secrets from files or commands. Raises ConfigError.
     """
     Pipeline.load(path, secrets=secrets, config={})  # all but the config must be complete
     settings = Pipeline.load(path, lambda *folders: PartialEnvironment(environment(*folders, refused="is not needed")))
@@ -74,7 +80,7 @@ def known_source(path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source
 
 
 def _known(value: JsonValue) -> JsonValue:
-    """A value without the texts in which a variable stands for nothing."""
+    """Remove the strings with an unset variable from a value."""
     match value:
         case Mapping():
             return {name: _known(item) for name, item in value.items() if not _lacks_variable(item)}
@@ -89,7 +95,7 @@ def _lacks_variable(value: JsonValue) -> bool:
 
 
 def config_file(path: Path) -> Path | None:
-    """The file that a pipeline takes its config from; None: the config stands in the pipeline itself."""
+    """The config file that a pipeline file names; None if the config is in the pipeline file itself."""
     value = YamlFile.load(path).value
     source = value.get("source") if isinstance(value, dict) else None
     named = source.get("config") if isinstance(source, dict) else None
@@ -97,7 +103,7 @@ def config_file(path: Path) -> Path | None:
 
 
 def source_named(options: SourceOptions, folder: Path, *, trusted: bool) -> Source:
-    """The source that a pipeline names; paths are relative to its folder, as everywhere in the file."""
+    """Find the source that a pipeline names. folder: that of the pipeline file, to which its paths are relative."""
     if options.manifest is not None:
         return sources.manifest_source(folder / options.manifest, trusted=trusted)
     assert options.connector is not None

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of a read, on standard error."""
+"""The live progress of a read, on the terminal at standard error."""
 
 import os
 import time
@@ -30,9 +30,9 @@ class _Row:
 
 
 class Progress(Watch):
-    """A table with a row for each stream: records, rate, last state; redrawn at most five times a second.
+    """A table with a row per stream: records, rate, last state; redrawn at most five times a second.
 
-    Where standard output goes to the same terminal, only the finished table is drawn. mask: hides secrets in errors.
+    If standard output is a terminal too, only the final table is drawn. mask: masks secrets in errors.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Progress(Watch):
             self._console.print(self._table())
 
     def say(self, text: str) -> None:
-        """Print a line above the table, unless standard output has it on the same terminal."""
+        """Print a line above the table; does nothing if standard output is a terminal, which already shows the log."""
         if self._moving:
             self._console.print(Text(text))
 
@@ -95,7 +95,8 @@ class Progress(Watch):
         for stream, row in self._rows.items():
             seconds = max((self._clock() if row.ended is None else row.ended) - row.started, 0.001)
             state = "" if row.state is None else canonical(row.state)
-            # Cut here: to lay out the state of ten thousand partitions takes longer than to read them.
+            # Truncated here, because rich takes longer to lay out the state of ten thousand partitions than they take
+            # to read.
             table.add_row(
                 Text(str(stream)),
                 f"{row.records:,}",

@@ -1,4 +1,4 @@
-"""`spark-cdk prove`: kill syncs of a connector, resume them, and compare with an undisturbed one."""
+"""`spark-cdk prove`: kills syncs of a connector, resumes them, and compares the results with an undisturbed sync."""
 
 import sys
 from collections import defaultdict
@@ -25,12 +25,12 @@ from cdk.testing.proving.proof import prove as prove_subject
 from cdk.testing.proving.trials import Subject
 
 _SHOWN = 5
-"""Broken kills that are shown in full."""
+"""How many kills with problems are shown in full."""
 
 _LABEL = "crash-proof"
 _GREEN, _AMBER, _RED = "#2e7d32", "#b26a00", "#c62828"
 _LETTER, _PADDING = 6.6, 10
-"""Pixels of a letter of the badge, and beside a text."""
+"""Pixels: the width of a letter of the badge, and the space on each side of a text."""
 
 
 @click.command()
@@ -90,9 +90,9 @@ def prove(
 def subject_of(
     find: FindSource, config: Path | None, cassette: Path | None, names: Sequence[str], secrets: Secrets
 ) -> Subject:
-    """What is proved. cassette: None: the source is read, and recorded. names: of streams; all without.
+    """Return the subject of a proof. cassette: None: read the source and record it. names: of streams; empty for all.
 
-    Raises ConfigError, and what reading the source does.
+    Raises ConfigError, and the errors of reading the source.
     """
     source = find()
     played = None if cassette is None else Cassette(cassette)
@@ -122,7 +122,7 @@ def proof_json(proof: Proof) -> Mapping[str, object]:
 def _badge(proof: Proof, counted: str) -> str:
     """The badge of a proof: `crash-proof | 46 kills, 120 rows`, or `crash-proof | broken by 3 of 46 kills`.
 
-    counted: what the rows are called. It is amber where warnings say that all syncs may lack the same rows.
+    counted: the noun for the rows. The badge is amber if warnings say that all syncs may lack the same rows.
     """
     kills, broken, rows = len(proof.kills), sum(bool(kill.problems) for kill in proof.kills), sum(proof.rows.values())
     text, color = f"{kills} kills, {rows:,} {counted}", _GREEN
@@ -143,7 +143,7 @@ def _badge(proof: Proof, counted: str) -> str:
 
 
 def _lines(proof: Proof) -> list[str]:
-    """A table of the kills, the problems, and what it comes to."""
+    """The lines of the report: a table of the kills, the problems and warnings, and the result."""
     by_point: dict[str, list[Kill]] = defaultdict(list)
     for kill in proof.kills:
         by_point[kill.point.partition(":")[0]].append(kill)

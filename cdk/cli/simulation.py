@@ -1,4 +1,4 @@
-"""`--cassette` and `--simulate`: options of commands that read a connector whose requests are answered here then."""
+"""`--cassette` and `--simulate`: options of commands that answer a connector's requests in this process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -21,20 +21,20 @@ R = TypeVar("R")
 _GENERATED = "generated records"
 _HELP = "Answer requests with generated records; send none. WORLD: such as `records=100,seed=1,round=1,faults`."
 _REPLACED = "cdk.cli.simulation"
-"""Under this name, the context of a command has what stands for parts of its pipeline file."""
+"""The key in the command's context of the values that replace parts of its pipeline file."""
 _SIMULATED = "cdk.cli.simulation.simulated"
-"""Under this name, it has that records are generated."""
+"""The key in the command's context that says that records are generated."""
 
 
 class FindPipelineSource(Protocol):
-    """Gives the source of a pipeline file, and what is known of its config."""
+    """Loads the source of a pipeline file, and the known part of its config."""
 
     def __call__(self, path: Path, secrets: Secrets, *, trusted: bool) -> tuple[Source, Mapping[str, JsonValue]]:
-        """The source, and its config without what is not set. Raises CdkErrors: one of them is wrong."""
+        """Return the source, and its config without values that are not set. Raises CdkErrors: one is invalid."""
 
 
 def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
-    """Let requests of `command` be answered from `--cassette`, at the time of its recording."""
+    """Decorate `command` to answer its requests from `--cassette`, with the clock at the time of the recording."""
 
     @file_option("--cassette", "Answer requests from a recording of `spark-cdk record`; send none.")
     @wraps(command)
@@ -52,7 +52,7 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
             if kwargs.get("pipeline") is not None:
                 kwargs.update(_elsewhere(kwargs, None, "the records of the cassette"))
             elif kwargs.get("config", config) is None:
-                # That of the recording, which lacks nothing but the secrets.
+                # The recording's config, which is complete except for the secrets.
                 kwargs["config"] = config
             return command(*args, **kwargs)
 
@@ -60,7 +60,7 @@ def with_cassette(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let requests of a command be answered by a simulator of its connector; its config lacks nothing then.
+    """Decorate a command to answer its requests from a simulator of its connector, which also completes the config.
 
     of_pipeline: for a command that takes a pipeline file.
     """
@@ -93,9 +93,9 @@ def with_simulation(of_pipeline: FindPipelineSource | None = None) -> Callable[[
 
 
 def replaced_parts() -> tuple[Mapping[str, JsonValue] | None, str] | None:
-    """What stands for parts of the pipeline file where requests are answered here; None: all is as the file says.
+    """The config and the target that replace those of the pipeline file if requests are answered in this process.
 
-    These are the config, None for that of the file, and the place of the tables.
+    Returns None if nothing is replaced. A config of None is that of the file.
     """
     return click.get_current_context().meta.get(_REPLACED)
 
@@ -108,9 +108,9 @@ def is_simulated() -> bool:
 def _elsewhere(
     options: Mapping[str, object], config: Mapping[str, JsonValue] | None, records: str
 ) -> Mapping[str, object]:
-    """Options of a command, changed so that tables and states of its pipeline file go where `--target` says.
+    """Return changes to a command's options so that tables and states of its pipeline file go to `--target`.
 
-    config: see `replaced_parts`. records: what is read. Raises UsageError: there is no `--target`.
+    config: see `replaced_parts`. records: names the records in the error. Raises UsageError: `--target` is missing.
     """
     click.get_current_context().meta[_REPLACED] = config, _target(options, records)
     return {"target": None}
@@ -131,7 +131,7 @@ def _simulator(
     secrets: Secrets,
     of_pipeline: FindPipelineSource | None,
 ) -> "testing.Simulator":
-    """The simulator of the connector that a command is called with. Raises CdkErrors, and UsageError."""
+    """Make the simulator of the command's connector. Raises CdkErrors, and UsageError: no connector is named."""
     world, trusted = testing.World.parse(text), bool(options.get("allow_custom_code"))
     pipeline, find = cast("Path | None", options.get("pipeline")), args[0] if args else None
     if pipeline is not None and of_pipeline is not None:

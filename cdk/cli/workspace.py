@@ -1,4 +1,4 @@
-"""The folder of a server: which files it opens, which code may run, and which secrets no answer shows."""
+"""The folder of a server: which files it may open, which code it may run, and which secrets it masks in answers."""
 
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,30 +32,30 @@ _MANIFESTS = {".yaml", ".yml"}
 
 
 class Workspace:
-    """What a server may touch. root: the working directory, which no path leaves, by a symbolic link neither.
+    """What a server may access. root: the working directory, which no path may leave, not even by a symbolic link.
 
-    trusted: connectors in Python, and code that manifests name, may run.
+    trusted: whether connectors in Python, and code that manifests name, may run.
     """
 
     def __init__(self, root: Path, *, trusted: bool) -> None:
         self._root, self.trusted = root.resolve(), trusted
 
     def path(self, text: str) -> Path:
-        """A path in the folder, relative to it. Raises ConfigError: it leads out of it."""
+        """Return a path relative to the folder. Raises ConfigError: it is outside of the folder."""
         resolved = (self._root / Path(text).expanduser()).resolve()
         if not resolved.is_relative_to(self._root):
             raise ConfigError("is outside of the folder of this server; name a file in it", path=text)
         return resolved.relative_to(self._root)
 
     def file(self, text: str, secrets: Secrets) -> Path:
-        """A file in the folder, as are those that it names; `secrets` gets what they, and each `.env` beside, hold.
+        """Return a file in the folder, and add to `secrets` those in it, in the files that it names and in each `.env`.
 
-        Raises ConfigError.
+        Raises ConfigError: one of the files is outside of the folder, or requires trust that the server lacks.
         """
         return self._file(text, secrets, frozenset())
 
     def _file(self, text: str, secrets: Secrets, named: Collection[str]) -> Path:
-        """named: values of variables that the file which names this one names itself."""
+        """named: the values of the variables that the files which refer to this one use."""
         path = self.path(text)
         value = _value(path)
         if looks_up(value) and not self.trusted:
@@ -83,19 +83,22 @@ class Workspace:
         return path
 
     def optional(self, text: str, secrets: Secrets) -> Path | None:
-        """As `file`; None for no text."""
+        """As `file`; None for an empty text."""
         return self.file(text, secrets) if text else None
 
     def pipeline(self, text: str, secrets: Secrets) -> PipelineFile:
-        """A pipeline file in the folder; `secrets` gets what its connector calls secret in the config, too."""
+        """Open a pipeline file in the folder; also adds what the connector's schema marks as secret to `secrets`."""
         path = self.file(text, secrets)
-        # What cannot be read of the connector, tables and states can do without.
+        # Tables and states can be shown without the connector.
         with suppress(ConfigError):
             file_pipeline(path, secrets, trusted=self.trusted)
         return PipelineFile(path, trusted=self.trusted)
 
     def connector(self, text: str, secrets: Secrets) -> Callable[[], Source]:
-        """What gives the connector of a path or a name. Raises ConfigError: it is outside, or code that may not run."""
+        """Return a function that loads the connector at a path or of a name.
+
+        Raises ConfigError: the path is outside of the folder, or the connector is code that may not run.
+        """
         if Path(text).suffix in _MANIFESTS:
             return partial(sources.manifest_source, self.file(text, secrets), trusted=self.trusted)
         if not self.trusted:
@@ -104,11 +107,11 @@ class Workspace:
         return partial(find_source, str(self.path(text)) if text.endswith(".py") else text)
 
     def draft(self, folder: Path, *, openapi: str, curl: str, send: bool, secrets: Secrets) -> Draft | None:
-        """What a description drafts, by its path or its address, or a command line; None: neither is named.
+        """Draft a connector from an OpenAPI description, or from a curl command line; None if both are empty.
 
-        folder: where it is to be written. send: send what the command line does, and have the responses say the rest;
-        `secrets` gets what may be one in it. Raises ConfigError: it cannot be read, or both are named. What a request
-        raises.
+        openapi: a path or URL. folder: where the connector will be written. send: send the request of the command line
+        and take the rest from the responses; adds possible secrets of the command line to `secrets`. Raises
+        ConfigError: the input cannot be read, or both are passed; and the errors of requests.
         """
         if openapi and curl:
             raise ConfigError("found a description and a curl command, expected one of them")
@@ -123,7 +126,7 @@ class Workspace:
         )
 
     def _source(self, source: Mapping[str, JsonValue], folder: Path, secrets: Secrets, named: Collection[str]) -> None:
-        """Look at what a pipeline reads, as at what a tool is given. named: values of variables that it names."""
+        """Check the files that a pipeline's source names, as `file` does. named: values of variables that it uses."""
         match source.get("config"):
             case str() as file:
                 self._file(str(folder / Path(file).expanduser()), secrets, named)
@@ -139,12 +142,12 @@ class Workspace:
 
 
 def masked(answer: Mapping[str, object], secrets: Secrets) -> Json:
-    """An answer as others may see it: without secrets, and without what has the name of one."""
+    """Mask an answer: known secrets, and values whose names say that they are secret."""
     return _hidden(secrets.mask_json(answer))
 
 
 def shown_error(error: Exception | SystemExit) -> str:
-    """An error that was raised, as a server shows it: with its stream, or with its line where it is the code's."""
+    """The text of an error, as servers show it: a CdkError with its stream, any other one with its line of code."""
     if isinstance(error, SystemExit):
         error = ConnectorExit(error)
     if isinstance(error, CdkError):
@@ -154,7 +157,7 @@ def shown_error(error: Exception | SystemExit) -> str:
 
 
 def _hidden(value: JsonValue) -> JsonValue:
-    """`value` without texts and numbers whose names say that they are secret."""
+    """Replace strings and numbers whose names say that they are secret."""
     match value:
         case Mapping():
             return {
@@ -168,7 +171,7 @@ def _hidden(value: JsonValue) -> JsonValue:
 
 
 def _value(path: Path) -> JsonValue:
-    """What is in a file, however it is called; None where that cannot be read, of which its user says more."""
+    """Parse a file as JSON or YAML, whatever its name; None if it cannot be read, which its later use reports."""
     for read in (read_document, lambda path: YamlFile.load(path).value):
         with suppress(ConfigError):
             return read(path)
@@ -176,7 +179,7 @@ def _value(path: Path) -> JsonValue:
 
 
 def _secrets_in(value: JsonValue, looks: Callable[[str], bool]) -> Iterator[str]:
-    """The texts whose names look like a secret's, at any depth; not those that an expression gives."""
+    """Yield the strings whose names look like those of secrets, at any depth; not templates."""
     match value:
         case Mapping():
             for name, inner in value.items():

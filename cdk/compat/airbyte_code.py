@@ -8,21 +8,24 @@ from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 
 UNSAFE = "AIRBYTE_ENABLE_UNSAFE_CODE"
-"""The variable by which existing platforms allow it."""
+"""The environment variable with which existing platforms allow custom code."""
 
 
 @dataclass(frozen=True)
 class AirbyteCode:
-    """The CustomCode of classes that extend those of `airbyte_cdk`."""
+    """Builds custom components whose classes extend those of `airbyte_cdk`.
+
+    components: the file of the module `components`; None: it lies beside the manifest.
+    """
 
     components: Path | None = None
 
     def build(self, component: Component, ctx: BuildContext, *parts: object) -> object:
-        from cdk.compat.adapters.registry import build  # noqa: PLC0415 - brings `requests`, which only custom code needs
+        from cdk.compat.adapters.registry import build  # noqa: PLC0415 - imports `requests`, only for custom code
 
         return build(component, ctx, *parts)
 
 
 def airbyte_code(components: Path | None = None, *, allowed: bool) -> AirbyteCode | None:
-    """What builds custom components; None where neither the user nor the environment allows them."""
+    """Return the builder of custom components, or None if neither the user nor the environment allows them."""
     return AirbyteCode(components) if allowed or os.environ.get(UNSAFE, "").lower() == "true" else None

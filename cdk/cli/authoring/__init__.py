@@ -1,1 +1,1 @@
-"""The commands for authors of connectors: thin, around `cdk.authoring`."""
+"""The commands for connector authors: thin wrappers around `cdk.authoring`."""

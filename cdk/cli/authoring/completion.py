@@ -1,4 +1,4 @@
-"""`spark-cdk completion SHELL`: what a shell runs to complete commands, options and files."""
+"""`spark-cdk completion SHELL`: prints the script with which a shell completes commands, options and files."""
 
 import os
 
@@ -25,7 +25,7 @@ def completion(ctx: click.Context, shell: str) -> int:
 
 
 def completed(app: click.Group, name: str) -> int | None:
-    """The exit code of the completion that a shell has asked for; None: no shell asked for one."""
+    """Run the completion that a shell requests by an environment variable; return its exit code, None without one."""
     instruction = os.environ.get(_variable(name))
     return None if instruction is None else shell_complete(app, {}, name, _variable(name), instruction)
 

@@ -1,4 +1,4 @@
-"""`spark-cdk detect STREAM`: where the records of a stream lie and how it pages, from live responses."""
+"""`spark-cdk detect STREAM`: finds the path of a stream's records and its pagination, from live responses."""
 
 from collections.abc import Iterator
 from pathlib import Path

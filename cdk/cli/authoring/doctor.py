@@ -1,4 +1,4 @@
-"""`spark-cdk doctor [PIPELINE]`: whether a sync can run here; and `spark-cdk check PIPELINE`, a part of that."""
+"""`spark-cdk doctor [PIPELINE]` checks whether a sync can run here; `spark-cdk check PIPELINE` is a part of that."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -73,7 +73,7 @@ def check_pipeline(pipeline: Path, *, allow_custom_code: bool) -> int:
 
 
 def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = False) -> int:
-    """Print findings as they come, or all as JSON, without secrets; 1: something is missing."""
+    """Print findings one by one, or all as JSON, secrets masked; return 1 if one of them failed."""
     masked: list[Finding] = []
     with plain_errors(secrets), warnings_on_stderr(secrets), retries_on_stderr(secrets):
         for finding in findings:
@@ -90,7 +90,7 @@ def _report(findings: Iterable[Finding], secrets: Secrets, *, as_json: bool = Fa
 
 def _of_pipeline(path: Path, secrets: Secrets, *, trusted: bool) -> Iterator[Finding]:
     try:
-        # A login may bring a new refresh token: its file gets it.
+        # A login may return a new refresh token, which is saved in the config file.
         events = ConfigEvents(secrets, config_file(path))
         settings, source = file_pipeline(path, secrets, trusted=trusted, events=events)
     except CdkError as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a file that a person wrote: a manifest, a pipeline, a config, a catalog or a state."""
+"""Finds the mistakes in a file that a user wrote: a manifest, a pipeline, a config, a catalog or a state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +41,7 @@ FindSource: TypeAlias = Callable[[], Source]
 
 
 class _Recording(PartialEnvironment):
-    """An environment that adds to `unset` which variables it was asked for and lacks."""
+    """An environment that adds the names of variables that are looked up, but not set, to `unset`."""
 
     def __init__(self, environ: Mapping[str, str], unset: set[str]) -> None:
         super().__init__(environ)
@@ -55,7 +55,10 @@ class _Recording(PartialEnvironment):
 
 
 def kind_of_file(path: Path) -> str:
-    """What a file is, by what stands in it; a config where nothing tells. Raises ConfigError: it cannot be read."""
+    """Determine the kind of a file from its content; a config if it matches no other.
+
+    Raises ConfigError: the file cannot be read.
+    """
     if path.suffix in {".yaml", ".yml"}:
         value = read_document(path)
     else:
@@ -64,7 +67,7 @@ def kind_of_file(path: Path) -> str:
 
 
 def kind_of(value: JsonValue) -> str:
-    """What a file is, by what stands in it, of which a key may be misspelt; a config where nothing tells."""
+    """Determine the kind of a file from its value, even if a key is misspelt; a config if it matches no other."""
     match value:
         case {**keys} if keys.get("type") == "DeclarativeSource" or len(_OF_MANIFESTS & keys.keys()) > 1:
             return "manifest"
@@ -79,13 +82,13 @@ def kind_of(value: JsonValue) -> str:
 
 
 class FileChecks:
-    """Checks files. source: gives the connector of configs, catalogs and states; None: only their form is checked."""
+    """Checks files. source: finds the connector of configs, catalogs and states; None: only check their form."""
 
     def __init__(self, source: FindSource | None, config: Path | None, secrets: Secrets, *, trusted: bool) -> None:
         self._find, self._config, self.secrets, self._trusted = source, config, secrets, trusted
 
     def problems(self, path: Path, kind: str) -> list[Problem]:
-        """The problems of a file of a kind."""
+        """Check a file of one of `KINDS`, and return its problems."""
         problems = Problems(path, self.secrets)
         if path.suffix == ".py":
             words = "`spark-cdk check --connector` tries a connector in Python, and `pytest --connector` tests it"
@@ -109,7 +112,7 @@ class FileChecks:
             _add_mistakes(path, {}, problems)
             raise
         _add_mistakes(path, source.config_schema, problems)
-        # What reads the config is built with the one that there is.
+        # Components that use the config can only be built with one.
         if self._config is not None:
             with problems.gathering():
                 source.streams(load_config(self._config, source, self.secrets))
@@ -131,7 +134,7 @@ class FileChecks:
         except ConfigError:
             if not unset:
                 raise
-            # What is not there cannot be held against the schema.
+            # Values that are not set cannot be checked against the schema.
             names = ", ".join(sorted(unset))
             problems.add(f"source.config: is not checked without a value of {names}", certain=False)
             return
@@ -143,7 +146,7 @@ class FileChecks:
                 for stream, options in chosen_streams(streams, choice):
                     with problems.gathering():
                         plans.append(plan_stream(stream, options, target, settings.incremental_write_mode))
-                        # A schema that the API gives is not known here.
+                        # A schema from the API is unknown here, since no request may be sent.
                         with suppress(RequestsSpent), leasing(RequestLease(0)):
                             check_new_table(plans[-1], columns(stream.json_schema()))
         check_apart(plans)
@@ -156,7 +159,7 @@ class FileChecks:
         load_config(path, self._find(), self.secrets)
 
     def _streams(self, problems: Problems) -> Sequence[Stream] | None:
-        """The streams of the connector, as far as its config is known; a warning where it is not."""
+        """The connector's streams; None without a connector, or, with a warning, without a config that it requires."""
         source = None if self._find is None else self._find()
         if source is None:
             return None

@@ -1,4 +1,4 @@
-"""`spark-cdk new NAME` and `spark-cdk import`: a connector to begin with, which another tool's file may describe."""
+"""`spark-cdk new NAME` and `spark-cdk import`: write a first version of a connector, also from another tool's file."""
 
 import sys
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from cdk.cli.command_errors import plain_errors, retries_on_stderr, warnings_on_
 from cdk.cli.options import FILE, FOLDER, with_egress
 
 _LISTED = 3
-"""Names and paths of a list that are shown; README.md has all."""
+"""How many names and paths of a list are shown; README.md has all."""
 
 
 @click.command()
@@ -84,7 +84,7 @@ def new(
 
 
 def write_new(name: str, language: Language, target: Path, draft: Draft | None) -> int:
-    """Write a connector as `new_connector` does, and show what was written and guessed. Raises ConfigError."""
+    """Write a connector as `new_connector` does, and print the files and the guesses. Raises ConfigError."""
     written = new_connector(name, language, target, draft)
     for path in written.files:
         click.echo(f"{target / path}")

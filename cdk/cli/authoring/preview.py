@@ -1,4 +1,4 @@
-"""`spark-cdk preview STREAM`: the first records of a stream, and how they came about."""
+"""`spark-cdk preview STREAM`: shows the first records of a stream, with the requests and responses behind them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -35,7 +35,7 @@ from cdk.state.manager import ConnectorStateManager
 from cdk.streams.source import named_stream
 
 _WIDEST, _GAP = 40, 1
-"""Characters of a column of the table of records, and between two."""
+"""Characters: the greatest width of a column in the table of records, and the gap between two columns."""
 
 
 @click.command()
@@ -87,9 +87,9 @@ def preview_json(
     body: int = 300,
     most_pages: int | None = None,
 ) -> Json:
-    """What `--json` prints: up to `most` records, and up to `body` characters of each body. Raises ConfigError.
+    """The object that `--json` prints: up to `most` records, and up to `body` characters of each body.
 
-    most_pages: how many are read where filters leave few records of each.
+    most_pages: how many pages are read at most, if filters leave few records of each. Raises ConfigError.
     """
     shown = _Answer(secrets, body)
     with _pages(find, stream, secrets, config, state) as pages:
@@ -101,7 +101,7 @@ def preview_json(
 def _pages(
     find: FindSource, stream: str, secrets: Secrets, config: Path | None, state: Path | None
 ) -> Iterator[Iterator[PreviewPage]]:
-    """The pages of a stream; `secrets` knows what each of them holds."""
+    """Open a stream and yield its pages; the secrets of each are in `secrets` when it is yielded."""
     source = find()
     source.events = ConfigEvents(secrets, config)
     streams = source.open(load_config(config, source, secrets))
@@ -120,7 +120,7 @@ def _learning(pages: Iterator[PreviewPage], secrets: Secrets) -> Iterator[Previe
 def _show(
     stream: str, pages: Iterator[PreviewPage], shown: "_Answer | _Text", most: int | None, most_pages: int | None = None
 ) -> int:
-    """Show pages until there are `most` records, until nobody wants the next one, or to the end; 1: it has failed."""
+    """Show pages up to `most` records or `most_pages`, until the user declines, or to the end; return 1 on an error."""
     records: list[Record] = []
     for number, page in enumerate(pages, 1):
         records += map(dict, page.records)
@@ -136,7 +136,7 @@ def _show(
 
 
 class _Answer:
-    """One JSON document at the end: `answer`."""
+    """Collects pages into one JSON document, `answer`, which is complete at the end."""
 
     def __init__(self, secrets: Secrets, body: int) -> None:
         self._secrets, self._body = secrets, body
@@ -175,7 +175,7 @@ class _Answer:
 
 
 class _Text:
-    """Pages as they come, and the records as a table: at the end, or with each page. most: records of a table."""
+    """Prints each page, and the records as a table: at the end, or with `step` per page. most: records of a table."""
 
     def __init__(self, secrets: Secrets, body: int, most: int, *, step: bool) -> None:
         self._secrets, self._body, self._most, self._step = secrets, body, most, step
@@ -211,7 +211,7 @@ class _Text:
 
 
 def _print_records(records: Sequence[Record], mask: Mask) -> None:
-    """Print records as a table of the fields that fit beside each other; in a last line those that do not."""
+    """Print records as a table of the fields that fit the width; list the names of the others in a last line."""
     if not records:
         return
     console = Console(highlight=False)
@@ -264,7 +264,7 @@ def _message(message: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _counts(page: PreviewPage) -> str:
-    """What was extracted, and what filters and the slice's window have left of it."""
+    """The number of extracted records, and how many remain after filters and the slice's window, in words."""
     note, count = page.note, len(page.records)
     if note is None:
         return f"{count:,} records"

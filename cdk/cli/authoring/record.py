@@ -1,4 +1,4 @@
-"""`spark-cdk record`: real traffic of a connector, once, as a file that answers it from then on."""
+"""`spark-cdk record`: records a connector's real requests and responses in a file, from which they can be replayed."""
 
 from pathlib import Path
 

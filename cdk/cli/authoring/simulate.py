@@ -1,4 +1,4 @@
-"""`spark-cdk simulate`: what a connector's simulated API has, and that API on a port of this machine."""
+"""`spark-cdk simulate`: shows the contents of a connector's simulated API, or serves it on a local port."""
 
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,7 +38,7 @@ def simulate(find: FindSource, world: str, *, config: Path | None, port: int | N
 
 
 def serve(simulator: "testing.Simulator", port: int) -> None:
-    """Serve until interrupted."""
+    """Serve the simulated API until interrupted."""
     with taking_port(port):
         httpd = server(simulator, port)
     with httpd:
@@ -50,7 +50,7 @@ def serve(simulator: "testing.Simulator", port: int) -> None:
 
 
 def server(simulator: "testing.Simulator", port: int) -> ThreadingHTTPServer:
-    """A server of this machine that answers as all hosts of the API do; its links lead to itself."""
+    """Make a local server that answers for all hosts of the API; URLs of the API in its responses point to itself."""
     answering = Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ def server(simulator: "testing.Simulator", port: int) -> ThreadingHTTPServer:
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - as the library calls them
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: parameters may be secrets."""
+            """Log nothing, because parameters may be secrets."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 

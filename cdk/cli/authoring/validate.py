@@ -1,4 +1,4 @@
-"""`spark-cdk validate FILE...`: what is wrong with files, all at once; `spark-cdk schema KIND`: what may be in them."""
+"""`spark-cdk validate FILE...`: prints all mistakes in files; `spark-cdk schema KIND`: prints a kind's JSON Schema."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -67,7 +67,7 @@ def validate(
 
 
 class CheckedFile(NamedTuple):
-    """A file, what it is, and what is wrong with it."""
+    """A file with its kind and its problems."""
 
     file: Path
     kind: str
@@ -75,7 +75,7 @@ class CheckedFile(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether nothing is certainly wrong."""
+        """Whether no problem is certain, that is, there are only warnings."""
         return not any(problem.certain for problem in self.problems)
 
 
@@ -88,9 +88,9 @@ def check_files(
     config: Path | None = None,
     trusted: bool = False,
 ) -> Sequence[CheckedFile]:
-    """Look for mistakes in each file; the one manifest, and the one config, among them are those of the others.
+    """Find the mistakes in each file. A single manifest and a single config among them are used to check the others.
 
-    find: gives the connector that none of the files is. trusted: Python code that a manifest names may run.
+    find: finds a connector that is not among the files. trusted: Python code that a manifest names may run.
     """
     kinds = {path: kind or _kind(path) for path in files}
     manifests = [path for path in kinds if kinds[path] == "manifest"]
@@ -102,7 +102,7 @@ def check_files(
 
 
 def _kind(file: Path) -> str:
-    """What a file is; by its ending where it cannot be read: the check then says why."""
+    """Determine the kind of a file; by its suffix if it cannot be read, so that the check reports why."""
     try:
         return kind_of_file(file)
     except ConfigError:

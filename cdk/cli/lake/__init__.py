@@ -1,1 +1,1 @@
-"""What lies in the target of a pipeline: its tables, their rows in SQL, and the runs that filled them."""
+"""Commands that read the target of a pipeline: its tables, their rows by SQL, and the runs that wrote them."""

@@ -1,4 +1,4 @@
-"""`spark-cdk query PIPELINE.yaml "select ..."`: SQL over the tables of a pipeline, in this process, without Spark."""
+"""`spark-cdk query PIPELINE.yaml "select ..."`: queries a pipeline's tables by SQL, in this process, without Spark."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ from cdk.lake.storage.table_folders import HISTORY
 
 _FILE_WIDTH = 1_000
 _PLAIN = re.compile("[a-z_][a-z0-9_]*")
-"""Names that SQL takes for what they are without quotes."""
+"""Names that need no quotes in SQL."""
 
 
 @click.command()
@@ -51,7 +51,7 @@ def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
             return 0
         first, count = list[pa.RecordBatch](), 0
         for batch in rows:
-            # Of an answer that is larger than the memory only this much is retained.
+            # The result may exceed the memory, so only the rows to show are retained.
             first += [batch.slice(0, most - count)] if count < most else []
             count += batch.num_rows
     _print(pa.Table.from_batches(first, rows.schema))
@@ -61,7 +61,7 @@ def query(pipeline: PipelineFile, sql: str, *, most: int, as_json: bool) -> int:
 
 
 def _tables(pipeline: PipelineFile) -> Mapping[str, DeltaTable]:
-    """The tables of the pipeline and their histories, by name. Raises ConfigError: there are none."""
+    """The tables of the pipeline and their histories, by name. Raises ConfigError: there is no table."""
     tables = dict[str, DeltaTable]()
     for location in locations_in(LocalFolder(tables_folder(pipeline)), pipeline.settings.name):
         for name, root in ((location.name, location.root), (f"{location.name}{HISTORY}", location.history)):
@@ -80,17 +80,17 @@ def _answer(tables: Mapping[str, DeltaTable], sql: str) -> pa.RecordBatchReader:
 
 
 def _quoted(name: str) -> str:
-    """A name in quotes, where it is what it is, with capitals, dots and dashes."""
+    """Quote a name, so that SQL takes capitals, dots and dashes literally."""
     return '"{}"'.format(name.replace('"', '""'))
 
 
 @contextmanager
 def _explained(path: Path, sql: str, tables: Collection[str]) -> Iterator[None]:
-    """Raise ConfigError: the query of this block cannot be answered."""
+    """Turn an error of the query in the block into a ConfigError, with a hint about names and quotes."""
     try:
         yield
     except (DeltaError, pa.ArrowException) as error:
-        # Without its quotes a name may be a syntax error as well.
+        # A name without its quotes may also cause a syntax error.
         unquoted = any(name in sql and _quoted(name) not in sql for name in tables if not _PLAIN.fullmatch(name))
         lists, names = unquoted or "not found" in str(error), ", ".join(map(_quoted, sorted(tables)))
         hint = f"; the tables are {names}, in the quotes that SQL needs for capitals, dots and dashes" if lists else ""
@@ -111,5 +111,5 @@ def _print(rows: pa.Table) -> None:
 
 
 def _cell(value: object) -> str:
-    """A value as people read it; what has parts as JSON."""
+    """Format a value for display; objects and lists as JSON."""
     return to_json(value, str).decode() if isinstance(value, (Mapping, list)) else str(value)

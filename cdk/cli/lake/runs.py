@@ -1,4 +1,4 @@
-"""`spark-cdk runs PIPELINE.yaml`: the last runs of a pipeline, and how each ended."""
+"""`spark-cdk runs PIPELINE.yaml`: lists the last runs of a pipeline, and how each ended."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""`spark-cdk tables PIPELINE.yaml`: the tables of a pipeline, as their logs describe them."""
+"""`spark-cdk tables PIPELINE.yaml`: shows the tables of a pipeline, as their logs describe them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -50,7 +50,7 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
         _print_table(name, target, aged)
     if any(facts.problem for facts in facts_list):
         return 1
-    # Where `streams` does not name them, nothing tells which streams a pipeline has that never ran.
+    # Without `streams` in the file, the streams of a pipeline that never ran are unknown.
     never = not facts_list and (limits | _limits(pipeline.settings)).max_age is not None
     if never and not as_json:
         click.echo(f"{name}: stale: exceeds max_age: no sync has read a stream to its end")
@@ -58,10 +58,10 @@ def tables(pipeline: PipelineFile, *, max_age: timedelta | None, max_lag: timede
 
 
 def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) -> tuple[Path, Sequence[TableFacts]]:
-    """The folder of a pipeline's tables, and what can be told of each.
+    """Return the folder of a pipeline's tables, and the facts about each table.
 
-    limits: how old they may be, in place of what the pipeline says. Raises ConfigError: the folder cannot be read, or
-    is missing and nothing says how old a table may be: one that was never filled is older.
+    limits: how old tables may be; they override those of the pipeline file. Raises ConfigError: the folder cannot be
+    read, or is missing. With a `max_age` it may be missing: tables that were never written exceed it.
     """
     settings = pipeline.settings
     by_default = _limits(settings)
@@ -78,9 +78,9 @@ def table_facts_of(pipeline: PipelineFile, limits: FreshnessLimits = NO_LIMITS) 
 
 
 def tables_folder(pipeline: PipelineFile, *, missing: bool = False) -> Path:
-    """The folder of a pipeline's tables. missing: whether it may be.
+    """The folder of a pipeline's tables. missing: whether it may be missing.
 
-    Raises ConfigError: there is none, or the tables are in a store.
+    Raises ConfigError: the folder is missing, or the tables are in an object store.
     """
     settings = pipeline.settings
     if "://" in settings.target.path:
@@ -105,7 +105,7 @@ def _limits(options: Pipeline | StreamOptions) -> FreshnessLimits:
 
 
 def facts_json(facts: TableFacts) -> Mapping[str, JsonValue]:
-    """What `--json` prints of a table, but how fresh it is, for which each partition is looked at."""
+    """The object that `--json` prints for a table, without its freshness, which requires a look at each partition."""
     return {
         "stream": facts.stream,
         "path": facts.path,
@@ -177,7 +177,7 @@ def _print_table(pipeline: str, target: Path, tables: Sequence[tuple[TableFacts,
 
 
 def _remarks(facts: TableFacts, freshness: Freshness) -> Iterator[Text]:
-    """What a person has to know of a table, or might do about it."""
+    """Yield the problems of a table, and hints what to do about them."""
     if facts.problem:
         yield Text(f"{facts.stream}: {facts.problem}", "red")
     if facts.hint is not None:

@@ -1,1 +1,1 @@
-"""`spark-cdk mcp`: the commands of an author as tools of an assistant, over the Model Context Protocol."""
+"""`spark-cdk mcp`: offers the commands for connector authors as tools, over the Model Context Protocol."""

@@ -1,4 +1,4 @@
-"""What the tools answer: the JSON of the commands, cut to what a conversation has room for, with what to do next."""
+"""The answers of the tools: the JSON of the commands, shortened for a conversation, with a next step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -24,21 +24,21 @@ def _shortened(value: object) -> object:
 
 
 Shown = Annotated[JsonValue, BeforeValidator(_shortened)]
-"""JSON without its ends where it is long."""
+"""JSON in which long strings, objects and lists are shortened."""
 
 
 class Part(BaseModel, extra="forbid"):
-    """A part of an answer, with all that the command's JSON has: what is not named here fails, and is not left out."""
+    """A part of an answer with all members of the command's JSON; undeclared ones fail instead of being dropped."""
 
 
 class Answer(Part):
-    """An answer of a tool."""
+    """The answer of a tool."""
 
     next: str = Field(default="", description="What to do next.")
 
 
 class NewConnector(Answer):
-    """A connector to begin with. notes: what of it was guessed, and what of an earlier draft stays."""
+    """A new connector. notes: what was guessed, and what remains of an earlier draft."""
 
     folder: str
     files: Sequence[str]
@@ -46,7 +46,7 @@ class NewConnector(Answer):
 
 
 class FileProblem(Part):
-    """One thing that is wrong in a file."""
+    """A mistake in a file."""
 
     file: str
     line: int | None
@@ -56,7 +56,7 @@ class FileProblem(Part):
 
 
 class FileChecked(Part):
-    """A file, what it is, and what is wrong in it."""
+    """A file with its kind and its mistakes."""
 
     file: str
     kind: str
@@ -72,7 +72,7 @@ class Validated(Answer):
 
 
 class PageAnswer(Part):
-    """A page: what was sent to find its slice and for it, where records were found, and how it goes on."""
+    """A page: the requests to plan its slice and to read it, the path of its records, and why there is a next page."""
 
     slice: str
     planning: Sequence[Shown]
@@ -88,7 +88,7 @@ class PageAnswer(Part):
 
 
 class Previewed(Answer):
-    """The first records of a stream, and how they came about."""
+    """The first records of a stream, with the requests and responses behind them."""
 
     stream: str
     complete: bool
@@ -97,7 +97,7 @@ class Previewed(Answer):
 
 
 class Inferred(Answer):
-    """The schema of a stream with the fields of its first records that it does not declare."""
+    """The schema of a stream, extended by undeclared fields of its first records."""
 
     stream: str
     undeclared: Sequence[str]
@@ -128,7 +128,7 @@ class PlannedStream(Part):
 
 
 class PlanAnswer(Answer):
-    """What a sync of a pipeline would do, and, in notes, besides reading."""
+    """What a sync of a pipeline would do. notes: what it would do besides reading."""
 
     pipeline: str
     target: str
@@ -138,7 +138,7 @@ class PlanAnswer(Answer):
 
 
 class KilledSync(Part):
-    """A sync that was killed at a point, and what another one that resumed made of it."""
+    """A sync that was killed at a point, and the problems after another one resumed it."""
 
     point: str
     lost: int
@@ -149,7 +149,7 @@ class KilledSync(Part):
 
 
 class Proven(Answer):
-    """Whether syncs that are killed lose nothing and repeat nothing."""
+    """Whether killed syncs lose no rows and duplicate none."""
 
     proven: bool
     rows: Mapping[str, int]
@@ -161,7 +161,7 @@ class Proven(Answer):
 
 
 class StreamStateAnswer(Part):
-    """Where a stream stands. positions: its cursors and page tokens, the first of many; further: how many more."""
+    """The state of a stream. positions: the first cursors and page tokens of its partitions; further: how many more."""
 
     stream: str
     path: str
@@ -181,7 +181,7 @@ class StreamStateAnswer(Part):
 
 
 class States(Answer):
-    """Where the streams of a pipeline stand."""
+    """The states of a pipeline's streams."""
 
     pipeline: str
     streams: Sequence[StreamStateAnswer]

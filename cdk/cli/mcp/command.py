@@ -1,4 +1,4 @@
-"""`spark-cdk mcp`: serve the tools on standard input and output."""
+"""`spark-cdk mcp`: serves the tools on standard input and output."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ def mcp(*, allow_custom_code: bool) -> int:
         if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
             raise
         raise click.ClickException("the package `mcp` is missing: pip install 'spark-cdk[mcp]'") from None
-    # Else the package prints each error, and what the kit logs, past the mask.
+    # Without a handler, the package would print errors and the kit's log unmasked.
     logging.getLogger().addHandler(logging.NullHandler())
     server(Path.cwd(), trusted=allow_custom_code).run("stdio")
     return 0

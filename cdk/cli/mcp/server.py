@@ -1,4 +1,4 @@
-"""The MCP server, and its tools: each calls what the command of its name calls, and shows no secret."""
+"""The MCP server and its tools: each does what the command of the same name does, and masks secrets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,7 +54,7 @@ _LOOKS, _CALLS = ToolAnnotations(read_only_hint=True), ToolAnnotations(read_only
 
 
 def server(root: Path, *, trusted: bool) -> MCPServer:
-    """The server of a folder, the working directory. trusted: connectors in Python may run."""
+    """Make the server of the working directory. trusted: connectors in Python may run."""
     mcp = MCPServer("spark-cdk", instructions=_LOOP)
     tools = Tools(Workspace(root, trusted=trusted))
     mcp.add_tool(tools.new, annotations=ToolAnnotations(destructive_hint=False))
@@ -68,7 +68,7 @@ def server(root: Path, *, trusted: bool) -> MCPServer:
 
 
 class Tools:
-    """The tools. One runs at a time: what a connector logs is heard by the one that reads it."""
+    """The tools. One runs at a time, because each listens to the log of the connector that it reads."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._one = workspace, Lock()
@@ -85,7 +85,7 @@ class Tools:
     ) -> answers.NewConnector:
         """Write a connector into a folder (default: its name): manifest or Python, tests, pipeline.
 
-        openapi, curl: draft it from a description or a command line; send: its responses say more.
+        openapi, curl: draft it from a description or a command line; send: also use its responses.
         """
         with self._answering() as secrets:
             target = self._workspace.path(folder or name)
@@ -100,7 +100,7 @@ class Tools:
     def validate(self, files: list[str], connector: str = "") -> answers.Validated:
         """Look for mistakes in manifests, configs, pipelines, catalogs and states; requests nothing.
 
-        connector: of the configs, catalogs and states, where its manifest is not among the files.
+        connector: checks configs, catalogs and states, if its manifest is not among the files.
         """
         with self._answering() as secrets:
             find = self._workspace.connector(connector, secrets) if connector else None
@@ -135,7 +135,7 @@ class Tools:
             return _answer(answers.Previewed, read, secrets, following)
 
     def infer(self, connector: Connector, stream: Stream, config: Config = "") -> answers.Inferred:
-        """Read the first pages of a stream, and tell its schema with the fields that it does not declare."""
+        """Read the first pages of a stream, and return its schema with the fields that it does not declare."""
         with self._answering() as secrets, one_run():
             source, file = self._workspace.connector(connector, secrets)(), self._workspace.optional(config, secrets)
             source.events = ConfigEvents(secrets, file)
@@ -163,7 +163,7 @@ class Tools:
         streams: Annotated[list[str], Field(description="Names; empty: all.")] = [],  # noqa: B006 - only read
         kills: Annotated[int, Field(ge=0, le=40, description="How many syncs to kill.")] = 8,
     ) -> answers.Proven:
-        """Kill syncs of a connector, resume each, and compare with an undisturbed one. Takes seconds a kill."""
+        """Kill syncs of a connector, resume each, and compare with an undisturbed one. Takes seconds per kill."""
         with self._answering() as secrets:
             find, file = self._workspace.connector(connector, secrets), self._workspace.optional(config, secrets)
             played = self._workspace.path(cassette) if cassette else None
@@ -175,7 +175,7 @@ class Tools:
             return _answer(answers.Proven, proof_json(proof), secrets, following)
 
     def state(self, pipeline: Pipeline, streams: list[str] = []) -> answers.States:  # noqa: B006 - only read
-        """Show where the streams of a pipeline stand after its syncs: all, or those that are named."""
+        """Show the states of a pipeline's streams after its syncs: of all streams, or of those that are named."""
         with self._answering() as secrets:
             file = self._workspace.pipeline(pipeline, secrets)
             statuses = [*map(status_json, statuses_of(file, streams))]
@@ -189,7 +189,7 @@ class Tools:
 
     @contextmanager
     def _answering(self) -> Iterator[Secrets]:
-        """Secrets to hide, and errors as the assistant may see them."""
+        """Yield the secrets to mask, and turn errors into ToolErrors without secrets."""
         secrets = Secrets()
         with self._one:
             try:
@@ -207,7 +207,7 @@ def _answer(model: type[Answer], answer: Mapping[str, object], secrets: Secrets,
 
 
 def _with_positions(status: Mapping[str, Json]) -> Mapping[str, object]:
-    """The state of a stream, of the positions only the first: there may be a million."""
+    """The state of a stream with only its first positions, as there may be a million."""
     listed = values(status["state"])
     positions = [f"{where}: {shown(value)}" for where, value in islice(listed, _MOST_POSITIONS)]
     rest = {name: value for name, value in status.items() if name != "state"}

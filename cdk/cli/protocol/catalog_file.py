@@ -1,4 +1,4 @@
-"""Catalogs: what a source offers, and what a person wants of it."""
+"""Catalogs: the streams that a source offers, and the configured streams that a user selects."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,21 +19,21 @@ from cdk.streams.stream import Stream
 
 
 def offered(streams: Iterable[Stream], schema: Callable[[Stream], JsonSchema] | None = None) -> AirbyteCatalog:
-    """What `discover` answers for these streams. schema: of one of them; None: the one that it declares."""
+    """Return the catalog that `discover` prints. schema: returns a stream's schema; None: use the declared one."""
     return AirbyteCatalog(
         streams=[_offer(stream, stream.json_schema() if schema is None else schema(stream)) for stream in streams]
     )
 
 
 def whole_catalog(streams: Iterable[Stream]) -> ConfiguredAirbyteCatalog:
-    """Every stream, incremental where it has a cursor."""
+    """Return a configured catalog with all streams; those with a cursor are incremental."""
     return ConfiguredAirbyteCatalog(streams=[_want(_offer(stream, stream.json_schema())) for stream in streams])
 
 
 def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
-    """The configured catalog in a file, or all of a catalog as `discover` wrote it.
+    """Load a configured catalog, or configure all streams of a catalog that `discover` printed.
 
-    Raises CatalogError naming the file, the path in it, what was found and what was expected.
+    Raises CatalogError naming the file, the path in it, the value there and the expected one.
     """
     try:
         file, streams = catalog_items(path)
@@ -43,9 +43,9 @@ def load_catalog(path: Path) -> ConfiguredAirbyteCatalog:
 
 
 def catalog_items(path: Path) -> tuple[str, Sequence[JsonValue]]:
-    """The streams of the catalog in a file, as they are written, and what errors call the file.
+    """Return the name of a catalog file for errors, and its streams as they are written.
 
-    Raises ConfigError: it holds no catalog.
+    Raises ConfigError: the file does not contain a catalog.
     """
     file, catalog = _catalog_in(path)
     streams = catalog.get("streams") if isinstance(catalog, Mapping) else None
@@ -55,7 +55,7 @@ def catalog_items(path: Path) -> tuple[str, Sequence[JsonValue]]:
 
 
 def _catalog_in(path: Path) -> tuple[str, JsonValue]:
-    """The catalog in a file; of several lines, the one with a CATALOG message."""
+    """Return the location and the value of the catalog in a file; in several lines, the CATALOG message."""
     where, catalog = str(path), None
     for location, value in read_documents(path):
         if isinstance(value, Mapping) and value.get("type") == Type.CATALOG:
@@ -66,7 +66,7 @@ def _catalog_in(path: Path) -> tuple[str, JsonValue]:
 
 
 def configured_stream(item: JsonValue, file: str, i: int) -> ConfiguredAirbyteStream:
-    """Stream `i` of a catalog, configured or as `discover` offers it. Raises ConfigError with each place."""
+    """Convert stream `i` of a catalog, configured or as `discover` prints it. Raises ConfigError with each location."""
     if isinstance(item, Mapping) and "stream" not in item and "name" in item:
         return _want(as_model(AirbyteStream, item, file, ("streams", i)))
     return as_model(ConfiguredAirbyteStream, item, file, ("streams", i))

@@ -1,4 +1,4 @@
-"""Running a command that speaks the protocol: nothing else reaches standard output, and every end has its exit code."""
+"""Runs commands of the protocol: nothing else reaches standard output, and each way to end has its exit code."""
 
 import logging
 import os
@@ -32,8 +32,8 @@ _LEVELS = (
 def run_protocol_command(command: Callable[[Output], None], *, debug: bool = False) -> int:
     """Run `command` with the output of this process and return the exit code.
 
-    0: it returned. 1: it raised, which is said as a FATAL log line and an error; or the reader of the output went
-    away, of which nothing is said. 124: a limit of the read was reached. 128 + n: signal n (Ctrl-C, a polite kill)
+    0: it returned. 1: it raised, which is reported as a FATAL log line and an error message; or the reader of the
+    output closed it, which is not reported. 124: a limit of the read was reached. 128 + n: signal n (Ctrl-C, SIGTERM)
     ended it between two lines.
     """
     output = Output()
@@ -43,7 +43,7 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
         caught.append(number)
         output.interrupt()
 
-    # What a connector prints must not get between the lines.
+    # Lines that a connector prints must not mix with those of the protocol.
     with prints_on_stderr(output.secrets), handling(stop), _logging_to(output, debug=debug), one_run():
         try:
             command(output)
@@ -56,13 +56,13 @@ def run_protocol_command(command: Callable[[Output], None], *, debug: bool = Fal
             return 128 + (caught[0] if caught else signal.SIGINT)
         except SystemExit as error:
             return _fail(output, ConnectorExit(error))
-        except Exception as error:  # noqa: BLE001 - the last stop: whatever it is, it becomes a message
+        except Exception as error:  # noqa: BLE001 - the last resort: any error becomes a message
             return _fail(output, error)
     return 0
 
 
 def _fail(output: Output, error: Exception) -> int:
-    """End the run with its reason: a FATAL line of the log, then the error."""
+    """Report the error that ended the run, as a FATAL log line and an error message; return the exit code."""
     mask = output.secrets.mask
     try:
         output.write(log_line(Level.FATAL, error_text(error), mask=mask))
@@ -75,14 +75,14 @@ def _fail(output: Output, error: Exception) -> int:
 
 
 def retries_shown(output: Output) -> AbstractContextManager[None]:
-    """Show on standard error what is tried again, for a person at the terminal whom the log does not reach."""
+    """Show retries on standard error if it is a terminal and standard output, which has the log, is not."""
     alone = sys.stderr.isatty() and not os.isatty(STDOUT)
     return retries_on_stderr(output.secrets) if alone else nullcontext()
 
 
 @contextmanager
 def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let `stop` take the signals that ask a process to end; only the main thread may; on others nothing does."""
+    """Handle SIGINT and SIGTERM with `stop` in the block; on other threads than the main one, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -96,7 +96,7 @@ def handling(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
 
 @contextmanager
 def _logging_to(output: Output, *, debug: bool) -> Iterator[None]:
-    """Let every logger, and Python's warnings, speak through `output`; those below INFO only when `debug`."""
+    """Write the records of all loggers and Python's warnings to `output`; those below INFO only if `debug`."""
     lowest, formatter = logging.DEBUG if debug else logging.INFO, logging.Formatter()
 
     def write(record: logging.LogRecord) -> None:

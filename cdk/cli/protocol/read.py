@@ -1,4 +1,4 @@
-"""`read`: records and states of a catalog's streams."""
+"""`read`: prints the records and states of a catalog's streams."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ def read(
 
 @contextmanager
 def _reporting(crashes: CrashReports) -> Iterator[None]:
-    """Write the crash reports of the streams that fail in this block."""
+    """Write the crash reports of the streams that fail in the block."""
     try:
         yield
     except StreamsFailed as failed:
@@ -119,7 +119,10 @@ def _reporting(crashes: CrashReports) -> Iterator[None]:
 
 
 def _noting(execute: Threads) -> Executor:
-    """The executor; after each stream the log has how many slices it came to read at once, if that is not one."""
+    """Wrap the executor to log after each stream how many slices it now reads at once, and how often that was reduced.
+
+    Logs nothing if slices are read one at a time and the number was never reduced.
+    """
 
     def noting(
         work: Iterator[W], read: Callable[[W], Iterator[ReadPage]], /, most: int | None = None
@@ -134,7 +137,7 @@ def _noting(execute: Threads) -> Executor:
 
 
 def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
-    """The properties that a catalog's schemas have, of the streams whose schema has any."""
+    """The properties that a catalog selects, by stream; only of streams whose schema has properties."""
     return {
         item.stream.name: frozenset(properties)
         for item in catalog.streams
@@ -144,7 +147,7 @@ def _selected(catalog: ConfiguredAirbyteCatalog) -> dict[str, frozenset[str]]:
 
 @contextmanager
 def _watch(output: Output) -> Iterator[Watch]:
-    """A display for the person at the terminal, if there is one."""
+    """Show the progress of the read if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield Watch()
         return

@@ -1,4 +1,4 @@
-"""`spec`, `check`, `discover`: the config that a connector takes, whether one works, and the streams there are then."""
+"""`spec`, `check`, `discover`: print the schema of a connector's config, try a config, and list the streams."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -55,7 +55,7 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
             with retries_shown(output):
                 source.check(load_config(config, source, output.secrets))
         except (CdkError, OSError) as error:
-            # A wrong config or a source that does not answer is what `check` is there to find, and no failure of it.
+            # An invalid config or an unreachable source is a result of `check`, not a failure of the command.
             status = AirbyteConnectionStatus(status=CheckStatus.FAILED, message=output.secrets.mask(error_text(error)))
         else:
             status = AirbyteConnectionStatus(status=CheckStatus.SUCCEEDED)
@@ -65,7 +65,7 @@ def check(find: FindSource, *, config: Path | None, debug: bool) -> int:
 
 
 _MOST = 3
-"""Candidates that are named."""
+"""How many candidates are logged."""
 
 
 @click.command()
@@ -102,11 +102,14 @@ def discover(find: FindSource, *, config: Path | None, infer: bool, schemas: Pat
 
 
 def _shown(folder: Path | None, stream: Stream) -> JsonSchema:
-    """The schema with what its first records add; the one that is declared where they cannot be read."""
+    """Return the schema with the fields of the first records; the declared one if these cannot be read.
+
+    folder: where to write the schema; None: nowhere.
+    """
     try:
         records = first_records(stream)
         schema = shown_schema(stream, records)
-    except Exception as error:  # noqa: BLE001 - one stream failing, for whatever reason, does not stop the others
+    except Exception as error:  # noqa: BLE001 - the failure of a stream, whatever it is, does not stop the others
         logger.error("%s: its records cannot be read, so its schema is as declared: %s", stream.name, error_text(error))
         return stream.json_schema()
     _name_candidates(stream, records)
@@ -116,7 +119,7 @@ def _shown(folder: Path | None, stream: Stream) -> JsonSchema:
 
 
 def _name_candidates(stream: Stream, records: Sequence[Record]) -> None:
-    """Log which fields may be the key or the cursor that a stream does not have."""
+    """Log candidates for the primary key and the cursor if the stream has none."""
     if not stream.primary_key and (names := key_candidates(records)):
         logger.info("%s: its primary key may be: %s", stream.name, ", ".join(names[:_MOST]))
     if stream.cursor_field is None and (names := cursor_candidates(records)):
@@ -124,7 +127,7 @@ def _name_candidates(stream: Stream, records: Sequence[Record]) -> None:
 
 
 def _write(path: Path, declared: JsonSchema, schema: JsonSchema) -> None:
-    """Write a schema. A file that is not the declared one stays."""
+    """Write a schema to a file; does not replace a file with another schema than the declared one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and from_json(path.read_bytes()) not in (declared, schema):

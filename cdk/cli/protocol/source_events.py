@@ -1,4 +1,4 @@
-"""What a source tells while a command of the protocol runs: secrets to the mask, configs to platform and file."""
+"""Handles the events of a source in a command of the protocol: new secrets, changed configs, and rate limits."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,10 +24,10 @@ from cdk.streams.source_events import Events
 
 
 class ProtocolEvents(Events):
-    """Events of a command that speaks the protocol.
+    """Handles the events of a source in a command of the protocol.
 
-    config: the file that a changed config is written to, as Airbyte does; a YAML file is left alone, since its comments
-    would be lost.
+    config: the file that a changed config is written to, as Airbyte does. A YAML file is not changed, since its
+    comments would be lost.
     """
 
     def __init__(self, output: Output, config: Path | None) -> None:

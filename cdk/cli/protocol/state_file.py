@@ -1,4 +1,4 @@
-"""The state of earlier runs, in any form that platforms and people store it in."""
+"""Loads the state of earlier runs, in any form in which platforms and users store it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ _EXPECTED = (
 
 
 def load_state(path: Path | None, streams: Collection[str] | None) -> list[AirbyteStateMessage]:
-    """The state messages in a file, oldest first; none without a file or in an empty one.
+    """Load the state messages of a file, oldest first; an empty list without a file or for an empty one.
 
-    Understood are a list of messages, one message, the lines an earlier read has written, and the legacy map from
-    stream name to state. streams: the names the source has; a state of another is of no use and warned about. None:
-    they are unknown.
+    The file may contain a list of messages, one message, the output of an earlier read, or the legacy map from stream
+    name to state. streams: the names of the source's streams; logs a warning for each state of another stream, which is
+    not used. None: the names are unknown.
 
-    Raises StateError naming the file, the path in it, what was found and what was expected.
+    Raises StateError naming the file, the path in it, the value there and the expected one.
     """
     if path is None or (path.is_file() and path.stat().st_size == 0):
         return []

@@ -1,1 +1,1 @@
-"""The commands below `spark-cdk state`."""
+"""The subcommands of `spark-cdk state`."""

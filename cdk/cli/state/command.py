@@ -1,4 +1,4 @@
-"""`spark-cdk state`: look at the states of a pipeline's streams. The verbs that change them are beside it."""
+"""`spark-cdk state`: shows the states of a pipeline's streams. Modules beside it have the verbs that change them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -99,7 +99,7 @@ def diff(pipeline: PipelineFile, older: int, newer: int, names: tuple[str, ...],
 
 
 def statuses_of(pipeline: PipelineFile, names: Sequence[str] = ()) -> list[StreamStatus]:
-    """The states of the streams that are named, of all without names. Raises ConfigError and TransientError."""
+    """The states of the streams in `names`, or of all if it is empty. Raises ConfigError and TransientError."""
     admin = pipeline.admin()
     return [_status(admin, table) for table in pipeline.tables(names)]
 
@@ -112,7 +112,7 @@ def _status(admin: Admin, table: StreamLocation) -> StreamStatus:
 
 
 def status_json(status: StreamStatus) -> Mapping[str, Json]:
-    """What `state show --json` prints of a stream."""
+    """The object that `state show --json` prints for a stream."""
     saved = status.saved
     return {
         "stream": status.stream,
@@ -153,7 +153,7 @@ def _status_lines(status: StreamStatus) -> Iterator[str]:
 
 
 class Entry(NamedTuple):
-    """A commit, its state if that is kept, and what moved since the one before, which is looked for as it is asked."""
+    """A commit, its state if that still exists, and the moves since the previous commit, which are computed lazily."""
 
     commit: Commit
     saved: TableState | None
@@ -161,21 +161,21 @@ class Entry(NamedTuple):
 
 
 def entries_of(admin: Admin, table: StreamLocation, before: int | None = None) -> Iterator[Entry]:
-    """The commits that moved the state or the rows back, newest first. before: only those of older versions."""
+    """Yield the commits that moved the state or restored older rows, newest first. before: only older versions."""
     newer: tuple[Commit, TableState | None] | None = None
     for commit, saved in admin.log(table, before):
         if commit.state is None and commit.operation != "RESTORE":
             continue
         if newer is not None:
             known = newer[1] is not None and saved is not None
-            yield Entry(*newer, moves(saved.state, newer[1].state) if known else iter(()))  # type: ignore[union-attr]  # both are there where they are known
+            yield Entry(*newer, moves(saved.state, newer[1].state) if known else iter(()))  # type: ignore[union-attr]  # `known`: neither is None
         newer = commit, saved
     if newer is not None:
         yield Entry(*newer, iter(()) if newer[1] is None else moves(None, newer[1].state))
 
 
 def entry_json(entry: Entry, most: int | None = None) -> Mapping[str, object]:
-    """What `state log --json` prints of a commit, with all that moved, or the first of it."""
+    """The object that `state log --json` prints for a commit. most: how many moves it lists; None: all."""
     commit, saved, moved = entry
     return {
         "version": commit.version,

@@ -104,7 +104,7 @@ def rollback(pipeline: PipelineFile, number: int, names: tuple[str, ...], *, tab
 
 
 def partition_of(text: str | None) -> Partition | None:
-    """The partition that `--partition` names. Raises UsageError."""
+    """Parse the value of `--partition`. Raises UsageError: it is not a JSON object."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The verbs of `spark-cdk state` that bring states in and out: export, import, fork."""
+"""The verbs of `spark-cdk state` that export and import states: export, import, fork."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,7 +105,7 @@ def fork(pipeline: PipelineFile, name: str, names: tuple[str, ...], *, dry: bool
 
 
 def _states(file: Path, streams: Mapping[str, Stream]) -> dict[str, JsonValue]:
-    """The state of each stream that a file has, of any kind that is understood. Raises StateError and ConfigError."""
+    """Load the state of each stream in a file, in any supported format. Raises StateError and ConfigError."""
     documents = [value for _, value in read_documents(file)]
     singer = [value for value in documents if is_singer(value)]
     if singer:

@@ -1,4 +1,4 @@
-"""The verbs of `spark-cdk state` that look after files: verify, gc."""
+"""The verbs of `spark-cdk state` that check and clean up files: verify, gc."""
 
 from datetime import timedelta
 

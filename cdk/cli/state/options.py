@@ -1,4 +1,4 @@
-"""What the verbs of `spark-cdk state` share: the pipeline file, the streams, and what they say."""
+"""What the verbs of `spark-cdk state` share: the pipeline file, options, and the output of edits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
@@ -34,7 +34,7 @@ _MOVES = 10
 
 
 class PipelineFile:
-    """A pipeline file, read as far as a verb needs it: the connector is asked only by those that need its streams."""
+    """A pipeline file, loaded as far as a verb needs it: the connector is loaded only if its streams are needed."""
 
     def __init__(self, path: Path, *, trusted: bool = False) -> None:
         self.path, self.trusted, self.secrets = path, trusted, Secrets()
@@ -42,10 +42,10 @@ class PipelineFile:
 
     @cached_property
     def settings(self) -> Pipeline:
-        """The file, where variables that are not set stay as they are written."""
+        """The settings in the file, in which variables that are not set stay as they are written."""
         pipeline = Pipeline.load(self.path, lambda *folders: PartialEnvironment(environment(*folders)))
         if "${" in pipeline.target.path or any("${" in str(value) for value in pipeline.target.storage.values()):
-            Pipeline.load(self.path)  # says which variable is not set, and where
+            Pipeline.load(self.path)  # raises an error with the name and the line of the variable
         self.secrets.add(*secrets_of(pipeline.target.storage))
         return pipeline
 
@@ -58,14 +58,15 @@ class PipelineFile:
         return folder_at(self.settings.target.path, self.settings.target.storage)
 
     def admin(self, *, dry: bool = False) -> Admin:
-        """What looks at the states and changes them."""
+        """Return the object that reads and edits states. dry: it changes nothing."""
         check = state_check(self.settings, self._config_secrets)
         return Admin(self.target, self.name, dry=dry, check=check)
 
     def tables(self, names: Sequence[str] = ()) -> list[StreamLocation]:
-        """The tables of the streams that are named, of all without names.
+        """The tables of the streams in `names`, or of all if it is empty.
 
-        In a store, the connector says which they are; and of copies, which have no mark of a pipeline.
+        In an object store, the connector's streams determine the tables, since they cannot be listed. So they do for
+        copied tables, which no marker of the pipeline identifies.
         """
         local = self.target.on_disk is not None
         locations = locations_in(self.target, self.name) if local else []
@@ -76,9 +77,9 @@ class PipelineFile:
         return choose_locations(locations, names)
 
     def tables_of_others(self, *, alone: bool) -> Iterator[str]:
-        """A line on the tables of the target that other pipelines alone have filled; none of a store's.
+        """Yield a line about the tables of the target that only other pipelines have written; nothing for a store.
 
-        alone: this pipeline has no table there, and may have been one of them under another name.
+        alone: this pipeline has no table there, so it may be one of the others under a new name.
         """
         if (root := self.target.on_disk) is None or not root.is_dir():
             return
@@ -93,7 +94,7 @@ class PipelineFile:
             )
 
     def table(self, names: Sequence[str]) -> StreamLocation:
-        """The one table that is meant. Raises ConfigError: there are several, or none."""
+        """The only table of the streams in `names`, or of all. Raises ConfigError: there are several, or none."""
         tables = self.tables(names)
         if len(tables) != 1:
             names_ = ", ".join(table.name for table in tables) or "none"
@@ -102,7 +103,7 @@ class PipelineFile:
 
     @cached_property
     def plans(self) -> Sequence[StreamPlan]:
-        """The streams as the connector has them, with what the pipeline says of each. Needs all of the config."""
+        """The connector's streams with the pipeline's options for each. Requires a complete config."""
         settings, source = file_pipeline(self.path, self.secrets, trusted=self.trusted)
         self._config_secrets += secret_values(source.config_schema, settings.config)
         chosen = chosen_streams(source.streams(settings.config), settings.streams)
@@ -110,7 +111,7 @@ class PipelineFile:
         return [plan_stream(stream, options, self.target, by_default) for stream, options in chosen]
 
     def stream(self, table: StreamLocation) -> Stream:
-        """The stream of a table. Raises ConfigError: the pipeline has it no more."""
+        """The stream of a table. Raises ConfigError: the pipeline no longer has it."""
         for plan in self.plans:
             if (plan.stream.name, plan.stream.namespace) == (table.stream, table.namespace):
                 return plan.stream
@@ -136,7 +137,7 @@ trust_option = click.option(
 
 
 def translate_errors(command: Callable[P, int]) -> Callable[P, int]:
-    """Report in a line why a verb failed, without secrets. Its argument `pipeline` is the PipelineFile."""
+    """Decorate a verb to end with a message if it fails, secrets masked. Its argument `pipeline` is a PipelineFile."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -161,7 +162,7 @@ def edit_tables(
     *,
     dry: bool,
 ) -> int:
-    """Edit each table and print what was done. What is refused for one is refused before any is changed."""
+    """Edit each table and print the results. If one edit would be refused, none is made: all are tried dry first."""
     if not tables:
         raise ConfigError("there is no stream with a state", path=str(pipeline.path))
     admin, trial = pipeline.admin(dry=dry), pipeline.admin(dry=True)
@@ -186,6 +187,6 @@ def _print_edit(result: EditResult, *, dry: bool) -> None:
 
 
 def print_json(kind: str, pipeline: str, **more: object) -> None:
-    """Print an answer for programs."""
+    """Print a JSON object, for programs. kind: its `format`."""
     answer: Mapping[str, object] = {"format": kind, "pipeline": pipeline, **more}
     click.echo(to_json(answer, indent=True).decode())

@@ -1,1 +1,1 @@
-"""The command `sync`: a pipeline from a file or from options, and what the screen shows of its run."""
+"""The commands `sync` and `plan`: a pipeline from a file or from options, and the display of its run."""

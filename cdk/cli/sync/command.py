@@ -1,4 +1,4 @@
-"""`spark-cdk sync`: read on Spark into Delta tables what a pipeline file says, or options."""
+"""`spark-cdk sync`: syncs the streams of a pipeline file, or of options, into Delta tables on Spark."""
 
 import logging
 import os
@@ -116,7 +116,7 @@ def sync(
     crashes, sync_report = CrashReports(crash_folder, secrets), SyncReport(report, secrets, metrics=metrics)
     with into, listening(secrets) as signals, sync_report, crashes.writing(), locating(pipeline):
         events = ConfigEvents(secrets, config if pipeline is None or replaced_parts() else config_file(pipeline))
-        # A config that migrations bring up to date is saved, but not where nothing is to be written.
+        # A config that migrations bring up to date is saved, but not in runs that must not write anything.
         prepares = None if dry or preview is not None else events
         with prints_on_stderr(secrets) if log is None else log.prints():
             settings, source = _opened(pipeline, options, secrets, trusted=allow_custom_code, events=prepares)
@@ -142,7 +142,7 @@ def sync(
 def _opened(
     pipeline: Path | None, options: GivenOptions, secrets: Secrets, *, trusted: bool, events: ConfigEvents | None
 ) -> tuple[Pipeline, Source]:
-    """The pipeline and its source, from its file or from options. Raises ConfigError."""
+    """Load the pipeline and its source from the file or from options. Raises ConfigError."""
     if pipeline is not None:
         parts = replaced_parts()
         replaced = None if parts is None else PipelineOverrides(*parts)
@@ -159,7 +159,7 @@ def _runner(
     crashes: CrashReports,
     log: JsonLog | None,
 ) -> SyncRunner:
-    """A run that the display shows; crash reports and the log name it and its streams."""
+    """Make the runner of the sync, and connect it to the display, the crash reports and the log."""
     runner = SyncRunner(
         settings, source, watch=display.show, mask=secrets.mask, learn=secrets.add, crash_secrets=crashes.secrets
     )
@@ -171,7 +171,7 @@ def _runner(
 
 
 def _played_here(settings: Pipeline) -> Pipeline:
-    """The pipeline, without Spark where a cassette or a simulation answers: both play in this process alone."""
+    """Disable Spark if a cassette or a simulation answers the requests, which they can only do in this process."""
     params = click.get_current_context().params
     if params["cassette"] is None and params["simulate"] is None:
         return settings
@@ -179,14 +179,14 @@ def _played_here(settings: Pipeline) -> Pipeline:
 
 
 def _chosen(settings: Pipeline, names: tuple[str, ...]) -> Pipeline:
-    """The pipeline with only the streams in `names`, if there are any."""
+    """Restrict the pipeline to the streams in `names`, if there are any names."""
     streams = settings.streams or {}
     chosen = {name: streams.get(name, StreamOptions()) for name in names}
     return settings.model_copy(update={"streams": chosen}) if names else settings
 
 
 def _with_egress(settings: Pipeline) -> Pipeline:
-    """The pipeline, with the limits of `--egress` for the machines of a cluster, which inherit no environment."""
+    """Pass the value of `--egress` to the machines of a cluster, which do not inherit the environment."""
     if (egress := os.environ.get(VARIABLE)) is None:
         return settings
     conf = {**settings.spark.conf, f"spark.executorEnv.{VARIABLE}": egress}
@@ -194,7 +194,7 @@ def _with_egress(settings: Pipeline) -> Pipeline:
 
 
 def _forced(settings: Pipeline) -> Pipeline:
-    """The pipeline that skips nothing."""
+    """Disable `skip_redundant_runs`."""
     skip = settings.skip_redundant_runs
     if skip is None:
         return settings
@@ -206,7 +206,7 @@ def _crashes(result: SyncResult) -> Mapping[str, str]:
 
 
 def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:
-    """The result as people may see it: no secret of the config in what went wrong."""
+    """Mask the secrets in the errors of the result, for display."""
     reports = []
     for report in result.streams:
         failure = report.failure
@@ -218,9 +218,9 @@ def _masked(result: SyncResult, secrets: Secrets) -> SyncResult:
 
 @contextmanager
 def _without_py4j() -> Iterator[None]:
-    # py4j tells of a JVM that is gone in a hundred lines; the sync says it in one.
+    # py4j logs a hundred lines about a JVM that has ended; the sync reports it in one.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # It tells of a Ctrl-C, too, and that through the root logger.
+    # It also logs Ctrl-C, and that through the root logger.
     root = logging.getLogger()
     root.addFilter(_not_py4j)
     try:

@@ -1,4 +1,4 @@
-"""What a person sees of a sync: live progress on stderr, and at the end a table of what was done."""
+"""The display of a sync: live progress on stderr, and a summary table at the end."""
 
 import logging
 import time
@@ -25,19 +25,19 @@ from cdk.sync.reports.counts import StaleCount
 from cdk.sync.reports.stream_report import Status, StreamReport
 
 _LINES_EVERY = 5.0
-"""Seconds between lines of a stream that moves, where they stay: in a file or a log."""
+"""The least seconds between progress lines in a file or a log, where they cannot be redrawn."""
 
 _UNCHANGED = ("=", "dim")
 
-# Nothing knows how wide a file or a log is read; figures must not be cut there.
+# The width at which a file or a log is read is unknown; figures must not be truncated there.
 _FILE_WIDTH = 200
 
 
 class Display:
-    """Shows a sync while it runs: a live table on a terminal, lines at a distance elsewhere.
+    """Shows a sync while it runs: a live table on a terminal, occasional lines elsewhere.
 
-    shown: whether it does; the summary does not depend on it. log: takes all of it in place of terminal and file.
-    doing: asked, several times a second, what is done right now, by stream.
+    shown: False disables the progress, but not the summary. log: receives everything instead of the terminal or file.
+    doing: called several times a second; returns what is in progress, by stream.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Display:
             self._live.stop()
 
     def show(self, reports: Sequence[StreamReport], seconds: float) -> None:
-        """Take note of how the streams stand. seconds: until the next commit is due; 0: no task runs."""
+        """Update the progress of the streams. seconds: until the next commit is due; 0 if no task is running."""
         now = self._clock()
         if sum(report.commits for report in reports) > sum(report.commits for report in self._reports):
             self._committed = now
@@ -90,14 +90,14 @@ class Display:
         self._reports = reports
 
     def note_ending(self, why: str) -> bool:
-        """Show from now on that the sync is ending before its end; False: nothing is shown that can be redrawn."""
+        """Show from now on that the sync is stopping early. Returns False if nothing shows that, so the caller must."""
         self._ending = why
         if self._log is not None:
             self._log.note(logging.WARNING, f"{why}: ending at the next checkpoints; once more ends at once")
         return self._redraws or self._log is not None
 
     def _say(self, reports: Sequence[StreamReport], now: float) -> None:
-        """A line for each stream that is done or failed, and now and then one for each that has moved."""
+        """Print a line for each stream that has ended, and every few seconds one for each with new commits."""
         if not self._reports:
             self._line(f"{self._pipeline}: {counted(len(reports), 'stream')} to sync")
         due = now - self._spoke >= _LINES_EVERY
@@ -109,7 +109,7 @@ class Display:
                 self._said[report.name] = report
                 self._spoke = now
                 if report.status is Status.FAILED and not report.pages and self._log is None:
-                    continue  # why it failed, before anything came, was logged a line before
+                    continue  # its error, before the first page, was logged in the previous line
                 self._line(f"{report.name}: {report.outcome}{_counts(report, self._remaining(report, now))}", report)
 
     def _line(self, text: str, report: StreamReport | None = None) -> None:
@@ -129,7 +129,7 @@ class Display:
         head = self._head(now)
         head.truncate(max(8, size.width - 2), overflow="ellipsis")  # the spinner would wrap it
         self._spinner.update(text=head)
-        # A line for the head, and one below for the cursor.
+        # Two lines less: the head, and the line of the terminal's cursor below.
         doing = {name: doing_text(activity, time.time()) for name, activity in self.doing().items()}
         table, others = screen(self._reports, self._paces, now, width=size.width, height=size.height - 2, doing=doing)
         return Group(self._spinner, *([table] if self._reports else []), *([others] if others else []))
@@ -153,7 +153,7 @@ class Display:
         return head
 
     def summary(self, result: SyncResult, target: str | Path, *, console: Console | None = None) -> None:
-        """Print what was done, stream by stream, on stdout; or into the log."""
+        """Print the result of each stream on stdout, or write it to the log."""
         if self._log is None:
             self._print_summary(result, target, console or Console())
         else:
@@ -210,7 +210,7 @@ class Display:
 
 
 def _figures(report: StreamReport) -> Mapping[str, JsonValue]:
-    """What a line of the log says in figures of a stream."""
+    """The fields of a log line about a stream."""
     figures = {name: getattr(report, name) for name in ("read", "written", "skipped", "rejected", "commits", "pages")}
     failed = {} if report.failure is None else {"failure_type": report.failure.failure_type}
     return {"status": report.outcome, **figures, "requests": report.http.requests, **failed}
@@ -218,7 +218,7 @@ def _figures(report: StreamReport) -> Mapping[str, JsonValue]:
 
 def _counts(report: StreamReport, remaining: float | None) -> str:
     if report.status is Status.FAILED:
-        # What was read before is still to be committed: the summary has the figures.
+        # Rows that it read before are not committed yet; the summary has the figures.
         return ""
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     far = how_far(report, remaining)
@@ -254,7 +254,7 @@ def _notes(report: StreamReport) -> Iterator[str]:
         yield f"{rows} with values that did not fit; `_airbyte_meta.changes` has the fields and the values. {_CASTS}"
     if report.apart:
         yield f"{counted(report.apart, 'row')} without a primary key that fits; each is kept apart"
-    # A refusal is told as what went wrong.
+    # A refused removal is shown as the error of the stream.
     if report.stale is not None and report.stale.missing and not report.stale.refused:
         yield _about_stale(report.stale)
     if report.status is Status.REDUNDANT:
@@ -262,7 +262,7 @@ def _notes(report: StreamReport) -> Iterator[str]:
 
 
 def _resumption(reports: Sequence[StreamReport]) -> str:
-    """What a further sync does of one that was interrupted."""
+    """What the next sync does after an interrupted one, in words."""
     names = ", ".join(report.name for report in reports if report.begins_anew)
     if not names:
         return "what was read is committed, the next sync goes on there"
@@ -272,7 +272,7 @@ def _resumption(reports: Sequence[StreamReport]) -> str:
 
 
 def _repeated(reports: Sequence[StreamReport]) -> str:
-    """What a further sync repeats of one in which a stream has failed; empty where that is nothing."""
+    """A warning that a further sync after a failed stream duplicates the rows of others; empty if it does not."""
     names = [report.name for report in reports if report.status is Status.DONE and report.repeats_rows]
     if not names or not any(report.status is Status.FAILED for report in reports):
         return ""
@@ -290,7 +290,7 @@ def _about_stale(stale: StaleCount) -> str:
 
 
 def _requests(http: HttpMetrics) -> str:
-    """What was asked of the API; empty where nothing was."""
+    """The number of requests, their size, retries and waits, in words; empty without requests."""
     if not http.requests:
         return ""
     again = f", {http.retries:,} tried again" if http.retries else ""

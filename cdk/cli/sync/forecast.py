@@ -1,4 +1,4 @@
-"""What a sync is expected to bring, from past runs, and what of a stream is another than in its last run."""
+"""Estimates the rows and the duration of a sync from past runs, and lists what changed since a stream's last run."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,22 @@ from cdk.lake.admin.diff import values
 from cdk.sync.loop.preview import PlannedRead
 
 _LOOKED_AT = 20
-"""Cursor values of the last state that are looked at."""
+"""How many values of the last state are searched for the cursor's field."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """An estimate, and where it is from, in words."""
+    """An estimate. how: what it is based on, in words."""
 
     amount: float
     how: str
 
 
 def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) -> Expected | None:
-    """How many rows a stream is expected to bring; None where no past run says it. runs: newest first.
+    """Estimate the rows that a stream will read; None without past runs to tell from. runs: newest first.
 
-    A full refresh brings what the last complete one did, an incremental sync as much a second as the last ones did.
+    A full refresh is expected to read as many as the last complete one; an incremental sync, to read at the average
+    rate of new rows over the last ones.
     """
     past = [each for run in runs for each in run.streams if each.name == planned.plan.name and each.ended is not None]
     done = [number for number, each in enumerate(past) if each.status == "done"]
@@ -38,7 +39,7 @@ def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) 
     newest, oldest = past[0].ended, past[done[-1]].ended
     if planned.state is None or newest is None or oldest is None or newest <= oldest:
         return None
-    # The oldest one may have read the years before it.
+    # Without the oldest one, which may have read years of history.
     since = past[: done[-1]]
     rows, between = sum(each.sums.receipt.landed for each in since), newest - oldest
     return Expected(
@@ -48,7 +49,7 @@ def expected_rows(planned: PlannedRead, runs: Sequence[PastRun], now: datetime) 
 
 
 def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Expected | None:
-    """How long a sync is expected to take; None where no report of a run of these streams says it."""
+    """Estimate the seconds of a sync; None without a report of a complete run of exactly these streams."""
     lengths = [
         run.length.total_seconds()
         for run in runs
@@ -64,7 +65,7 @@ def expected_seconds(runs: Sequence[PastRun], streams: Collection[str]) -> Expec
 
 
 def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:
-    """What is another than in the stream's last run, a line each. first_run: the pipeline has none."""
+    """Yield a line for each difference to the stream's last run. first_run: the pipeline has never run."""
     plan, saved = planned.plan, planned.saved
     if saved is None:
         if not first_run:
@@ -88,7 +89,7 @@ def changes(planned: PlannedRead, *, first_run: bool) -> Iterator[str]:
 
 
 def _cursor(planned: PlannedRead) -> str:
-    """The field of the cursor in the state; empty where the state has none."""
+    """The cursor field that the state was written with, if it differs from the current one; empty if unknown."""
     own = (where for where, _ in values(planned.state) if not where.startswith("parent "))
     fields = {where.rsplit(" ", 1)[-1] for where in islice(own, _LOOKED_AT)}
     now = planned.plan.stream.cursor_field

@@ -1,4 +1,4 @@
-"""`sync --log-format json`: what a sync says, as JSON lines on standard error, for what gathers logs."""
+"""`sync --log-format json`: writes the messages of a sync as JSON lines on standard error, for log collectors."""
 
 import logging
 import os
@@ -19,17 +19,17 @@ from cdk.rest.http.activity import current_stream
 
 
 class RunNames(NamedTuple):
-    """What a line says of its run. sync: its id, empty before it holds the lock. streams: those that are synced."""
+    """The run that a line belongs to. sync: its id, empty before the run holds the lock. streams: those it syncs."""
 
     sync: str = ""
     streams: frozenset[str] = frozenset()
 
 
 class JsonLog(logging.Handler):
-    """Writes log records, and what is noted by hand, as a JSON object a line, secrets hidden.
+    """Writes log records, and the lines of `note`, as one JSON object per line, secrets masked.
 
-    pipeline: its name; empty while it is being looked at. names: asked for each line. A record of the kit is of the
-    stream that its thread works for, or that is its first argument, as in "%s: its state is gone".
+    pipeline: its name; empty while it is being loaded. names: called for each line. A record belongs to the stream
+    that is its first argument, as in "%s: its state is gone", or else to the one that its thread reads.
     """
 
     def __init__(self, secrets: Secrets, *, level: int = logging.INFO) -> None:
@@ -49,12 +49,12 @@ class JsonLog(logging.Handler):
         self._write(at, record.levelname, record.getMessage(), stream, {"logger": record.name, **trace})
 
     def note(self, level: int, message: str, *, stream: str | None = None, **fields: JsonValue) -> None:
-        """Write a line that no logger does. fields: what programs read in it."""
+        """Write a line that does not come from a logger. fields: further members, for programs."""
         if level >= self.level:
             self._write(system_clock(), logging.getLevelName(level), message, stream, {"logger": logger.name, **fields})
 
     def prints(self) -> AbstractContextManager[None]:
-        """Write a line of the log for each that a block prints, to standard error too."""
+        """Write a log line for each line that the block prints to standard output or standard error."""
 
         def note(line: str) -> None:
             self.note(logging.INFO, line, stream=current_stream(), logger=printed.name)
@@ -72,7 +72,8 @@ class JsonLog(logging.Handler):
             **fields,
         }
         text = to_json(self._secrets.mask_json(line), default=str) + b"\n"
-        # A signal may come while a line is written: the lock is the thread's own then, and no buffer is half full.
+        # A signal handler may log while this thread writes a line. The lock is reentrant, and without a buffer no
+        # half-written line is left in one.
         self.acquire()
         try:
             os.write(self._descriptor, text)
@@ -81,23 +82,23 @@ class JsonLog(logging.Handler):
 
 
 class _Logged(click.ClickException):
-    """Ends a command with an error that is in the log."""
+    """Ends a command with an error that was already logged."""
 
     def __init__(self, error: click.ClickException) -> None:
         super().__init__(error.message)
         self._exit_code = error.exit_code
 
     @property
-    def exit_code(self) -> int:  # type: ignore[override]  # click has it on the class, and asks the instance
+    def exit_code(self) -> int:  # type: ignore[override]  # click defines it on the class, and reads it from the instance
         return self._exit_code
 
     def show(self, file: object = None) -> None:
-        """Say nothing."""
+        """Do nothing, as the error is in the log."""
 
 
 @contextmanager
 def logging_json(log: JsonLog) -> Iterator[None]:
-    """Let all loggers of this block, Python's warnings and its error write to the log; the kit's from INFO on."""
+    """Write the records of all loggers, Python's warnings and the block's error to the log; the kit's from INFO on."""
     root, level = logging.getLogger(), logger.level
     root.addHandler(log)
     logger.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""The runs of a pipeline and how each ended: by the commits of its tables, and by the reports beside them."""
+"""Lists the runs of a pipeline and how each ended, from the commits of its tables and the reports beside them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,17 @@ from cdk.sync.reports.run_history import RunHistory
 from cdk.sync.reports.run_report import Report
 
 UNKNOWN = "unknown"
-"""How a run ended that has no report, and whose commits do not say it."""
+"""The status of a run without a report whose commits do not tell how it ended."""
 
 
 @dataclass(frozen=True)
 class PastRun:
     """A run, or a stream in it.
 
-    status: `done`, `failed`, `interrupted`, `running`, or as its report says; `unknown` where nothing does. error: in
-    one line, empty without one. started, ended: as its report says; without one, its first and its last commit.
-    reported: whether a report says when it was; none says it of a stream. name: the id of the sync, or the stream.
+    name: the id of the sync, or the name of the stream. status: `done`, `failed`, `interrupted`, `running`, or as in
+    its report; `unknown` without any evidence. error: one line; empty without an error. started, ended: from its
+    report; without one, of its first and its last commit. reported: whether these times are from a report; reports have
+    none for a stream.
     """
 
     name: str
@@ -38,33 +39,33 @@ class PastRun:
 
     @property
     def length(self) -> timedelta | None:
-        """How long it took, from its report; without one, at least: from its first commit to its last."""
+        """The duration from its report. Without one, the time from its first to its last commit, a lower bound."""
         return None if self.started is None or self.ended is None else self.ended - self.started
 
 
 def past_runs(
     tables: Sequence[StreamLocation], target: Folder, pipeline: str, most: int, older: OlderRuns | None = None
 ) -> tuple[list[PastRun], OlderRuns | None]:
-    """A page of runs of a pipeline, newest first, and where the next page begins; None where there is no other.
+    """Return a page of a pipeline's runs, newest first, and the start of the next page; None if there is none.
 
-    most: how many reports and how many runs with commits are looked at. older: where the page begins; None: with the
-    last run. A run that committed nothing has a report, or is not listed. Raises what opening a table does.
+    most: how many reports, and how many runs with commits, are read. older: the start of the page; None: the last run.
+    A run without commits is listed only if it has a report. Raises as opening a table does.
     """
     existing = [table for table in tables if table.exists]
     newest = [table.open(pipeline, lost=True).version for table in existing]
     if older is not None and len(older.versions) != len(newest):
-        older = None  # a table came or went meanwhile
+        older = None  # a table was added or removed since the last page
     if older is not None:
         newest = [*map(min, newest, older.versions)]
     history, unfinished = RunHistory(target, pipeline), unfinished_sync(target, pipeline)
     reports = [*islice(history.reports(None if older is None else older.before), most)]
     since = _moment(reports[-1], "started_at") if len(reports) == most else None
     runs, rest = runs_of(existing, newest, pipeline, most, since)
-    # The last report of a sync counts: one that ended with an error of its own is gone on with under its id.
+    # The last report of a sync counts: the run after one that ended with an error of its own resumes it under its id.
     last, vain = dict[str, Report](), list[Report]()
     for report in reports:
         if last.setdefault(report["sync_id"] or report["started_at"], report) is not report and not _commits(report):
-            vain.append(report)  # what others have committed is among the commits of the sync
+            vain.append(report)  # runs with commits are already part of the commits of the sync
     last |= history.by_sync({run.sync for run in runs} - last.keys())
     listed = [past_run(run, last.pop(run.sync, None), unfinished) for run in runs]
     others = [*vain, *last.values()]
@@ -85,17 +86,17 @@ def _moment(report: Report, name: str) -> datetime:
 
 
 def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | None) -> PastRun:
-    """A run, with what its report knows, if it has one.
+    """Combine the commits of a run with its report, if it has one.
 
-    unfinished: the sync that has not ended, and whether it runs.
+    unfinished: the id of the sync that has not ended, and whether it is running.
     """
     if report and run.ended is not None and _moment(report, "ended_at") < run.ended:
-        report = None  # it ended with an error of its own, and was gone on with since
+        report = None  # that run ended with an error of its own, and a later one resumed the sync
     reported = {each["name"]: each for each in report["streams"]} if report else {}
     names = sorted({*run.streams, *reported})
     streams = [_stream(name, run.streams.get(name) or _reported(reported[name]), reported.get(name)) for name in names]
     together = _together([each.sums for each in streams])
-    # What no commit covers, such as records that the table has already, only the report counts.
+    # Only the report counts records without a commit, such as those that the table already has.
     sums = replace(run, receipt=replace(run.receipt, read=together.receipt.read)) if run.commits else together
     times = [at for at in (run.started, run.ended) if at is not None]
     if report:
@@ -103,7 +104,7 @@ def past_run(run: Run, report: Report | None, unfinished: tuple[str, bool] | Non
         errors = (
             [_line(report)] if report["error"] else [f"{each.name}: {each.error}" for each in streams if each.error]
         )
-        # One that was killed may have read other streams than the one that went on with it and left the report.
+        # A killed run may have read other streams than the run that resumed it and wrote the report.
         cut = report["status"] == "done" and any(each.status == "interrupted" for each in streams)
         status, error = "interrupted" if cut else report["status"], errors[0] if errors else ""
     elif unfinished is not None and unfinished[0] == run.sync:
@@ -120,13 +121,13 @@ def _stream(name: str, sums: CommitSums, reported: Report | None) -> PastRun:
 
 
 def _read(sums: CommitSums, reported: Report | None) -> CommitSums:
-    """The commits of a stream with all the records that it read, also those that no commit covers."""
+    """Add the records that no commit covers to the number of records that a stream read."""
     read = max(sums.receipt.read, reported["records"]["read"] if reported else 0)
     return replace(sums, receipt=replace(sums.receipt, read=read))
 
 
 def _reported(reported: Report) -> CommitSums:
-    """The commits of a stream by its report, where no log has them (any more)."""
+    """The commits of a stream according to its report, for a stream without commits in a log, or with expired ones."""
     receipt = Receipt.from_text(to_json(reported["commits"]["receipt"]).decode(), reported["name"])
     return CommitSums(commits=reported["commits"]["count"], receipt=receipt)
 
@@ -142,13 +143,13 @@ def _by_commits(sums: CommitSums) -> str:
 
 
 def _line(report: Report | None) -> str:
-    """The first line of the error of a report, or of a stream's part of it."""
+    """The first line of the error in a report, or in a stream's part of it; empty without an error."""
     lines = str(report["error"]["message"]).splitlines() if report and report["error"] else []
     return lines[0] if lines else ""
 
 
 def run_json(run: PastRun) -> Mapping[str, object]:
-    """What `--json` prints of a run, and of a stream in it."""
+    """The object that `runs --json` prints for a run, or for a stream in it."""
     receipt = run.sums.receipt
     return {
         "status": run.status,

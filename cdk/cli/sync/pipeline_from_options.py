@@ -1,4 +1,4 @@
-"""A sync that options describe, without a pipeline file: what `read` takes, and where the tables go."""
+"""Makes the pipeline of a sync from options instead of a file: those of `read`, and the target of the tables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """What options say in place of a pipeline file, each called as its field."""
+    """The options that replace a pipeline file; each field is named like its option."""
 
     connector: str | None = None
     manifest_path: Path | None = None
@@ -43,13 +43,13 @@ class GivenOptions:
 
     @property
     def names(self) -> list[str]:
-        """The options that were given."""
+        """The options that were passed, such as `--target`."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return [f"--{name.replace('_', '-')}" for name, value in values.items() if value not in {None, False}]
 
 
 def check_given(pipeline: Path | None, options: GivenOptions) -> None:
-    """Raise UsageError where what is to be synced is said twice, or not at all."""
+    """Raise UsageError if both a file and options say what to sync, or if neither does."""
     if pipeline is not None:
         if options.names:
             text = " and ".join(options.names)
@@ -67,9 +67,9 @@ def check_given(pipeline: Path | None, options: GivenOptions) -> None:
 def given_pipeline(
     options: GivenOptions, secrets: Secrets, *, trusted: bool, events: Events | None = None
 ) -> tuple[Pipeline, Source]:
-    """The pipeline that options describe, and its source, which reports to `events`.
+    """Make the pipeline that options describe, and its source, which reports to `events`.
 
-    trusted: Python code that a manifest names may run.
+    trusted: whether Python code that a manifest names may run.
 
     Raises ConfigError and CatalogError naming the option or the file.
     """
@@ -98,12 +98,12 @@ def given_pipeline(
 
 
 def _option(loc: Sequence[str | int], catalog: Path | None) -> str:
-    """Which option said what is wrong."""
+    """The option, or the place in the catalog, that an error is about."""
     return f"{catalog} {dotted(loc)}" if loc[:1] == ("streams",) else f"--{loc[0]}"
 
 
 def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str, JsonValue]]:
-    """What a pipeline file would say of a stream of a catalog: what the stream itself does not, as a rule."""
+    """Return the name of a catalog's stream, and its options as in a pipeline file: mostly what it does not define."""
     name, mode = item.stream.name, item.destination_sync_mode
     if item.stream.namespace:
         name = f"{item.stream.namespace}.{name}"
@@ -125,7 +125,7 @@ def _options(item: ConfiguredAirbyteStream, file: str) -> tuple[str, Mapping[str
 
 
 def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """What a platform says of generations, and the way of writing that carries it out."""
+    """Return the generations that a platform sets, and the options that implement them."""
     least = item.minimum_generation_id or 0
     generation: dict[str, JsonValue] = {"generation_id": item.generation_id, "minimum_generation_id": least}
     if least and item.sync_mode == SyncMode.FULL_REFRESH:
@@ -135,13 +135,13 @@ def _generation(item: ConfiguredAirbyteStream, options: Mapping[str, JsonValue])
         elif traits.hidden_until_complete:
             generation["remove_stale"] = {"allow_empty": True}
         elif traits.one_row_per_key:
-            # The platform has asked for it: no guard is to keep them.
+            # The platform requested the removal, so no guard may prevent it.
             generation["remove_stale"] = {"removal": "hard", "fail_safe_threshold": 100, "allow_empty": True}
     return generation
 
 
 def _allowing_empty(pipeline: Pipeline, source: Source) -> Pipeline:
-    """The pipeline, whose overwrites may leave a table without rows."""
+    """Allow the overwrites of the pipeline to leave a table without rows."""
     streams: dict[str, StreamOptions] = {}
     for stream in source.streams(pipeline.config) if pipeline.streams is None else ():
         streams[full_name(stream)] = StreamOptions(sync_mode="incremental" if stream.incremental else "full_refresh")

@@ -1,4 +1,4 @@
-"""What a sync would do: in figures, as `spark-cdk plan PIPELINE` prints it, or with its first slices and records."""
+"""Shows what a sync would do: in figures for `spark-cdk plan PIPELINE`, or with its first slices and records."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -28,7 +28,7 @@ from cdk.sync.settings.pipeline_file import Pipeline
 
 _CURSORS = 3
 _RUNS = 10
-"""Runs from which is told what to expect."""
+"""How many past runs the estimates are based on."""
 
 
 @click.command()
@@ -63,7 +63,7 @@ def plan(pipeline: Path, *, most: int, allow_custom_code: bool, as_json: bool) -
 
 
 def plan_json(pipeline: Path, secrets: Secrets, *, most: int = 10_000, trusted: bool = False) -> Json:
-    """What `--json` prints. trusted: Python code that a manifest names may run. Raises ConfigError."""
+    """The object that `--json` prints. trusted: Python code that a manifest names may run. Raises ConfigError."""
     settings, runner = _runner(pipeline, secrets, trusted=trusted)
     runs = _Runs(settings)
     streams = [_as_json(each, runs, secrets.mask) for each in runner.plan(most)]
@@ -86,14 +86,14 @@ def _runner(pipeline: Path, secrets: Secrets, *, trusted: bool) -> tuple[Pipelin
 
 
 class _Runs:
-    """The past runs of a pipeline, which are looked for once a stream asks."""
+    """The past runs of a pipeline, loaded on first use."""
 
     def __init__(self, settings: Pipeline) -> None:
         self._settings, self.now = settings, system_clock()
 
     @cached_property
     def of_pipeline(self) -> Sequence[PastRun]:
-        """The last ones, newest first; none of an address of a store, which lists no tables."""
+        """The last runs, newest first; empty for a target in an object store, whose tables are not listed."""
         target, name = folder_at(self._settings.target.path, self._settings.target.storage), self._settings.name
         if target.on_disk is None or not target.on_disk.is_dir():
             return []
@@ -121,9 +121,9 @@ def _lines(planned: PlannedRead, runs: _Runs) -> Iterator[str]:
 
 
 def show_previews(previews: Iterable[Preview], mask: Mask, notes: Iterable[str] = ()) -> int:
-    """Print each stream, its first slices and its first records, a JSON line each; 1 when one failed.
+    """Print each stream with its first slices and its first records, as JSON lines; return 1 if a stream failed.
 
-    notes: what a sync would do besides, a line each.
+    notes: what else a sync would do, one line each.
     """
     failed = False
     for preview in previews:

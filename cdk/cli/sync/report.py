@@ -1,4 +1,4 @@
-"""`sync --report FILE --metrics FILE`: the report of the run and its metrics, written however it ends."""
+"""`sync --report FILE --metrics FILE`: writes the report and the metrics of a run, however it ends."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,13 +19,13 @@ from cdk.sync.reports.run_report import Report, RunFacts, run_report, write_repo
 
 
 class SyncReport:
-    """Writes the report and the metrics when its block ends, in whatever way; without their paths it does nothing.
+    """Writes the report and the metrics when its block ends, also by an error; does nothing without their paths.
 
-    runner: what to report of; None while the pipeline is still being looked at. secrets: hidden in both.
+    runner: the run to report; None while the pipeline is being loaded. secrets: masked in both files.
     """
 
     def __init__(self, path: Path | None, secrets: Secrets, *, metrics: Path | None = None) -> None:
-        """Raises UsageError: one of them cannot lie there; found before anything is read."""
+        """Raises UsageError, before anything is read: the folder of a file or the package for metrics is missing."""
         for option, file in (("--report", path), ("--metrics", metrics)):
             if file is not None and not file.parent.is_dir():
                 raise click.UsageError(
@@ -59,14 +59,14 @@ class SyncReport:
         return run_report(facts, () if result is None else result.streams)
 
     def _write_metrics(self, path: Path, report: Report) -> None:
-        # Who asks for none need not have its package.
+        # Its package is only required for runs with `--metrics`.
         from cdk.sync.reports.prometheus_metrics import write_metrics  # noqa: PLC0415
 
         times = {} if self.runner is None else self.runner.table_times()
         write_metrics(path, report, {self._secrets.mask(name): each for name, each in times.items()})
 
     def _write(self, path: Path, write: Callable[[], None], *, ends_by_itself: bool) -> None:
-        """Write a file, and say what keeps it from being written: as the error of the run, if that has none."""
+        """Write a file. A failure becomes the error of the run, or is printed if the run already has an error."""
         try:
             write()
         except (OSError, CdkError, DeltaError) as refused:

@@ -1,4 +1,4 @@
-"""How a sync ends: Ctrl-C and SIGTERM, the first of which ends it at its checkpoints, errors, and exit codes."""
+"""How a sync ends: by errors or signals, the first of which ends it at its next checkpoints; and its exit codes."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ _STDERR = 2
 
 
 class Signals:
-    """What signals have asked of a sync. Belongs to the main thread."""
+    """The signals that a sync has received. Used by the main thread only."""
 
     def __init__(self) -> None:
         self.caught = 0
-        """The last signal; 0: none."""
+        """The last signal; 0 before the first one."""
         self.interrupt: Callable[[str], bool] = lambda _: False
-        """Ends the sync at its next checkpoints; False: it cannot."""
+        """Ends the sync at its next checkpoints. Returns False if it cannot, so that the sync must end at once."""
         self.display: Display | None = None
 
     def stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -36,12 +36,12 @@ class Signals:
         if not self.interrupt(why):
             raise KeyboardInterrupt(why)
         if self.display is None or not self.display.note_ending(why):
-            # A stream that was being written when the signal came cannot be written to.
+            # Not through `sys.stderr`: the signal may have interrupted a write to it.
             os.write(_STDERR, f"{why}: ending at the next checkpoints; once more ends at once\n".encode())
 
 
 class _Interrupted(click.ClickException):
-    """A signal ended the sync at once. The exit code is the shell's for it."""
+    """A signal ended the sync at once. The exit code is the one that shells use for the signal."""
 
     def __init__(self, number: int) -> None:
         how = "told to end" if number == signal.SIGTERM else "interrupted"
@@ -49,13 +49,13 @@ class _Interrupted(click.ClickException):
         self.number = number
 
     @property
-    def exit_code(self) -> int:  # type: ignore[override]  # click has it on the class, and asks the instance
+    def exit_code(self) -> int:  # type: ignore[override]  # click defines it on the class, and reads it from the instance
         return 128 + self.number
 
 
 @contextmanager
 def listening(secrets: Secrets) -> Iterator[Signals]:
-    """Let signals end the sync of this block, and say in a line why it ended, without secrets."""
+    """Let signals end the sync in the block, and turn its errors into messages, secrets masked."""
     signals = Signals()
     with plain_errors(secrets):
         try:
@@ -66,7 +66,7 @@ def listening(secrets: Secrets) -> Iterator[Signals]:
 
 
 def exit_code(result: SyncResult, caught: int) -> int:
-    """The exit code of a sync that has ended. caught: the signal that interrupted it; 0: none."""
+    """The exit code of a sync that has ended. caught: the signal that interrupted it; 0 without one."""
     if result.ok:
         return 0
     if caught:

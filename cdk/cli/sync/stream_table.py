@@ -1,4 +1,4 @@
-"""How far each stream of a sync is, as rows of a screen."""
+"""The live table of a sync: the progress of each stream, one row per stream."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,23 +23,23 @@ _GAP = 2
 _LEAST_NAME, _LEAST_FAR = 12, 22
 _WITH_COMMITS = 72
 _WITH_RATE = 56
-"""Columns of a terminal from which on there is room for more than name, rows and how far it is."""
+"""The least widths of a terminal, in columns, at which the table also shows commits, and rows per second."""
 
 
 @dataclass
 class Pace:
-    """When a stream started to read, and when it last had something to show, in seconds of one clock."""
+    """The times when a stream started to read and when it last made progress, in seconds of the same clock."""
 
     started: float
     news: float
 
     def rate(self, rows: int) -> float | None:
-        """Rows a second up to the last news; None when there is nothing to tell it from."""
+        """Rows per second up to the last progress; None before the first."""
         seconds = self.news - self.started
         return rows / seconds if rows and seconds > 0 else None
 
     def remaining(self, report: StreamReport, now: float) -> float | None:
-        """Seconds to the end at the pace so far; None where that is a guess, or the end would have come by now."""
+        """Estimated seconds to the end at the pace so far; None without a sound estimate, or once it has passed."""
         if not (report.all_planned and report.slices):
             return None
         each = (self.news - self.started) / report.slices
@@ -48,9 +48,9 @@ class Pace:
 
 
 def how_far(report: StreamReport, remaining: float | None = None) -> str:
-    """What is done of a stream, and a share and the time left where the number of its slices is known.
+    """The progress of a stream in words, with percentage and remaining time once all its slices are planned.
 
-    `12/30+ slices`: more are planned as these are read. A stream of one slice tells only at which page it is.
+    `12/30+ slices`: more will be planned while these are read. A stream with one slice shows only its page.
     """
     done, planned = report.slices, report.planned
     if report.status is Status.REDUNDANT:
@@ -66,7 +66,10 @@ def how_far(report: StreamReport, remaining: float | None = None) -> str:
 
 
 def doing_text(doing: Doing | None, now: float) -> str:
-    """What is done for a stream since its last result; empty where nothing is. now: in seconds since 1970."""
+    """The activity of a stream since its last result: its pages, and a retry it waits for. now: seconds since 1970.
+
+    Empty without any.
+    """
     if doing is None:
         return ""
     parts = [f"{counted(doing.pages, 'page')} more"] if doing.pages else []
@@ -76,7 +79,7 @@ def doing_text(doing: Doing | None, now: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time: `18 s`, `2 m 05 s`, `1 h 20 m`, `3 d 04 h`."""
+    """Format a duration: `18 s`, `2 m 05 s`, `1 h 20 m`, `3 d 04 h`."""
     rounded = round(seconds)
     if rounded < 60:  # noqa: PLR2004 - seconds of a minute
         return f"{rounded} s"
@@ -88,7 +91,7 @@ def span(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what it counts: `1 slice`, `2 slices`."""
+    """Format a number with its noun: `1 slice`, `2 slices`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -101,11 +104,10 @@ def screen(
     height: int,
     doing: Mapping[str, str] = NOTHING,
 ) -> tuple[Table, Text | None]:
-    """A row for each stream, in the order of the source, and what is said of those that do not fit in `height`.
+    """Return a table with a row per stream, in the order of the source, and a line about those that do not fit.
 
-    doing: what is done right now, by stream.
-
-    Those that are being read stay, then those that failed, then those that are still to be read.
+    width, height: of the terminal. doing: what is in progress, in words, by stream. If streams do not fit, those that
+    are being read have priority, then failed ones, then those that are still to be read.
     """
     shown = _fitting(reports, height - 1)
     heads = ["", "stream", "rows", *["rows/s"] * (width >= _WITH_RATE), *["commits"] * (width >= _WITH_COMMITS), ""]
@@ -122,7 +124,7 @@ def screen(
 
 
 def _widths(heads: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """Figures are never cut: what a narrow terminal has no room for is cut off the end, then off the names."""
+    """The widths of the columns. On a narrow terminal, the progress is truncated, then the names, but never figures."""
     widths = [max([cell_len(head), *(row[n].cell_len for row in rows)]) for n, head in enumerate(heads)]
     over = sum(widths) + _GAP * len(heads) - width
     for n, least in ((len(heads) - 1, _LEAST_FAR), (1, _LEAST_NAME), (len(heads) - 1, 1)):
@@ -149,7 +151,7 @@ def _row(report: StreamReport, pace: Pace | None, now: float, doing: str, *, col
 def _fitting(reports: Sequence[StreamReport], room: int) -> Sequence[StreamReport]:
     if len(reports) <= room:
         return reports
-    # One line says what is left out.
+    # One row less, for the line about the streams that are left out.
     first = sorted(range(len(reports)), key=lambda n: (_urgency(reports[n]), n))[: max(1, room - 1)]
     return [reports[n] for n in sorted(first)]
 

@@ -1,1 +1,1 @@
-"""`spark-cdk ui`: a page to look at pipelines, states and test reads, which changes nothing."""
+"""`spark-cdk ui`: a web page that shows pipelines, states and test reads, and edits manifests."""

@@ -1,4 +1,4 @@
-"""`spark-cdk ui`: serve the page on this machine alone."""
+"""`spark-cdk ui`: serves the page on this machine only."""
 
 import secrets
 import socket
@@ -35,6 +35,6 @@ def ui(*, port: int, allow_custom_code: bool) -> int:
     with listening:
         click.echo(f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}")
         app = application(Path.cwd(), token, trusted=allow_custom_code)
-        # Its log would have the token, in the address of the first request.
+        # The access log would contain the token, which is in the URL of the first request.
         uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
     return 0

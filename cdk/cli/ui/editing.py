@@ -1,4 +1,4 @@
-"""Manifests on the page: edited as text, and saved where nothing is wrong, and nothing secret is in them."""
+"""Edits manifests on the page as text, and saves them if they are valid and contain no secrets."""
 
 import hashlib
 import shutil
@@ -24,14 +24,14 @@ _INSTEAD = "expected an expression; write {{ config['...'] }} there, and the val
 
 @dataclass(frozen=True)
 class EditedManifest:
-    """A manifest as a person edits it. version: of the file that they began with."""
+    """The text of a manifest that a user edits. version: the hash of the file when it was opened."""
 
     text: str
     version: str
 
 
 def open_manifest(path: Path) -> EditedManifest:
-    """The manifest in a file. Raises ConfigError: it cannot be read."""
+    """Read the manifest in a file. Raises ConfigError: it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,7 +40,7 @@ def open_manifest(path: Path) -> EditedManifest:
 
 
 def check_manifest(workspace: Workspace, path: Path, secrets: Secrets) -> CheckedFile:
-    """What is wrong with the manifest in a file."""
+    """Find the mistakes in the manifest in a file."""
     (checked,) = check_files([path], None, secrets, kind="manifest", trusted=workspace.trusted)
     return checked
 
@@ -48,17 +48,17 @@ def check_manifest(workspace: Workspace, path: Path, secrets: Secrets) -> Checke
 def save_manifest(
     workspace: Workspace, path: Path, config: Path | None, edited: EditedManifest, secrets: Secrets
 ) -> CheckedFile:
-    """Put a manifest into its file if it is valid and has no secret, masked or not; else the file stays.
+    """Save a manifest if it is valid and contains no secret, masked or not; otherwise leave the file unchanged.
 
-    config: what the connector calls secret in it belongs to `secrets`, as do credentials of the manifest. Raises
-    ConfigError: the file has changed meanwhile.
+    config: a config whose secrets are added to `secrets`, as are credentials in the manifest. Raises ConfigError: the
+    file has changed since it was opened.
     """
     before = open_manifest(path)
     if before.version != edited.version:
         raise ConfigError("has changed since it was opened here; copy your text, open it again", path=str(path))
     if masks := _masks(path, edited.text, before.text):
         return CheckedFile(path, "manifest", masks)
-    # Beside it: paths in a manifest are relative to its folder.
+    # In the same folder, to which the paths in a manifest are relative.
     draft = path.with_name(f".{path.stem}.draft{path.suffix}")
     try:
         shutil.copyfile(path, draft)
@@ -77,7 +77,7 @@ def save_manifest(
 
 
 def _masks(path: Path, text: str, before: str) -> Sequence[Problem]:
-    """Where a text has the mask of a secret, which would be lost. before: what the file has, with masks of its own."""
+    """The lines with the mask of a secret, which saving would lose. before: the file, whose own masks are allowed."""
     problems, own = Problems(path, Secrets()), {line for line in before.splitlines() if HIDDEN in line}
     for number, line in enumerate(text.splitlines(), 1):
         if HIDDEN in line and line not in own:
@@ -86,13 +86,13 @@ def _masks(path: Path, text: str, before: str) -> Sequence[Problem]:
 
 
 def _learn_secrets(manifest: Path, config: Path | None, secrets: Secrets, *, trusted: bool) -> None:
-    """Add what a manifest calls secret in a config, as far as both can be read."""
+    """Add the values of a config that a manifest's spec marks as secret, if both can be read."""
     with suppress(CdkError):
         load_config(config, sources.manifest_source(manifest, trusted=trusted), secrets)
 
 
 def _secrets_in(draft: Path, secrets: Secrets) -> Sequence[Problem]:
-    """The secrets in a valid manifest: credentials, which are added to `secrets`, and what these know."""
+    """The secrets in a valid manifest: credentials, which are added to `secrets`, and lines with known secrets."""
     problems, file, known = Problems(draft, secrets), YamlFile.load(draft), set[str]()
     for keys, text in plain_secrets(file.value):
         secrets.add(text)

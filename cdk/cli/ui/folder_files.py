@@ -1,4 +1,4 @@
-"""What a folder has to show: its pipelines and its manifests."""
+"""Finds the pipelines and manifests in a folder."""
 
 import os
 import re
@@ -12,20 +12,20 @@ from cdk.base.yaml_file import YamlFile
 from cdk.cli.authoring.file_checks import kind_of
 
 _LARGEST, _DEEPEST = 2**20, 4
-"""Bytes of a file that is looked into, and levels of folders."""
+"""The size of the largest file that is read, in bytes, and the levels of folders that are searched."""
 _TABLE = {"_delta_log", "_cdk_state"}
 
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """The files of a folder that are something to the kit, as paths in it."""
+    """The pipelines and manifests of a folder, as paths relative to it."""
 
     pipelines: Sequence[Path]
     manifests: Sequence[Path]
 
 
 def folder_files(root: Path) -> FolderFiles:
-    """What lies in a folder and those in it; not in tables, and nothing whose name begins with a dot."""
+    """Search a folder and its subfolders, without tables and names that begin with a dot."""
     kinds: dict[str, list[Path]] = {"pipeline": [], "manifest": []}
     for path in _yaml_files(root):
         with suppress(ConfigError, OSError):
@@ -40,7 +40,7 @@ def _yaml_files(root: Path) -> Iterator[Path]:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
         for path in (Path(home) / name for name in sorted(names)):
-            # A link may lead nowhere, the read of a pipe never ends, and a file may be gone meanwhile.
+            # Links may be broken and files may disappear, which raises OSError; reading a named pipe would never end.
             with suppress(OSError):
                 chosen = path.suffix in {".yaml", ".yml"} and not path.name.startswith(".")
                 if chosen and path.is_file() and path.stat().st_size <= _LARGEST:
@@ -49,13 +49,13 @@ def _yaml_files(root: Path) -> Iterator[Path]:
 
 def _kind(path: Path) -> str:
     text = path.read_text(errors="replace")
-    # Most files are neither, and YAML takes its time.
+    # Most files are neither, and parsing YAML is slow.
     if "source" not in text and "check" not in text:
         return ""
     try:
         return kind_of(YamlFile.load(path).value)
     except ConfigError:
-        # Its author looks for it, and for what is wrong with it.
+        # List an invalid pipeline too: its author looks for it, and for the error in it.
         return "pipeline" if {*_KEY.findall(text)} >= _KEYS else ""
 
 

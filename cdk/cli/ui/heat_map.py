@@ -1,4 +1,4 @@
-"""Where many partitions stand, as the cells of a picture: the later the cursor, the stronger the colour."""
+"""A heat map of the positions of many partitions: the later the cursor, the stronger the colour of the cell."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from cdk.state.position_json import position_of
 from cdk.state.stored_positions import PartitionEntries
 
 COLUMNS, SIZE = 40, 18
-"""Cells in a row, and the side of one in pixels."""
+"""The number of cells in a row, and the side of a cell in pixels."""
 HEATS = 5
-"""Colours of partitions that have a cursor."""
+"""The number of colours for partitions with a cursor."""
 _WITH_WINDOWS, _WINDOWS = 10, 200
-"""Partitions of a page whose open windows are shown, and windows of each."""
+"""How many partitions of a page show their open windows, and how many windows of each are shown."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A square. kind: `start`, `done`, or `heat1` to `heat5`. title: what it is, in words."""
+    """A square of the picture. kind: `start`, `done`, or `heat1` to `heat5`. title: its description."""
 
     x: int
     y: int
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class OpenWindows:
-    """The windows of a partition that an interrupted read left open. further: how many more there are."""
+    """The windows of a partition that an interrupted read left open. further: how many more are not shown."""
 
     partition: str
     cells: Sequence[Cell]
@@ -40,10 +40,10 @@ class OpenWindows:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Some partitions of a state. total: how many there are in all. width, height: of the picture, in pixels.
+    """A page of the partitions of a state. total: how many the state has. width, height: of the picture, in pixels.
 
-    windows: of the first partitions that have any; further_windows: how many more have. before, after: where the pages
-    before and after this one begin; None: there is none.
+    windows: the open windows of the first partitions with any. further_windows: how many more partitions have some.
+    before, after: the keys at which the previous and the next page begin; None if there is no such page.
     """
 
     total: int
@@ -57,9 +57,9 @@ class HeatMap:
 
 
 def heat_map(state: Stored, start: str, most: int) -> HeatMap:
-    """The partitions by key, from the key `start` on, at most so many; no others are decoded. Raises BadState.
+    """Draw at most `most` partitions, in the order of their keys; others are not decoded. Raises BadState.
 
-    start: JSON of a partition, or the beginning of it; empty for the first.
+    start: the first key, as JSON of a partition or a prefix of it; empty for the first partition.
     """
     entries = _entries(state)
     page = [*islice(entries.sorted_from(start), most + 1)]
@@ -84,7 +84,7 @@ def heat_map(state: Stored, start: str, most: int) -> HeatMap:
 
 
 def _entries(state: Stored) -> PartitionEntries:
-    """The partitions of a state; of one without any, the stream as a whole."""
+    """The partitions of a state; for a state without partitions, a single one for the whole stream."""
     match state:
         case {"states": PartitionEntries() as entries}:
             return entries
@@ -105,7 +105,7 @@ def _corner(number: int) -> tuple[int, int]:
 
 
 def _cursor(position: Position) -> JsonValue:
-    """What a partition is compared by: the first value of its cursor."""
+    """The value that partitions are ranked by: the first one of the cursor."""
     return next(iter(position.cursor.values()), None) if isinstance(position, Checkpoint) else None
 
 
@@ -115,7 +115,7 @@ def _order(value: JsonValue) -> tuple[bool, float, str]:
 
 
 def _ranks(values: Sequence[JsonValue]) -> Mapping[str, int]:
-    """How late each value is among them, from 1 to HEATS, which the latest has, be it the only one."""
+    """Rank values from 1 to HEATS, by their canonical JSON; the latest has HEATS, even if it is the only one."""
     distinct = {canonical(value): value for value in values if value is not None}
     latest_first = sorted(distinct, key=lambda text: _order(distinct[text]), reverse=True)
     most = max(1, len(latest_first) - 1)

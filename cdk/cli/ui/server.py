@@ -1,4 +1,7 @@
-"""The page: what it shows of pipelines, states and test reads, and to whom; of all, it changes manifests alone."""
+"""The server of the page: its views of pipelines, states and test reads, its access token, and its forms.
+
+The forms save manifests and draft connectors; nothing else is written.
+"""
 
 import gc
 import hmac
@@ -59,11 +62,11 @@ _HEADERS = {
 _COMMITS, _RUNS, _STREAMS, _PARTITIONS, _MOVES = 50, 50, 20, 1000, 20
 _RECORDS, _MOST_PAGES, _BODY = 20, 20, 2000
 _COUNTED = 1000
-"""Moves that are counted besides those that are shown."""
+"""How many moves are counted in addition to those that are shown."""
 
 
 def application(root: Path, token: str, *, trusted: bool) -> Starlette:
-    """The page of a folder, the working directory, for who knows the token. trusted: connectors in Python may run."""
+    """Make the page of the working directory for clients with the token. trusted: connectors in Python may run."""
     views = Views(root, trusted=trusted)
     return Starlette(
         routes=[
@@ -76,7 +79,7 @@ def application(root: Path, token: str, *, trusted: bool) -> Starlette:
             Mount("/static", StaticFiles(directory=_FILES / "static")),
         ],
         middleware=[
-            # Another site's name that leads here would have this one's cookies.
+            # Refuses other names that resolve to this host (DNS rebinding), so that no other site reaches the page.
             Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]),
             Middleware(BaseHTTPMiddleware, dispatch=_for_who_knows(token)),
         ],
@@ -84,11 +87,11 @@ def application(root: Path, token: str, *, trusted: bool) -> Starlette:
 
 
 def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], Awaitable[Response]]:
-    """Lets in who brings the token: once in the address, then in a cookie."""
+    """Make the check that lets in clients with the token: once in the URL, then in a cookie."""
 
     async def dispatch(request: Request, following: RequestResponseEndpoint) -> Response:
         cookie = f"spark-cdk-{request.url.port}"
-        # To a browser, what another port of this host serves is of the same site, and its forms have the cookie.
+        # Browsers treat another port of this host as the same site, so its forms would send the cookie, too.
         elsewhere = request.method == "POST" and request.headers.get("sec-fetch-site") != "same-origin"
         if elsewhere:
             response: Response = PlainTextResponse("a form of this page alone is answered", 403)
@@ -106,7 +109,7 @@ def _for_who_knows(token: str) -> Callable[[Request, RequestResponseEndpoint], A
 
 
 class Views:
-    """What each page shows, as JSON for its template; one at a time, however fast a person clicks."""
+    """The data that each page shows, as JSON for its template. Requests are handled one at a time."""
 
     def __init__(self, root: Path, *, trusted: bool) -> None:
         self._root, self._workspace, self._one = root, Workspace(root, trusted=trusted), Lock()
@@ -118,13 +121,13 @@ class Views:
         )
 
     def page(self, template: str, view: View) -> Callable[[Request], Response]:
-        """A view in its template: without secrets, and with its error, if it has one, in place of what it shows."""
+        """Make the endpoint that renders a view in its template, with secrets masked, or its error instead."""
         return lambda request: self._shown(template, view, request, dict(request.query_params))
 
     def form(
         self, template: str, answer: Callable[[Mapping[str, str], Secrets], Mapping[str, object]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """What a form leads to: the view that `location` of its answer names, or why not, in a template."""
+        """Make the endpoint of a form: redirects to the `location` of its answer, or renders the answer or an error."""
 
         async def sent(request: Request) -> Response:
             fields = dict(parse_qsl((await request.body()).decode(), keep_blank_values=True))
@@ -137,7 +140,7 @@ class Views:
         secrets = Secrets()
         with self._one:
             context, status = _answered(view, request, secrets)
-            # A state of a million partitions is 250 MB in a circle of references, which would stay for long.
+            # A state of a million partitions is 250 MB in a reference cycle, which would be freed much later.
             gc.collect()
         if "location" in context:
             return RedirectResponse(str(context["location"]), 303)
@@ -145,13 +148,13 @@ class Views:
         return self._templates.TemplateResponse(request, template, plain, status_code=status)
 
     def pipelines(self, _: Request, secrets: Secrets) -> Mapping[str, object]:
-        """The pipelines of the folder; one that cannot be read says why, and the others are there."""
+        """The pipelines of the folder; those that cannot be read, with the reason."""
         listed = []
         for path in folder_files(self._root).pipelines:
             try:
                 settings = self._workspace.pipeline(str(path), secrets).settings
                 listed.append({"file": path, "name": settings.name, "target": settings.target.path, "problem": ""})
-            except Exception as error:  # noqa: BLE001 - its connector is code of its own
+            except Exception as error:  # noqa: BLE001 - connectors may run any code
                 listed.append({"file": path, "name": "", "target": "", "problem": shown_error(error)})
         return {"pipelines": listed}
 
@@ -173,7 +176,7 @@ class Views:
         return answer
 
     def stream(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
-        """Where the partitions of a stream stand, and the commits that brought them there."""
+        """The positions of a stream's partitions, and the commits that moved its state."""
         pipeline = self._workspace.pipeline(_required(request, "file"), secrets)
         admin, table = pipeline.admin(), pipeline.table([_required(request, "stream")])
         status, start = admin.standing(table), _key(request.query_params.get("from", ""))
@@ -194,7 +197,7 @@ class Views:
         }
 
     def build(self, request: Request, secrets: Secrets) -> Mapping[str, object]:
-        """A manifest, and a test read of a stream of it, or of a connector in Python: requests, records and schema."""
+        """A manifest, and a test read of one of its streams, or of a connector in Python: requests, records, schema."""
         query = {name: request.query_params.get(name, "") for name in ("connector", "config", "stream")}
         choice: dict[str, object] = {"manifests": folder_files(self._root).manifests}
         if not query["connector"]:
@@ -208,7 +211,7 @@ class Views:
         try:
             return {**choice, **self._read(**query, secrets=secrets)}
         except (CdkError, SystemExit) as error:
-            # What is wrong with a manifest can be mended here.
+            # An error of a manifest is shown beside its text, where the user can correct it.
             if "manifest" not in choice:
                 raise
             return {**choice, "error": shown_error(error)}
@@ -225,12 +228,12 @@ class Views:
         return {"streams": names, "answer": answer, "schema": schema}
 
     def save(self, fields: Mapping[str, str], secrets: Secrets) -> Mapping[str, object]:
-        """Save a manifest and lead to it, or say what is wrong with it; a text that is refused is there again."""
+        """Save a manifest and redirect to it; if it is refused, return its text again, with the problems."""
         path = self._workspace.file(fields["connector"], secrets)
-        # Forms end lines as mails do.
+        # Forms send CRLF as line ends.
         text, version = fields["text"].replace("\r\n", "\n"), fields["version"]
         edited, config = EditedManifest(text, version), None
-        # One that this server may not read has no secret that it could tell.
+        # This server cannot reveal secrets of a config that it may not read.
         with suppress(ConfigError):
             config = self._workspace.optional(fields.get("config", ""), secrets)
         try:
@@ -242,7 +245,7 @@ class Views:
         return {"location": _build(**{name: fields.get(name, "") for name in ("connector", "config", "stream")})}
 
     def draft(self, fields: Mapping[str, str], secrets: Secrets) -> Mapping[str, object]:
-        """Write a connector that a curl command or a description drafts, and lead to its manifest."""
+        """Write a connector drafted from a curl command or a description, and redirect to its manifest."""
         folder = self._workspace.path(fields["name"])
         openapi, curl, send = fields["openapi"], fields["curl"], "send" in fields
         draft = self._workspace.draft(folder, openapi=openapi, curl=curl, send=send, secrets=secrets)
@@ -267,7 +270,7 @@ def _without_request(
 
 
 def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[str, object], int]:
-    """What a view shows, or the error that it ends with, and the status of HTTP."""
+    """Return the data of a view, or its error, and the HTTP status."""
     try:
         return view(request, secrets), 200
     except (CdkError, SystemExit) as error:
@@ -277,7 +280,7 @@ def _answered(view: View, request: Request, secrets: Secrets) -> tuple[Mapping[s
 
 
 def _tables(pipeline: PipelineFile) -> tuple[Sequence[StreamLocation], Sequence[Mapping[str, object]]]:
-    """The tables of a pipeline that can be read, and what is shown of all."""
+    """Return the readable tables of a pipeline, and the data that the page shows for all tables."""
     tables = pipeline.tables()
     if pipeline.target.on_disk is None:
         return tables, [{"stream": table.name, "link": table.exists, "note": "in a store"} for table in tables]
@@ -288,7 +291,7 @@ def _tables(pipeline: PipelineFile) -> tuple[Sequence[StreamLocation], Sequence[
 
 
 def _commit(entry: Entry) -> Mapping[str, object]:
-    """A commit, what a person did by it, and the first of what moved; of very much, no more than that it is more."""
+    """A commit, the user's edit behind it, and its first moves with the number of further ones, counted to a limit."""
     shown = entry_json(entry, _MOVES)
     further = sum(1 for _ in islice(entry.moves, _COUNTED + 1))
     return {**shown, "what": what(entry), "further": min(further, _COUNTED), "uncounted": further > _COUNTED}
@@ -301,7 +304,7 @@ def _required(request: Request, name: str) -> str:
 
 
 def _key(text: str) -> str:
-    """The key of a partition that a person wrote as JSON, or the beginning of one, as it is."""
+    """Normalize the key of a partition that a user typed as JSON; anything else is returned as it is, as a prefix."""
     with suppress(ValueError):
         return canonical(from_json(text))
     return text
@@ -313,7 +316,7 @@ def _number(request: Request, name: str, default: int) -> int:
 
 
 def _older(request: Request) -> OlderRuns | None:
-    """Where a page of runs begins, as the link to it says."""
+    """Parse the start of a page of runs from the parameters of its link; None for the first page."""
     versions = [int(text) for text in request.query_params.get("runs", "").split(".") if text.lstrip("-").isdecimal()]
     try:
         before = datetime.fromisoformat(request.query_params.get("before", ""))

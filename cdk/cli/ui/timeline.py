@@ -1,4 +1,4 @@
-"""The commits of a stream on a time axis: the run of each, where one was interrupted, and where the next resumed."""
+"""A timeline of a stream's commits: a lane per run, where runs were interrupted, and where the next one resumed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from cdk.cli.state.command import Entry
 from cdk.lake.delta.state_blobs import number
 
 WIDTH, _MARGIN, _TOP, _LANE = 960, 80, 70, 26
-"""Pixels: of the picture, beside it for names, above the lanes for rows, and of a lane."""
+"""Pixels: the width of the picture, its left margin for names, the space above the lanes for rows, and a lane."""
 _LABEL = 260
-"""Pixels that the words at the end of a lane may take."""
+"""Pixels for the text at the end of a lane."""
 _GAPS, _NARROWEST = 200, 200
-"""Pixels of all waits between runs together, and of the least that all runs take."""
+"""Pixels of all gaps between runs together, and the least width of all runs together."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A commit, and what it is in words."""
+    """A commit, and its description."""
 
     x: int
     title: str
@@ -29,9 +29,9 @@ class Dot:
 
 @dataclass(frozen=True)
 class Lane:
-    """A run, or an edit of a person, from `start` to `end`. kind: `complete`, `interrupted`, `edit`, or empty.
+    """A run, or a user's edit, from `start` to `end`. kind: `complete`, `interrupted`, `edit`, or empty if unknown.
 
-    resumes: the lane before was interrupted, and this one goes on from its last state, at `came_from`.
+    came_from: the end of the previous lane if that was interrupted and this run resumed from its last state; else None.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Lanes, oldest first. rows: the rows that were written by each commit and those before it, as an SVG polyline."""
+    """Lanes, oldest first. rows: the cumulated rows of the commits, as the points of an SVG polyline."""
 
     width: int
     height: int
@@ -59,7 +59,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class _Run:
-    """The commits of one run, oldest first, and the stream's part of its report, if there is one."""
+    """The commits of a run, oldest first, and the stream's part of its report, if there is one."""
 
     entries: Sequence[Entry]
     times: Sequence[datetime]
@@ -72,7 +72,7 @@ class _Run:
 
     @property
     def kind(self) -> str:
-        """Whether it read the stream to its end, as its last commit or its report says; empty where neither does."""
+        """The kind of the lane: whether the run read the stream to its end, by its last commit or its report."""
         last = self.entries[-1]
         if not last.commit.sync:
             return "edit"
@@ -84,13 +84,13 @@ class _Run:
 
     @property
     def state(self) -> str:
-        """The last state that its commits moved to, in words."""
+        """The last state that its commits wrote, in words."""
         moved = [entry.commit.state for entry in self.entries if entry.commit.state is not None]
         return f"state {number(moved[-1])}" if moved else "the rows alone"
 
     @property
     def outcome(self) -> str:
-        """How it ended, in words."""
+        """How the run ended, in words."""
         error = self.report.get("error")
         match self.kind:
             case "edit":
@@ -104,7 +104,7 @@ class _Run:
 
 
 def timeline(entries: Sequence[Entry], reports: Mapping[str, Json], stream: str) -> Timeline | None:
-    """The timeline of commits, newest first; None where none has a time. reports: of their runs, by sync."""
+    """Draw commits, passed newest first; None if no commit has a time. reports: those of their runs, by sync id."""
     dated = [entry for entry in reversed(entries) if entry.commit.at is not None]
     if not dated:
         return None
@@ -145,12 +145,12 @@ def timeline(entries: Sequence[Entry], reports: Mapping[str, Json], stream: str)
 def _run(group: Sequence[Entry], reports: Mapping[str, Json], stream: str, *, newest: bool) -> _Run:
     times = [entry.commit.at for entry in group if entry.commit.at is not None]
     streams = reports.get(group[0].commit.sync, {}).get("streams", [])
-    # Clocks of machines differ, and the log has the order.
+    # Sorted, because the clocks of machines differ; the order of the log stays that of the commits.
     return _Run(group, sorted(times), next((each for each in streams if each["name"] == stream), {}), newest)
 
 
 def _axis(runs: Sequence[_Run]) -> tuple[list[float], float, float]:
-    """Where each run begins, pixels a second, and pixels around its time. All waits between runs are of one length."""
+    """Return the x of each run's start, pixels per second, and the least width of a run. All gaps are equally wide."""
     gap, least = _GAPS / len(runs), _NARROWEST / len(runs)
     seconds = sum(run.span.total_seconds() for run in runs)
     scale = (WIDTH - _MARGIN - _LABEL - _GAPS - _NARROWEST) / seconds if seconds else 0.0
@@ -159,7 +159,7 @@ def _axis(runs: Sequence[_Run]) -> tuple[list[float], float, float]:
 
 
 def _steps(xs: Sequence[int], written: Sequence[int]) -> Iterator[str]:
-    """The corners of the line of rows."""
+    """Yield the corners of the polyline of rows."""
     height = (_TOP - 10) / max(1, written[-1])
     ys = [round(_TOP - rows * height) for rows in written]
     yield f"{xs[0]},{_TOP} {xs[0]},{ys[0]}"
@@ -175,6 +175,6 @@ def _title(entry: Entry) -> str:
 
 
 def what(entry: Entry) -> str:
-    """What a person did by a commit, or what its writer calls it."""
+    """The user's edit behind a commit, or the operation that its writer names."""
     note = entry.commit.note
     return str(orjson.loads(note)["what"]) if note else entry.commit.operation

@@ -1,1 +1,1 @@
-"""What this kit sees of custom code: its objects behind the kit's own interfaces."""
+"""Adapters: custom objects in the form of the kit's own interfaces."""

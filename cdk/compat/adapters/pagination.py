@@ -1,4 +1,4 @@
-"""Custom pagination strategies and requesters, behind the plug points."""
+"""Adapters from custom pagination strategies and requesters to the plug points."""
 
 from copy import copy
 from typing import Any, Self
@@ -17,11 +17,11 @@ from cdk.rest import Authenticator, ErrorHandler, Headers, HttpErrorHandler, Req
 from cdk.rest.client import Sender
 
 _ARGUMENTS = {"response", "last_page_size", "last_record", "last_page_token_value", "stream_slice"}
-"""What strategies are called with; those of old took `last_records` instead."""
+"""The arguments of strategies; older ones take `last_records` instead of `last_record`."""
 
 
 class CustomStrategyAdapter(PageStrategy):
-    """Finds pages with a strategy that is custom code."""
+    """Finds pages with a custom strategy."""
 
     reads_body = True
 
@@ -34,7 +34,7 @@ class CustomStrategyAdapter(PageStrategy):
         self.size = custom.call("get_page_size") if hasattr(custom.instance, "get_page_size") else None
 
     def of_slice(self) -> Self:
-        # Strategies of old count in themselves, and are told when a slice begins.
+        # Older strategies count pages in their own attributes, and must be reset at the start of a slice.
         if not hasattr(self._custom.instance, "reset"):
             return self
         strategy = copy(self)
@@ -42,10 +42,10 @@ class CustomStrategyAdapter(PageStrategy):
         strategy._custom.call("reset")  # noqa: SLF001
         return strategy
 
-    def first(self) -> Any:  # noqa: ANN401 - a token is what the strategy makes
+    def first(self) -> Any:  # noqa: ANN401 - the strategy defines the token
         return self._custom.get("initial_token")
 
-    def next(self, page: PageResult, size: int | None) -> Any:  # noqa: ANN401, ARG002 - as above; it knows its own size
+    def next(self, page: PageResult, size: int | None) -> Any:  # noqa: ANN401, ARG002 - as above; it has its own size
         last = None if page.last is None else Record(page.last)
         arguments = {
             "response": ResponseFacade(page.response),
@@ -61,14 +61,14 @@ class CustomStrategyAdapter(PageStrategy):
 
 
 class CustomRequesterAdapter:
-    """A custom requester: each part of a request is a method of its own."""
+    """Adapts a custom requester, which has a method for each part of a request."""
 
     properties: Properties | None = None
 
     def __init__(self, custom: CustomObject, client: Sender | None, where: str) -> None:
         self._custom, self._where = custom, where
         self._plain = client is not None
-        """Whether the kit sends its requests."""
+        """Whether the kit sends the requests, not the custom requester itself."""
         self.client: Sender = client or _Through(custom)
 
     def draft(self, names: Names) -> RequestBuilder:
@@ -80,7 +80,7 @@ class CustomRequesterAdapter:
         else:
             url = join(custom.call("get_url_base", **arguments), custom.call("get_path", **arguments))
         if not self._plain:
-            # It asks itself for its parts when it sends.
+            # The requester calls its own methods for the parts when it sends.
             return _ThroughDraft(method, url, self._where, arguments)
         draft = RequestBuilder(method, url, self._where)
         with custom.at_work("get_request_params"):
@@ -102,7 +102,7 @@ class _ThroughDraft(RequestBuilder):
 
 
 class _ThroughRequest(Request):
-    """A request that knows the draft it was made of."""
+    """A request with a reference to the draft that it was made from."""
 
     __slots__ = ("draft",)
     draft: _ThroughDraft
@@ -113,17 +113,20 @@ class _ThroughRequest(Request):
 
 
 class _Through:
-    """Sends with a custom requester's `send_request`."""
+    """Sends requests with a custom requester's `send_request`."""
 
     authenticator: Authenticator | None = None
 
     def __init__(self, custom: CustomObject) -> None:
-        # It has handled errors itself: of what it hands on, none is ignored.
+        # The requester has handled errors itself, so no response that it returns may be ignored.
         self._custom = custom
         self.error_handler: ErrorHandler = HttpErrorHandler()
 
     def send(self, request: Request) -> Response:
-        """The answer; one that the requester swallowed is empty."""
+        """Return the response; an empty one with status 404 if the requester returned None.
+
+        Raises CustomCodeError: the requester raised an exception, or returned an object of another type.
+        """
         assert isinstance(request, _ThroughRequest)
         draft: _ThroughDraft = request.draft
         answer = self._custom.call(

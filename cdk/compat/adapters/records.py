@@ -1,4 +1,4 @@
-"""Custom decoders, extractors, filters, transformations, migrations and validations, behind the plug points."""
+"""Adapters to the plug points, for custom decoders, extractors, filters, transformations, migrations, validations."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from cdk.rest.records.extractor import Extractor
 
 
 class CustomDecoderAdapter:
-    """A custom decoder: one value stays itself, several become a list."""
+    """Adapts a custom decoder: a body with one value decodes to that value, any other to a list."""
 
     streams = False
 
@@ -33,7 +33,7 @@ class CustomDecoderAdapter:
 
 
 class CustomExtractorAdapter(Extractor):
-    """Calls the extractor that custom code is."""
+    """Adapts a custom extractor; all records of a response are one page."""
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
@@ -45,9 +45,9 @@ class CustomExtractorAdapter(Extractor):
 
 
 def _own(records: Iterable[JsonObject]) -> list[JsonObject]:
-    """Records as plain dicts; what is none stays what it is, for another component to look at.
+    """Convert records to a list of plain dicts; items that are not records stay, for another component to check.
 
-    Those that are not in a list yet are copied: who yields them may fill the same dict again for the next one.
+    Records from a generator are copied, because it may refill the same dict for the next record.
     """
     if type(records) is not list:
         return [copied(record) for record in records]
@@ -55,7 +55,7 @@ def _own(records: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Transform:
-    """A custom transformation, for a page of records."""
+    """Adapt a custom transformation to pages of records."""
     parameters = custom.parameters("transform")
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
@@ -72,7 +72,7 @@ def transforming(custom: CustomObject, config: Mapping[str, JsonValue]) -> Trans
 
 
 def filtering(custom: CustomObject) -> Select:
-    """A custom filter, for a page of records."""
+    """Adapt a custom filter to pages of records."""
 
     def select(records: list[JsonObject], names: Names) -> list[JsonObject]:
         token = names.get("next_page_token")
@@ -86,7 +86,7 @@ def filtering(custom: CustomObject) -> Select:
 
 
 def normalizing(custom: CustomObject, schema: JsonSchema) -> Normalize:
-    """A custom schema normalization, for a page of records."""
+    """Adapt a custom schema normalization to pages of records."""
 
     def normalize(records: list[JsonObject]) -> None:
         for record in records:
@@ -96,7 +96,7 @@ def normalizing(custom: CustomObject, schema: JsonSchema) -> Normalize:
 
 
 def loading(custom: CustomObject) -> Callable[[], JsonSchema]:
-    """A custom schema loader: asked once, since existing loaders change what they gave before."""
+    """Adapt a custom schema loader. It is called once, because existing loaders modify the schema they returned."""
 
     @cache
     def load() -> JsonSchema:
@@ -107,7 +107,10 @@ def loading(custom: CustomObject) -> Callable[[], JsonSchema]:
 
 
 def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
-    """A custom state migration. It gets a copy: existing ones change the state they look at; an empty one for none."""
+    """Adapt a custom state migration.
+
+    It gets a copy, because existing migrations modify their argument, and an empty state if there is no state.
+    """
 
     def migrate(state: JsonValue) -> JsonValue:
         copied = {} if state is None else copy.deepcopy(state)
@@ -118,7 +121,7 @@ def migrating(custom: CustomObject) -> Callable[[JsonValue], JsonValue]:
 
 
 def changing(custom: CustomObject) -> Callable[[JsonObject], None]:
-    """A custom change of the config."""
+    """Adapt a custom transformation of the config, which changes it in place."""
 
     def change(config: JsonObject) -> None:
         custom.call("transform", config)
@@ -127,7 +130,7 @@ def changing(custom: CustomObject) -> Callable[[JsonObject], None]:
 
 
 def validating(custom: CustomObject) -> Callable[[JsonValue], None]:
-    """A custom validation; its ValueError is the caller's."""
+    """Adapt a custom validation. Its ValueErrors and ConfigErrors pass through to the caller."""
 
     def validate(value: JsonValue) -> None:
         with custom.at_work("validate"):

@@ -1,4 +1,4 @@
-"""Builds components that are Python classes written for `airbyte_cdk`."""
+"""Builds custom components, whose Python classes were written for `airbyte_cdk`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -36,15 +36,17 @@ from cdk.rest.auth.token_owner import collecting, report
 from cdk.rest.client import Sender
 from cdk.state.slice import Slice
 
-# A cursor plans windows and keeps states with these; one that changes them would lose the promises of the kit.
+# The methods with which a cursor plans windows and keeps states. The kit does both itself, and its guarantees would
+# not hold with others, so a class that overrides them is refused.
 _OWN_METHODS = ("stream_slices", "close_slice", "get_stream_state", "set_initial_state", "observe", "should_be_synced",
          "is_greater_than_or_equal", "select_state")  # fmt: skip
 
 
 def build(component: Component, ctx: BuildContext, *parts: object) -> object:
-    """The object of a custom component behind the plug point of its family.
+    """Build the object of a custom component, in the form of its family's plug point.
 
-    parts: what the family's `build` takes besides. Raises ManifestError: the class is missing, or cannot be made.
+    parts: the other arguments of the family's `build`. Raises ManifestError: the class is missing, or cannot be
+    instantiated.
     """
     return _BUILDERS.get(type(component).__name__, _adapted)(component, ctx, *parts)
 
@@ -65,7 +67,7 @@ _ADAPTERS: Mapping[str, Callable[..., object]] = {
     "CustomTransformation": lambda custom, ctx: adapt_records.transforming(custom, ctx.config),
     "CustomValidationStrategy": lambda custom, _: adapt_records.validating(custom),
 }
-"""What stands between an object and the plug point, for the types whose class takes only what the manifest gives."""
+"""The adapter from an object to the plug point, for types whose classes take only arguments from the manifest."""
 
 
 def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authenticator:
@@ -73,14 +75,14 @@ def _authenticator(component: CustomAuthenticator, ctx: BuildContext) -> Authent
         custom = authenticator(component, ctx)
     native = custom.get("native")
     signer = adapt_http.CustomSigner(custom) if native is None else native
-    # Which of the parts it was given are used, only the object knows: it may choose one of them by the config.
+    # Only the object knows which of the authenticators in its arguments it uses: it may select one by the config.
     if native in inside or (inside and native is None):
         report(signer)
     return signer
 
 
 def _reads(decoder: Decoder) -> Mapping[str, object]:
-    """The decoder as an argument, unless it is the one that classes have by default."""
+    """The decoder as an argument, unless it is the default of the classes."""
     return {} if isinstance(decoder, JsonDocument) else {"decoder": DecoderFacade(decoder)}
 
 
@@ -91,7 +93,7 @@ def _requester(component: CustomComponent, ctx: BuildContext) -> Requester:
 
 
 def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts) -> SliceReader:
-    """A retriever that is given the parts of the stream it reads for."""
+    """Build a custom retriever, with the parts of its stream as arguments."""
     fields = component.model_extra or {}
     reads = _decoder(fields.get("decoder"), ctx)
     router = _router(fields.get("partition_router"), ctx)
@@ -109,19 +111,19 @@ def _retriever(component: CustomComponent, ctx: BuildContext, parts: StreamParts
         known |= {"stream_slicer": shown, "partition_router": shown}
     if isinstance(blob := fields.get("record_selector"), dict):
         chosen = RecordSelector.model_validate({"type": "RecordSelector", **blob})
-        # Existing retrievers filter by the cursor themselves, after they have looked at every record.
+        # Existing retrievers filter by the cursor themselves, and must see every record.
         unfiltered = replace(parts, incremental=None)
         known["record_selector"] = selector(chosen, ctx, unfiltered, reads)
     custom = instance(component, ctx, **known)
     if isinstance(simple := custom.instance, SimpleRetriever):
-        # A subclass with an __init__ of its own may pass on less than it was given.
+        # A subclass with its own __init__ may not pass all arguments to the base class.
         simple.request_option_provider = simple.request_option_provider or asking
         simple.name = simple.name or parts.name
     return adapt_slices.CustomRetrieverAdapter(custom, router, parts, ctx.window)
 
 
 def _key(parts: StreamParts) -> object:
-    """The key of a stream as custom code has it: most write one field as a text."""
+    """The primary key of a stream as custom code expects it: most of it takes a single field as a string."""
     key = parts.primary_key
     if len(key) == 1 and isinstance(key[0], str):
         return key[0]
@@ -143,7 +145,10 @@ def _router(blob: JsonValue, ctx: BuildContext) -> Router | None:
 
 
 def _incremental(component: CustomComponent, ctx: BuildContext) -> Incremental:
-    """The manifest's cursor, whose windows a class asks for. Raises ManifestError: it plans windows or keeps states."""
+    """Build the manifest's cursor; a custom class may only add to its requests.
+
+    Raises ManifestError: the class does not extend DatetimeBasedCursor, or overrides methods in `_OWN_METHODS`.
+    """
     where = ctx.where(component, "class_name")
     kind = custom_class(component.class_name, ctx, where)
     own = (

@@ -1,4 +1,4 @@
-"""Custom partition routers and retrievers, behind the plug points."""
+"""Adapters from custom partition routers and retrievers to the plug points."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ _LEVELS = {Level.FATAL: logging.ERROR, Level.ERROR: logging.ERROR, Level.WARN: l
 
 
 class CustomRouterAdapter(Router):
-    """Partitions of a router that is custom code."""
+    """Adapts a custom partition router."""
 
     def __init__(self, custom: CustomObject, stream: str, fields: tuple[str, str]) -> None:
         self._custom, self._fields = custom, fields
@@ -43,7 +43,7 @@ class CustomRouterAdapter(Router):
         if self.followed and self._substream is not None:
             self._substream.follow(parents, progress)
         for item in self._slices():
-            # What a router says in a `cursor_slice` tells its slices apart, too.
+            # Fields that a router puts into `cursor_slice` also distinguish its slices.
             fields = {**getattr(item, "partition", item), **getattr(item, "cursor_slice", {})}
             yield Partition(fields, extra=getattr(item, "extra_fields", None))
         yield from progress.values()
@@ -65,7 +65,7 @@ class CustomRouterAdapter(Router):
 
 
 class CustomRetrieverAdapter:
-    """A custom retriever. A cut read begins the slice again: what its pages are, only the retriever knows."""
+    """Adapts a custom retriever. Interrupted slices are read again from their start: only it knows its pages."""
 
     def __init__(
         self, custom: CustomObject, router: Router | None, parts: StreamParts, fields: tuple[str, str]
@@ -81,7 +81,7 @@ class CustomRetrieverAdapter:
                 with self._custom.at_work("read_records"):
                     record = next(records, None)
             except Exception:
-                # The pages before the one that failed are handed on, as those of other retrievers are.
+                # An empty page hands the records read so far to the reader, as other retrievers do before an error.
                 yield Page((), None)
                 raise
             if record is None:

@@ -1,4 +1,4 @@
-"""What custom components import from `airbyte_cdk`: small classes of our own behind those names.
+"""The classes that custom components import from `airbyte_cdk`: small implementations of our own under its names.
 
-`cdk.compat.loading.served_names` says which name lives where. Nothing here is for new code.
+`cdk.compat.loading.served_names` lists which module serves which name. New code should use nothing from here.
 """

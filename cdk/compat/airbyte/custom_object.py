@@ -1,4 +1,4 @@
-"""CustomObject: an object of custom code at work, with the runtime of its source and errors that name it."""
+"""CustomObject: calls an object of custom code with the runtime of its source, and names it in errors."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -14,22 +14,22 @@ _runtime: ContextVar[Runtime] = ContextVar("runtime")
 
 
 class CustomCodeError(FatalError):
-    """A custom component raised what is no CdkError; the cause is that exception."""
+    """A custom component raised an exception that is not a CdkError; it is the `__cause__`."""
 
     unexpected = True
 
 
 def runtime() -> Runtime:
-    """The runtime of the source whose custom code runs in this thread, where no argument brings it along.
+    """The runtime of the source whose custom code runs in this thread, for code that does not get it as an argument.
 
-    Threads that custom code starts itself have one of their own.
+    In threads that custom code starts itself, this is a new runtime with default settings.
     """
     return _runtime.get(None) or Runtime()
 
 
 @contextmanager
 def running(runtime: Runtime) -> Iterator[None]:
-    """Give custom code the runtime of its source."""
+    """Set what `runtime()` returns to custom code inside the block."""
     token = _runtime.set(runtime)
     try:
         yield
@@ -47,7 +47,11 @@ class CustomObject:
 
     @contextmanager
     def at_work(self, method: str) -> Iterator[None]:
-        """Run custom code inside. Raises CustomCodeError for what is no CdkError: these it raises on purpose."""
+        """Run custom code inside the block.
+
+        Raises CustomCodeError: the code raised an exception that is not a CdkError. CdkErrors, which it raises on
+        purpose, pass through.
+        """
         try:
             with running(self.runtime):
                 yield
@@ -59,12 +63,12 @@ class CustomObject:
             raise CustomCodeError(f"the custom component {self.name}.{method} raised {where}") from error
 
     def call(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401 - only its class knows
-        """What a method returns. Raises CustomCodeError: it raised what is no CdkError."""
+        """Call a method and return its result. Raises as `at_work` does."""
         with self.at_work(method):
             return getattr(self.instance, method)(*args, **kwargs)
 
     def get(self, attribute: str, default: object = None) -> Any:  # noqa: ANN401 - as above
-        """The value of an attribute; `default` where the object has none."""
+        """The value of an attribute; `default` if the object does not have it."""
         with self.at_work(attribute):
             return getattr(self.instance, attribute, default)
 

@@ -1,4 +1,4 @@
-"""Moments as custom components read and write them."""
+"""Timestamps as custom components parse and format them."""
 
 import re
 from calendar import monthrange
@@ -18,7 +18,7 @@ _MONTH_ONLY = re.compile(r"(\d{4})-(0?[1-9]|1[0-2])$")
 
 
 class AirbyteDateTime(datetime):
-    """A moment with a zone, UTC where none is given; its text is ISO 8601."""
+    """A timestamp with a time zone, UTC by default; `str` returns ISO 8601."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ANN401 - as datetime takes them
         timestamp = super().__new__(cls, *args, **kwargs)
@@ -32,27 +32,27 @@ class AirbyteDateTime(datetime):
 
     @classmethod
     def from_epoch_millis(cls, milliseconds: int) -> "AirbyteDateTime":
-        """The moment so many milliseconds after 1970."""
+        """The timestamp for milliseconds since 1970."""
         return cls.from_datetime(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
     @classmethod
     def from_str(cls, text: str) -> "AirbyteDateTime":
-        """The moment that a text names."""
+        """Parse a string as `ab_datetime_parse` does."""
         return ab_datetime_parse(text)
 
     def to_datetime(self) -> datetime:
-        """The moment as a plain datetime."""
+        """The timestamp as a plain datetime."""
         return datetime.fromisoformat(self.isoformat())
 
     def to_epoch_millis(self) -> int:
         return int(self.timestamp() * 1000)
 
     def add(self, delta: timedelta) -> "AirbyteDateTime":
-        """The moment later by `delta`."""
+        """The timestamp plus `delta`."""
         return self + delta
 
     def subtract(self, delta: timedelta) -> "AirbyteDateTime":
-        """The moment earlier by `delta`."""
+        """The timestamp minus `delta`."""
         return self - delta
 
     def __str__(self) -> str:
@@ -60,15 +60,15 @@ class AirbyteDateTime(datetime):
 
 
 def ab_datetime_now() -> AirbyteDateTime:
-    """Now, by the clock of the run."""
+    """The current time, by the clock of the run."""
     return AirbyteDateTime.from_datetime(runtime().clock())
 
 
 def ab_datetime_parse(value: object) -> AirbyteDateTime:
-    """The moment that a text or a whole number of seconds names. Raises ValueError: it is none."""
+    """Parse a timestamp string, or an integer of seconds since 1970. Raises ValueError: the value is neither."""
     if isinstance(value, int) or (isinstance(value, str) and value.removeprefix("-").isdecimal()):
         seconds = int(value)
-        # Existing connectors take what is refused here for something else, such as milliseconds.
+        # Existing connectors rely on the error, and then try another unit, such as milliseconds.
         if not 0 <= seconds < _TEN_DIGITS:
             raise ValueError(f"found {value!r}, expected seconds since 1970, in ten digits at most")
         return AirbyteDateTime.from_datetime(datetime.fromtimestamp(seconds, UTC))
@@ -81,7 +81,7 @@ def ab_datetime_parse(value: object) -> AirbyteDateTime:
 
 
 def _iso(text: str) -> str:
-    """A date that is written otherwise, closer to ISO 8601."""
+    """Rewrite other notations of a date into one closer to ISO 8601."""
     text = re.sub(r"\s*(?:UTC|GMT|Z)$", "+00:00", text.strip(), flags=re.IGNORECASE)
     text = re.sub(r"(?<=[T ])(?=\d:)", "0", text)
     if date := _YEAR_FIRST.match(text):
@@ -91,7 +91,7 @@ def _iso(text: str) -> str:
         if int(month) > _MONTHS:
             month, day = day, month
     elif date := _MONTH_ONLY.match(text):
-        # As dateutil, which existing connectors read with, fills it up: today's day, or the month's last.
+        # dateutil, with which existing connectors parse, fills in today's day, or the last one of a shorter month.
         year, month = date.groups()
         day = min(runtime().clock().day, monthrange(int(year), int(month))[1])
     else:
@@ -100,7 +100,7 @@ def _iso(text: str) -> str:
 
 
 def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
-    """The moment that a value names; None when it is none."""
+    """As `ab_datetime_parse`, but return None if the value is not a timestamp."""
     try:
         return ab_datetime_parse(value)
     except ValueError:
@@ -108,23 +108,23 @@ def ab_datetime_try_parse(value: object) -> AirbyteDateTime | None:
 
 
 def ab_datetime_format(moment: datetime, format: str | None = None) -> str:
-    """A moment as text, ISO 8601 by default."""
+    """Format a timestamp, as ISO 8601 by default; without a zone it is taken as UTC."""
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.isoformat() if format is None else moment.strftime(format)
 
 
 class DatetimeParser:
-    """Reads and writes moments in the formats of manifests."""
+    """Parses and formats timestamps in the formats of manifests."""
 
     def parse(self, date: object, format: str) -> datetime:
-        """The moment that `date` names. Raises ValueError: it is none."""
+        """Parse `date`. Raises ValueError: it does not match `format`."""
         moment = parse_timestamp(date, [format])
         if moment is None:
             raise ValueError(f"found {date!r}, expected a moment written as {format!r}")
         return moment
 
     def format(self, dt: datetime, format: str) -> str:
-        """The moment as a text, in its own zone."""
+        """Format a timestamp, in its own zone."""
         if format in _EPOCHS:
             return str(write_timestamp(dt, format))
         return dt.strftime(format.replace("%_ms", f"{dt.microsecond // 1000:03d}"))

@@ -1,4 +1,4 @@
-"""Texts with expressions, as custom components evaluate them themselves."""
+"""Templates that custom components evaluate themselves."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
@@ -15,7 +15,7 @@ _Types: TypeAlias = tuple[type, ...] | None
 
 @dataclass
 class InterpolatedString(WithParameters):
-    """A text that may hold `{{ ... }}`; a value of another type is evaluated to itself."""
+    """A string that may contain `{{ ... }}`; a value of another type evaluates to itself."""
 
     string: JsonValue
     parameters: InitVar[Parameters]
@@ -25,13 +25,13 @@ class InterpolatedString(WithParameters):
     def create(
         cls, string_or_interpolated: "JsonValue | InterpolatedString", *, parameters: Parameters
     ) -> "InterpolatedString":
-        """Make one of a text; one that is made already stays itself."""
+        """Wrap a string; an InterpolatedString is returned as it is."""
         if isinstance(string_or_interpolated, InterpolatedString):
             return string_or_interpolated
         return cls(string_or_interpolated, parameters=parameters)
 
     def eval(self, config: Config, *, valid_types: _Types = None, **names: object) -> JsonValue:
-        """The text rendered, as the literal it then is; `default`, where there is one, in place of an empty text."""
+        """Render the string and parse the result as a literal; return `default`, if set, for an empty result."""
         if not isinstance(self.string, str):
             return self.string
         scope = _scope(config, self._parameters, names)
@@ -40,27 +40,27 @@ class InterpolatedString(WithParameters):
         return _value(self.string, scope, self.default, valid_types)
 
     def text(self, config: Config) -> str:
-        """What `eval` gives, as text."""
+        """The result of `eval` as a string."""
         return str(self.eval(config))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InterpolatedString) and self.string == other.string
 
-    __hash__ = None  # type: ignore[assignment] # as a dataclass with equality
+    __hash__ = None  # type: ignore[assignment] # like other dataclasses with equality
 
 
 Text: TypeAlias = JsonValue | InterpolatedString
-"""What a field of a component may hold that is evaluated: as the manifest has it, or made by custom code."""
+"""The value of a component's field that is evaluated: as the manifest has it, or wrapped by custom code."""
 
 
 def text_of(value: Text, config: Config) -> str:
-    """A field evaluated, as text."""
+    """Evaluate a field, and return the result as a string."""
     return InterpolatedString.create(value, parameters={}).text(config)
 
 
 @dataclass
 class InterpolatedBoolean(WithParameters):
-    """A condition, true or false for a config and names."""
+    """A condition that evaluates to true or false, for a config and names."""
 
     condition: JsonValue
     parameters: InitVar[Parameters]
@@ -73,23 +73,23 @@ class InterpolatedBoolean(WithParameters):
 
 @dataclass
 class InterpolatedMapping(WithParameters):
-    """A map whose names and values are expressions."""
+    """A map whose keys and values are templates."""
 
     mapping: Mapping[str, JsonValue]
     parameters: InitVar[Parameters]
 
     def eval(self, config: Config, *, valid_types: _Types = None, **names: object) -> JsonObject:
-        """The map with its expressions evaluated: what is empty is None."""
+        """Evaluate keys and values; empty results become None."""
         scope = _scope(config, self._parameters, names)
         return {
-            _value(name, scope, None, valid_types): _value(value, scope, None, valid_types)  # type: ignore[misc] # texts
+            _value(name, scope, None, valid_types): _value(value, scope, None, valid_types)  # type: ignore[misc] # keys
             for name, value in self.mapping.items()
         }
 
 
 @dataclass
 class InterpolatedNestedMapping(WithParameters):
-    """A value with expressions at any depth."""
+    """A JSON value with templates at any depth."""
 
     mapping: JsonValue
     parameters: InitVar[Parameters]
@@ -99,7 +99,7 @@ class InterpolatedNestedMapping(WithParameters):
 
 
 class JinjaInterpolation:
-    """Evaluates texts that are given one by one."""
+    """Evaluates templates that the caller passes to `eval`."""
 
     def eval(
         self,
@@ -110,27 +110,27 @@ class JinjaInterpolation:
         valid_types: _Types = None,
         **names: object,
     ) -> JsonValue:
-        """The text rendered; `default` when it is empty, or reads from something that is missing."""
+        """Render a string; return `default` if the result is empty or the template reads from an undefined value."""
         return _value(input_str, _scope(config, {}, names), default, valid_types)
 
 
 @dataclass
 class InterpolatedRequestInputProvider(WithParameters):
-    """A map, or a text, of expressions that makes one part of a request."""
+    """One part of a request, as a map of templates or as a single template."""
 
     parameters: InitVar[Parameters]
     request_inputs: JsonValue = None
     config: Config = field(default_factory=dict)
 
     def eval_request_inputs(self, *args: object, **kwargs: object) -> JsonValue:
-        """The map, without what is empty. The last two arguments are the slice and the page token."""
+        """Evaluate the part, without null entries. The last two arguments by position: the slice and the page token."""
         names = dict(zip(("next_page_token", "stream_slice"), reversed(args), strict=False)) | kwargs
         names = {name: names.get(name) or {} for name in ("stream_slice", "next_page_token")}
         return part(self.request_inputs, self.config, self._parameters, names)
 
 
 def part(inputs: JsonValue, config: Config, parameters: Parameters, names: Mapping[str, object]) -> JsonValue:
-    """One part of a request, as a map or a text of expressions gives it; entries that are null are left out."""
+    """Evaluate one part of a request from a map of templates or a single template, without null entries."""
     scope = _scope(config, parameters, names)
     if isinstance(inputs, str):
         return compile_template(inputs, _WHERE).value(scope, types=(str, dict))
@@ -139,7 +139,7 @@ def part(inputs: JsonValue, config: Config, parameters: Parameters, names: Mappi
 
 
 def _value(text: JsonValue, scope: Mapping[str, object], default: JsonValue, types: _Types) -> JsonValue:
-    """A text rendered, as the literal it then is; `default`, rendered, in place of nothing."""
+    """Render a string and parse the result as a literal; for an empty result, do the same with `default`."""
     if not isinstance(text, str):
         return text
     try:

@@ -1,4 +1,4 @@
-"""Names of the protocol that custom components use, besides the messages of `cdk.protocol`."""
+"""Protocol types and exceptions that custom components use, in addition to the messages of `cdk.protocol`."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class SyncMode(Enum):
 
 
 class FailureType(StrEnum):
-    """Whose fault an error is."""
+    """The cause of an error: the system, the config, or a condition that passes."""
 
     system_error = "system_error"
     config_error = "config_error"
@@ -27,7 +27,7 @@ class FailureType(StrEnum):
 
 
 class AirbyteTracedException(CdkError):
-    """An error with a message for people; it ends the stream with that message and that failure type."""
+    """An error that ends the stream, with a user-facing message and a failure type."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class AirbyteTracedException(CdkError):
     ) -> None:
         super().__init__(message or internal_message or "a custom component failed", detail=internal_message or "")
         self.internal_message, self._exception, self._descriptor = internal_message, exception, stream_descriptor
-        self.failure_type = failure_type  # type: ignore[misc, assignment] # of this error; it is one of those texts
+        self.failure_type = failure_type  # type: ignore[misc, assignment] # an attribute of this error, equal to one of them
 
     @classmethod
     def from_exception(
@@ -51,17 +51,17 @@ class AirbyteTracedException(CdkError):
         stream_descriptor: object = None,
         **_: object,
     ) -> "AirbyteTracedException":
-        """The error for an exception, which is the cause; itself where it is one of these."""
+        """Wrap an exception, which becomes the cause; an AirbyteTracedException is returned as it is."""
         if isinstance(exc, AirbyteTracedException):
             return exc
         return cls(str(exc), message, failure_type, exc, stream_descriptor)
 
 
 def traced(error: CdkError) -> CdkError:
-    """An error of the kit that custom code may catch as an AirbyteTracedException, too."""
+    """Return an error of the kit in a form that custom code can also catch as an AirbyteTracedException."""
     if isinstance(error, AirbyteTracedException):
         return error
-    kind = _traced_kind(type(error))  # type: ignore[arg-type] # a class has a hash
+    kind = _traced_kind(type(error))  # type: ignore[arg-type] # classes are hashable
     other = kind.__new__(kind, *error.args)
     vars(other).update(vars(error))
     vars(other).update(internal_message=error.detail or error.message, failure_type=FailureType(error.failure_type))
@@ -70,17 +70,17 @@ def traced(error: CdkError) -> CdkError:
 
 @cache
 def _traced_kind(kind: type[CdkError]) -> type[CdkError]:
-    """The class of such an error: it is of both."""
+    """A subclass of both AirbyteTracedException and `kind`."""
     return type(kind.__name__, (AirbyteTracedException, kind), {"__module__": kind.__module__})
 
 
 def is_cloud_environment() -> bool:
-    """Whether the deployment says that it is Airbyte's cloud."""
+    """Whether the environment variable DEPLOYMENT_MODE says that this is Airbyte's cloud."""
     return os.environ.get("DEPLOYMENT_MODE", "").lower() == "cloud"
 
 
 class DefaultBackoffException(CdkError):
-    """Custom code asks for another attempt, after the usual wait."""
+    """Raised by custom code to retry a request after the usual backoff."""
 
     failure_type = "transient_error"
 
@@ -90,7 +90,7 @@ class DefaultBackoffException(CdkError):
 
 
 class UserDefinedBackoffException(DefaultBackoffException):
-    """Custom code asks for another attempt, after a wait of its own."""
+    """Raised by custom code to retry a request after `backoff` seconds."""
 
     def __init__(
         self, backoff: float, request: object = None, response: object = None, error_message: str = ""
@@ -100,26 +100,26 @@ class UserDefinedBackoffException(DefaultBackoffException):
 
 
 class RequestBodyException(Exception):
-    """A body is both a form and JSON."""
+    """A request has both a form body and a JSON body."""
 
 
 class MessageRepository:
-    """Where custom code leaves messages. They are not passed on."""
+    """Receives the messages of custom code, and discards them."""
 
     def emit_message(self, message: object) -> None: ...
 
     def log_message(self, level: object, message_provider: object) -> None:
-        """Take a message for the log."""
+        """Accept a log message."""
 
     def consume_queue(self) -> Iterator[object]:
         return iter(())
 
 
 class InMemoryMessageRepository(MessageRepository):
-    """A message repository that takes any arguments."""
+    """A message repository whose constructor accepts any arguments."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
 
 class NoopMessageRepository(MessageRepository):
-    """A message repository under the name of one without effect."""
+    """A message repository without effect, as all of them are here."""

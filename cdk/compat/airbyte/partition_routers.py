@@ -1,4 +1,4 @@
-"""Partition routers and cursors: what a stream is read once for, and what of it."""
+"""Partition routers and cursors: which partitions a stream is read for, and which window of each."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from cdk.streams.partitions import child_partitions, product
 
 
 class StreamSlicer(RequestOptionsProvider):
-    """Says what a stream is read for."""
+    """Lists the slices that a stream is read for."""
 
     def stream_slices(self) -> Iterable[StreamSlice]:
         raise NotImplementedError
 
-    # Existing subclasses pass these arguments on by position, too.
+    # Existing subclasses also pass these arguments by position.
 
     def get_request_params(self, *args: object, **names: object) -> Mapping[str, JsonValue]:
         return super().get_request_params(**_by_name(args, names))
@@ -48,16 +48,16 @@ def _by_name(args: Iterable[object], names: Mapping[str, object]) -> dict[str, o
 
 
 class PartitionRouter(StreamSlicer):
-    """Says what a stream is read for, with the state of its parents."""
+    """Lists the partitions that a stream is read for, and has the state of its parents."""
 
     def get_stream_state(self) -> StreamState | None:
-        """The state of parents; kept by us."""
+        """Return None: the kit keeps the state of the parents itself."""
         return None
 
 
 @dataclass
 class SinglePartitionRouter(WithParameters, PartitionRouter):
-    """One slice, with nothing in it."""
+    """A router with a single empty slice."""
 
     parameters: InitVar[Parameters]
 
@@ -66,7 +66,7 @@ class SinglePartitionRouter(WithParameters, PartitionRouter):
 
 
 class Placing(PartitionRouter):
-    """Puts fields of the slice where request options say."""
+    """Puts fields of the slice into the parts of a request that its request options name."""
 
     config: Config
 
@@ -77,7 +77,7 @@ class Placing(PartitionRouter):
         return self._get_request_option(RequestOptionType(where), names.get("stream_slice"))
 
     def _get_request_option(self, option_type: RequestOptionType, stream_slice: object) -> JsonObject:
-        """What goes into one part of a request."""
+        """The fields for one part of a request."""
         slice, values = stream_slice, JsonObject()
         if isinstance(slice, Mapping):
             for option, name in self._options():
@@ -89,7 +89,7 @@ class Placing(PartitionRouter):
 
 @dataclass
 class ListPartitionRouter(Placing):
-    """One slice for each value of a list."""
+    """A router with one slice for each value of a list."""
 
     values: JsonValue
     cursor_field: Text
@@ -113,7 +113,7 @@ class ListPartitionRouter(Placing):
 
 @dataclass
 class ParentStreamConfig:
-    """A stream whose records make slices."""
+    """A parent stream, and how its records become slices."""
 
     stream: StreamFacade
     parent_key: Text
@@ -132,10 +132,10 @@ class ParentStreamConfig:
 
 @dataclass
 class SubstreamPartitionRouter(WithParameters, Placing):
-    """One slice for each record of a parent stream.
+    """A router with one slice for each record of its parent streams.
 
-    Where a parent is followed, its progress counts once every slice was read, whatever a subclass makes of the slices:
-    that of the first, where several of them are the same stream.
+    The progress of a parent with `incremental_dependency` counts once all slices were read, whatever a subclass does
+    with the slices. If several configs have the same parent stream, the progress of the first one counts.
     """
 
     parent_stream_configs: list[ParentStreamConfig]
@@ -150,7 +150,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
         return logging.getLogger("airbyte.SubstreamPartitionRouter")
 
     def follow(self, states: Mapping[str, NativeState], progress: dict[str, ParentState]) -> None:
-        """Read parents from their states, by name, and put those that they reach into `progress`."""
+        """Read parents from their states, and write the states that they reach into `progress`; both are by name."""
         self._resume_from, self._progress, self._first = states, progress, {}
 
     def stream_slices(self) -> Iterable[StreamSlice]:
@@ -183,7 +183,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
     def _extract_extra_fields(
         self, parent_record: Record, extra_fields: Sequence[Sequence[str]] | None = None
     ) -> JsonObject:
-        """The values at paths of a record, each under the steps of its path with dots between them."""
+        """The values at paths of a record, each under its path joined by dots."""
         return {".".join(steps): path(*steps)(parent_record) for steps in extra_fields or ()}
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:
@@ -193,7 +193,7 @@ class SubstreamPartitionRouter(WithParameters, Placing):
 
 @dataclass
 class CartesianProductStreamSlicer(WithParameters, PartitionRouter):
-    """Every combination of the slices of several routers."""
+    """A router with every combination of the slices of several routers."""
 
     stream_slicers: list[PartitionRouter]
     parameters: InitVar[Parameters]
@@ -210,10 +210,10 @@ class CartesianProductStreamSlicer(WithParameters, PartitionRouter):
 
 
 class LegacyToPerPartitionStateMigration(StateMigration):
-    """A state that maps a partition's value to its cursor, `{"13": {"at": "..."}}`, becomes a list of partitions."""
+    """Converts a state that maps partition values to cursors, `{"13": {"at": "..."}}`, to a list of partitions."""
 
     def __init__(self, partition_router: object, cursor: object, config: Config, parameters: Parameters) -> None:
-        """partition_router, cursor: as the manifest has them. Raises ManifestError: one says no field."""
+        """partition_router, cursor: as the manifest has them. Raises ManifestError: one of them names no field."""
         router = partition_router[0] if isinstance(partition_router, list) else partition_router
         self._partition_router, self._cursor, self._config, self._parameters = router, cursor, config, parameters
         self._parents: Sequence[object] = getattr(router, "parent_stream_configs", None) or ()
@@ -232,7 +232,7 @@ class LegacyToPerPartitionStateMigration(StateMigration):
         return all(isinstance(item, Mapping) and list(item) == [self._cursor_field] for item in stream_state.values())
 
     def migrate(self, stream_state: StreamState) -> StreamState:
-        # The partitions of substreams have this field besides.
+        # Partitions of substreams also have this field.
         more: JsonObject = {PARENT_SLICE: {}} if isinstance(self._partition_router, ManifestSubstreams) else {}
         states: list[JsonValue] = [
             {"partition": {self._partition_key_field: value, **more}, "cursor": at}
@@ -242,24 +242,24 @@ class LegacyToPerPartitionStateMigration(StateMigration):
 
 
 class DeclarativeCursor(RequestOptionsProvider):
-    """A cursor that custom code writes as a whole. It can be imported, and not be used."""
+    """A cursor that custom code implements completely. It can be imported, but not used."""
 
 
 class Cursor(DeclarativeCursor):
-    """Another name of DeclarativeCursor, for imports."""
+    """Another name for DeclarativeCursor, for imports."""
 
 
 class ConcurrentCursorFactory:
-    """Makes cursors of partitions. It can be imported, and not be used."""
+    """Creates the cursors of partitions. It can be imported, but not used."""
 
 
 class ConcurrentPerPartitionCursor(DeclarativeCursor):
-    """A cursor of many partitions. It can be imported, and not be used."""
+    """A cursor of many partitions. It can be imported, but not used."""
 
 
 @dataclass
 class DatetimeBasedCursor(Placing, DeclarativeCursor):
-    """The manifest's cursor. A subclass may add to requests; windows and states stay those of the kit."""
+    """The manifest's cursor. A subclass may add to requests; the kit itself plans windows and keeps states."""
 
     start_datetime: JsonValue
     cursor_field: Text
@@ -292,7 +292,7 @@ class DatetimeBasedCursor(Placing, DeclarativeCursor):
         return self._get_request_options(option_type, stream_slice)
 
     def _get_request_options(self, option_type: RequestOptionType, stream_slice: object) -> JsonObject:
-        """As cursors call it."""
+        """As `_get_request_option`, under the name that existing cursors use."""
         return super()._get_request_option(option_type, stream_slice)
 
     def _options(self) -> Iterator[tuple[RequestOption | None, str]]:

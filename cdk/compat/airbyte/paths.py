@@ -1,4 +1,4 @@
-"""Two functions of `dpath`, for custom code on machines without that package."""
+"""Two functions of the package `dpath`, for custom code on machines where it is not installed."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -16,7 +16,7 @@ class _Unset(Enum):
 def get(
     obj: JsonValue, glob: str | Sequence[str], separator: str = "/", default: JsonValue | _Unset = _Unset.UNSET
 ) -> JsonValue:
-    """The value at a path. Raises KeyError: there is none, and no default."""
+    """Return the first value at a path. Raises KeyError: nothing is there, and no default was passed."""
     steps = _steps(glob, separator)
     for value in matches_at(obj, steps) if steps else [obj]:
         return value
@@ -26,7 +26,7 @@ def get(
 
 
 def values(obj: JsonValue, glob: str | Sequence[str], separator: str = "/") -> list[JsonValue]:
-    """All values at a path, in which `*` is any key or index."""
+    """Return all values at a path, in which `*` matches any key or index."""
     return matches_at(obj, _steps(glob, separator))
 
 

@@ -1,4 +1,4 @@
-"""Slices, records and the names of plain types."""
+"""Slices, records, and aliases of plain types."""
 
 from collections.abc import Mapping
 from typing import TypeAlias, TypeVar
@@ -14,27 +14,27 @@ FieldPointer: TypeAlias = list[str]
 ConnectionDefinition: TypeAlias = Mapping[str, JsonValue]
 RequestInput: TypeAlias = str | Mapping[str, str]
 Token: TypeAlias = Mapping[str, JsonValue]
-"""The token of a page, under the name `next_page_token`."""
+"""A page token, under the key `next_page_token`."""
 EmptyString = ""
 TState = TypeVar("TState")
-"""Named by the `source.py` of published packages, which is imported with the components beside it."""
+"""Imported by the `source.py` of published packages, which is loaded together with the components beside it."""
 
 
 class WithParameters:
-    """Takes the `$parameters` of its component; subclasses of custom code call `super().__post_init__(parameters)`."""
+    """Stores the `$parameters` of its component; custom subclasses call `super().__post_init__(parameters)`."""
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters or {}
 
 
 class StreamSlice(JsonObject):
-    """The fields of a partition and the ends of a window in one map, and the two apart.
+    """A slice as one map of partition fields and window bounds, which are also available separately.
 
     Raises ValueError: a field is in both.
     """
 
     native: Slice | None = None
-    """The slice behind it; None for one that custom code made."""
+    """The kit's slice that this one represents; None if custom code made it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StreamSlice(JsonObject):
 
 
 class Record(JsonObject):
-    """A record that knows its stream and its slice; `data` is the record itself."""
+    """A record with its stream's name and its slice; `data` is the record itself."""
 
     def __init__(
         self,

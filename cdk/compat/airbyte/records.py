@@ -1,4 +1,4 @@
-"""Decoders, extractors, filters and transformations: from a response to records."""
+"""Decoders, extractors, filters and transformations, which turn a response into records."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
@@ -18,20 +18,20 @@ from cdk.rest import path
 
 @dataclass
 class Decoder:
-    """Reads one format of bodies."""
+    """Parses response bodies of one format."""
 
     def is_stream_response(self) -> bool:
-        """Whether bodies are read in pieces."""
+        """Whether the body is read while it arrives."""
         return False
 
     def decode(self, response: requests.Response) -> Generator[JsonValue, None, None]:
-        """The values in a body, one after the other."""
+        """Yield the values of a body."""
         raise NotImplementedError
 
 
 @dataclass
 class JsonDecoder(WithParameters, Decoder):
-    """Bodies that are JSON: an object, or the items of a list; an empty object for a body without any."""
+    """Parses JSON bodies: yields an object, or the items of a list; an empty object if the body is empty or invalid."""
 
     parameters: InitVar[Parameters]
 
@@ -47,7 +47,7 @@ class JsonDecoder(WithParameters, Decoder):
 
 
 class RecordExtractor(ABC):
-    """Finds the records of a response."""
+    """Extracts the records of a response."""
 
     @abstractmethod
     def extract_records(self, response: requests.Response) -> Iterable[JsonObject]: ...
@@ -55,7 +55,7 @@ class RecordExtractor(ABC):
 
 @dataclass
 class DpathExtractor(RecordExtractor):
-    """Records at a path of the body."""
+    """Extracts the records at a path of the body."""
 
     field_path: list[Text]
     config: Config
@@ -77,7 +77,7 @@ class DpathExtractor(RecordExtractor):
 
 
 class HttpSelector(ABC):
-    """Makes records of a response."""
+    """Turns a response into records."""
 
     @abstractmethod
     def select_records(
@@ -117,7 +117,7 @@ class RecordFilter:
 
 @dataclass
 class RecordSelector(WithParameters, HttpSelector):
-    """Extracts, filters, transforms and casts, with the objects that custom code gives it."""
+    """Extracts, filters, transforms and casts records with the objects that custom code passes to it."""
 
     extractor: RecordExtractor
     config: Config
@@ -188,7 +188,7 @@ class ParsedAddFieldDefinition:
 
 @dataclass
 class AddFields(RecordTransformation):
-    """Sets fields of records to what expressions give."""
+    """Sets fields of records to the results of expressions."""
 
     fields: list[AddedFieldDefinition | JsonObject]
     parameters: InitVar[Parameters]
@@ -198,7 +198,7 @@ class AddFields(RecordTransformation):
     def __post_init__(self, parameters: Parameters) -> None:
         self._filter_interpolator = InterpolatedBoolean(condition=self.condition, parameters=parameters)
         for written in self.fields:
-            # Fields of a manifest come as its components, or, without a type, as they are written.
+            # Definitions from a manifest are its components or, without a type, plain dicts.
             get: Any = written.get if isinstance(written, dict) else partial(getattr, written)
             value_type = get("value_type", None)
             self._parsed_fields.append(
@@ -236,17 +236,17 @@ class ConfigTransformation(ABC):
 
 
 class ValidationStrategy(ABC):
-    """Raises ValueError for a value it does not accept."""
+    """Validates a value, and raises ValueError if it is not acceptable."""
 
     @abstractmethod
     def validate(self, value: JsonValue) -> None: ...
 
 
 class StateMigration:
-    """Turns an old form of a state into today's."""
+    """Converts an old form of a state to the current one."""
 
     def should_migrate(self, stream_state: StreamState) -> bool:
-        """Whether it is the old form."""
+        """Whether the state has the old form."""
         raise NotImplementedError
 
     def migrate(self, stream_state: StreamState) -> StreamState:

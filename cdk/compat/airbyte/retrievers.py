@@ -1,4 +1,4 @@
-"""SimpleRetriever: the page loop, whose steps subclasses override."""
+"""SimpleRetriever: reads pages in a loop whose steps subclasses override."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
@@ -25,11 +25,11 @@ _TOKEN = "next_page_token"  # noqa: S105 - the name under which requests know it
 _ASKING = (_SLICE, _TOKEN)
 
 OptionsMethod: TypeAlias = Callable[..., JsonObject | str | None]
-"""Gives a part of a request."""
+"""Returns one part of a request."""
 
 
 class Paginator(Protocol):
-    """What a retriever asks of its paginator."""
+    """The methods of a paginator that a retriever calls."""
 
     def get_initial_token(self) -> JsonValue: ...
 
@@ -39,7 +39,7 @@ class Paginator(Protocol):
 
 
 class NoPagination(RequestOptionsProvider):
-    """Stands for a paginator where there is none: it asks for one page."""
+    """The paginator of a retriever without one: it requests a single page."""
 
     def get_initial_token(self) -> JsonValue:
         return None
@@ -60,7 +60,7 @@ class Retriever:
 
 @dataclass
 class SimpleRetriever(Retriever):
-    """Reads a slice page after page."""
+    """Reads a slice page by page."""
 
     requester: Requester
     record_selector: HttpSelector
@@ -87,18 +87,18 @@ class SimpleRetriever(Retriever):
     def _paginator(self) -> Paginator:
         return NoPagination() if self.paginator is None else self.paginator
 
-    # Existing subclasses pass arguments on as their kit had them: by name, or by position with or without a state
-    # before the slice. So steps that subclasses override take either.
+    # Existing subclasses pass arguments as their version of airbyte_cdk did: by name, or by position with or without
+    # a state before the slice. So the steps that subclasses override accept all of these.
 
     # --- a request ---------------------------------------------------------------------------------------------
 
     def _get_mapping(self, method: OptionsMethod, **names: object) -> tuple[JsonObject | str, set[str]]:
-        """What a method gives, and the names of its fields."""
+        """The part that a method returns, and the names of its fields."""
         options = _by_name(method, **names) or {}
         return options, set() if isinstance(options, str) else set(options)
 
     def _get_request_options(self, *args: object, **kwargs: object) -> JsonObject | str:
-        """The fields that two methods give together, or the last text that one gives instead."""
+        """Merge the fields that the two methods return; if one returns a string, return the last string instead."""
         names = _arguments((*_ASKING, "paginator_method", "stream_slicer_method"), args, kwargs)
         methods = [names["paginator_method"], names["stream_slicer_method"]]
         if names[_TOKEN] and self.ignore_stream_slicer_parameters_on_paginated_requests:
@@ -114,7 +114,7 @@ class SimpleRetriever(Retriever):
         return text or fields
 
     def _options(self, method: str, args: Sequence[object], kwargs: Mapping[str, object]) -> JsonObject | str:
-        """What the paginator and the stream give by a method that both have."""
+        """One part of the request: the fields that `method` of the paginator and that of the stream return together."""
         names = _arguments(_ASKING, args, kwargs)
         options: JsonObject | str = _by_position(
             self._get_request_options,
@@ -161,7 +161,7 @@ class SimpleRetriever(Retriever):
             **names,
         )
 
-    # --- an answer ---------------------------------------------------------------------------------------------
+    # --- a response --------------------------------------------------------------------------------------------
 
     def _parse_response(self, response: requests.Response | None, *args: object, **kwargs: object) -> Iterable[Record]:
         names = _arguments(("records_schema", *_ASKING), args, kwargs)
@@ -203,7 +203,7 @@ class SimpleRetriever(Retriever):
     # --- the loop ----------------------------------------------------------------------------------------------
 
     def _get_initial_next_page_token(self) -> Token | None:
-        """The token of the first page; None where that is asked for without one."""
+        """The token of the first page; None if its request has none."""
         first = self._paginator.get_initial_token()
         return None if first is None else {_TOKEN: first}
 
@@ -226,7 +226,7 @@ class SimpleRetriever(Retriever):
                 yield (record,)
             if response is None or not response.ok:
                 return
-            # A strategy counts what the response held, whatever a filter left of it.
+            # Pagination strategies count the records in the response, including those that a filter drops.
             raw = response.extracted if isinstance(response, ResponseFacade) else None
             following = self._next_page_token(
                 response,
@@ -239,14 +239,17 @@ class SimpleRetriever(Retriever):
         yield from records_in(read_pages(Slice(), read_page))
 
     def read_records(self, records_schema: JsonSchema, stream_slice: StreamSlice | None = None) -> Iterable[StreamData]:
-        """The records of a slice."""
+        """Yield the records of a slice."""
         slice = stream_slice or StreamSlice(partition={}, cursor_slice={})
         parse = partial(_by_name, self._parse_records, records_schema=records_schema, stream_slice=slice)
         yield from _by_position(self._read_pages, parse, stream_slice=slice)
 
 
 def _arguments(order: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
-    """Arguments by name. order: what positions mean now; older kits have a state before all of them."""
+    """Return arguments by name.
+
+    order: the names of positional arguments in current versions of airbyte_cdk; in older ones, a state comes first.
+    """
     at = order.index(_SLICE)
     now, before = (len(args) > i and isinstance(args[i], StreamSlice) for i in (at, at + 1))
     older = not now and (before or len(args) > len(order))
@@ -254,8 +257,8 @@ def _arguments(order: Sequence[str], args: Sequence[object], kwargs: Mapping[str
     return {**dict.fromkeys(order), **dict(zip(names, args, strict=False)), **kwargs}
 
 
-def _by_name(method: Callable[..., Any], *first: object, **names: object) -> Any:  # noqa: ANN401 - what the method gives
-    """What a method gives for the arguments that it names; a state, which only older kits pass, is one of them."""
+def _by_name(method: Callable[..., Any], *first: object, **names: object) -> Any:  # noqa: ANN401 - the result of the method
+    """Call a method with those of `names` that it accepts, and an empty state if it takes one, as older ones do."""
     parameters = signature(method).parameters
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     taken = {name: value for name, value in names.items() if every or name in parameters}
@@ -263,7 +266,7 @@ def _by_name(method: Callable[..., Any], *first: object, **names: object) -> Any
 
 
 def _by_position(method: Callable[..., Any], *first: object, **names: object) -> Any:  # noqa: ANN401 - as above
-    """As `_by_name`, of a method that may call its arguments otherwise as long as it takes no state."""
+    """As `_by_name`, but pass `names` by position to a method without a state, which may name its parameters freely."""
     if _STATE in signature(method).parameters:
         return _by_name(method, *first, **names)
     return method(*first, *names.values())

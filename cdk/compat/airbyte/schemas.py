@@ -1,4 +1,4 @@
-"""Schema loaders and the casting of values to a schema's types."""
+"""Schema loaders, and TypeTransformer, which casts values to a schema's types."""
 
 import enum
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from cdk.declarative.reading.type_normalizer import normalizer
 
 
 class SchemaLoader(ABC):
-    """Finds the JSON Schema of a stream."""
+    """Loads the JSON Schema of a stream."""
 
     @abstractmethod
     def get_json_schema(self) -> JsonSchema: ...
@@ -24,7 +24,7 @@ class SchemaLoader(ABC):
 
 @dataclass
 class InlineSchemaLoader(WithParameters, SchemaLoader):
-    """A schema that is given."""
+    """A schema in the manifest itself."""
 
     schema: JsonObject
     parameters: InitVar[Parameters]
@@ -34,7 +34,7 @@ class InlineSchemaLoader(WithParameters, SchemaLoader):
 
 
 def _default_file_path() -> str:
-    """The path of a schema's file by default, as an expression."""
+    """The default path of a schema file, as a template."""
     return "./schemas/{{ parameters['name'] }}.json"
 
 
@@ -55,7 +55,7 @@ class JsonFileSchemaLoader(SchemaLoader):
 
 
 class TransformConfig(enum.Flag):
-    """Which casts a TypeTransformer makes: those of the schema, its own, or both."""
+    """Which casts a TypeTransformer applies: the default ones, its custom function, or both."""
 
     NoTransform = enum.auto()
     DefaultSchemaNormalization = enum.auto()
@@ -66,15 +66,15 @@ Transform: TypeAlias = Callable[[JsonValue, JsonSchema], JsonValue]
 
 
 class TypeTransformer:
-    """Casts the values of a record to the types of a schema, as usual, by a function of its own, or both."""
+    """Casts the values of a record to a schema's types: by default rules, by a custom function, or by both."""
 
     def __init__(self, config: TransformConfig) -> None:
         self._config = config
         self._custom: Transform | None = None
         self._known: _Held = {}
 
-    def registerCustomTransform(self, function: Transform) -> Transform:  # noqa: N802 - the name there
-        """Take a function from a value and its schema to its new value."""
+    def registerCustomTransform(self, function: Transform) -> Transform:  # noqa: N802 - airbyte_cdk's name
+        """Register a function that takes a value and its schema and returns the new value. Usable as a decorator."""
         self._custom = function
         return function
 
@@ -88,7 +88,7 @@ class TypeTransformer:
 
     @staticmethod
     def default_convert(original_item: JsonValue, subschema: JsonSchema) -> JsonValue:
-        """The value as the one type that its schema names; what lies inside of it stays as it is."""
+        """Cast a value to the single type that its schema names; values nested in it stay unchanged."""
         record: JsonObject = {"value": original_item}
         _held(_OUTER, subschema, _outer)([record])
         return record["value"]
@@ -96,12 +96,12 @@ class TypeTransformer:
 
 _Held: TypeAlias = dict[int, tuple[JsonSchema, Normalize]]
 _OUTER: _Held = {}
-"""For `default_convert`, which belongs to no object."""
+"""The cache of `default_convert`, which is a static method."""
 _MOST_HELD = 4096
 
 
 def _held(held: _Held, schema: JsonSchema, make: Callable[[JsonSchema], Normalize]) -> Normalize:
-    """What was made of a schema. The schema is retained with it, so that its id stays its own."""
+    """Return the normalizer of a schema from a cache by id, which retains the schema so that its id stays unique."""
     if id(schema) not in held:
         if len(held) >= _MOST_HELD:
             held.clear()
@@ -110,9 +110,9 @@ def _held(held: _Held, schema: JsonSchema, make: Callable[[JsonSchema], Normaliz
 
 
 def _outer(schema: JsonSchema) -> Normalize:
-    """Casts the field `value` of records to the type of a schema, but not what lies inside of it."""
+    """Return a function that casts the field `value` of records to a schema's type, but not values nested in it."""
     around = {name: part for name, part in schema.items() if name != "properties"}
-    # How a value becomes a list depends on what its elements are; those of one are not looked at.
+    # The schema of the elements decides how another value becomes a list; the elements of a list stay unchanged.
     of_elements = normalizer({"properties": {"value": around}})
     of_lists = normalizer({"properties": {"value": {n: part for n, part in around.items() if n != "items"}}})
 
@@ -123,7 +123,7 @@ def _outer(schema: JsonSchema) -> Normalize:
 
 
 def _walk(value: JsonValue, schema: JsonSchema, cast: Transform) -> None:
-    """Cast what lies in an object or a list: a value itself, then what is inside of what it has become."""
+    """Cast the values nested in an object or a list, in place: each value first, then those nested in the result."""
     if isinstance(value, dict) and isinstance(properties := schema.get("properties"), Mapping):
         for name, inner in properties.items():
             if name in value and isinstance(inner, Mapping):

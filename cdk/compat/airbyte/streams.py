@@ -1,4 +1,4 @@
-"""Streams of the manifest, as custom components read them: parents of partitions above all."""
+"""Streams of the manifest as custom components read them, mostly as parents of partitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from cdk.streams.stream import Stream as NativeStream
 
 
 class Stream:
-    """A stream. Custom code asks whether what it was given is one; new ones are written with `cdk.Stream`."""
+    """A stream, for `isinstance` checks of custom code; new streams extend `cdk.Stream`."""
 
     name: str = ""
 
     def read_records(self, *args: object, **kwargs: object) -> Iterator[Mapping[str, JsonValue]]:
-        """The records of a slice, or of the whole stream."""
+        """Yield the records of a slice, or of the whole stream."""
         raise NotImplementedError
 
 
 class PartitionFacade:
-    """One slice of a stream."""
+    """One slice of a stream, as custom code reads it."""
 
     def __init__(self, stream: "StreamFacade", slice: Slice) -> None:
         self._stream, self._slice = stream, slice
@@ -44,7 +44,7 @@ class PartitionFacade:
 
 
 class CursorFacade:
-    """The cursor of a parent, which code that reads it reports to. States are kept by us, so nothing is done here."""
+    """The cursor of a parent, to which custom code reports progress. Does nothing, as the kit keeps states itself."""
 
     def observe(self, record: object) -> None:
         pass
@@ -57,7 +57,7 @@ class CursorFacade:
 
 
 class StreamFacade(Stream):
-    """A stream of the manifest. Reading it here saves no state."""
+    """A stream of the manifest, as custom code reads it. Reading it here saves no state."""
 
     def __init__(self, native: NativeStream) -> None:
         self.native, self.name, self.primary_key = native, native.name, native.primary_key
@@ -65,7 +65,7 @@ class StreamFacade(Stream):
 
     @property
     def cursor_field(self) -> str | Sequence[str]:
-        """The field by which it advances."""
+        """The cursor field; an empty list without one."""
         return self.native.cursor_field or []
 
     def get_json_schema(self) -> JsonSchema:
@@ -77,14 +77,14 @@ class StreamFacade(Stream):
             yield PartitionFacade(self, slice)
 
     def stream_slices(self, **_: object) -> Iterator[StreamSlice]:
-        """Its slices as maps, which `read_records` takes."""
+        """Yield the slices as maps, which `read_records` accepts."""
         for partition in self.generate_partitions():
             yield partition.to_slice()
 
-    def read_records(  # type: ignore[override] # what follows the first argument is given by name
+    def read_records(  # type: ignore[override] # custom code passes the other arguments by name
         self, *_: object, stream_slice: Mapping[str, JsonValue] | None = None, **__: object
     ) -> Iterator[Record]:
-        """The records of a slice that `stream_slices` gave; those of all slices without one."""
+        """Yield the records of a slice from `stream_slices`, or of all slices if none is passed."""
         native: Slice | None = getattr(stream_slice, "native", None)
         if native is not None:
             yield from PartitionFacade(self, native).read()
@@ -98,7 +98,7 @@ class StreamFacade(Stream):
 
 
 def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_time")) -> StreamSlice:
-    """A slice as custom code sees it. fields: the names of its window's start and end."""
+    """Convert a slice to the form that custom code uses. fields: the names of the window's start and end."""
     window: JsonObject = {}
     if slice.window is not None:
         window = {fields[0]: slice.window.start}
@@ -110,33 +110,33 @@ def slice_facade(slice: Slice, fields: tuple[str, str] = ("start_time", "end_tim
 
 
 class HttpStream(Stream):
-    """A stream of an API that is written in Python, beside a manifest's. It can be imported, and not be used."""
+    """An HTTP stream written in Python, beside those of the manifest. It can be imported, but not used."""
 
 
 @dataclass
 class Rate:
-    """So many requests in so much time."""
+    """A rate limit of `limit` requests for each `interval`."""
 
     limit: int
     interval: timedelta
 
 
 class UnlimitedCallRatePolicy:
-    """Requests that are not limited, as none are by custom code."""
+    """A policy without a limit; custom code cannot limit requests here."""
 
     def __init__(self, matchers: Sequence[object]) -> None:
         self._matchers = matchers
 
 
 class MovingWindowCallRatePolicy:
-    """Requests that are limited. It can be imported, and not be made: limits are written in the manifest."""
+    """A rate limit. It can be imported, but not instantiated: limits belong in the manifest."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise ManifestError(_LIMITS.format(type(self).__name__))
 
 
 class LimiterMixin:
-    """A session whose requests are limited. It can be imported, and not be made: limits are written in the manifest."""
+    """A session with a rate limit. It can be imported, but not instantiated: limits belong in the manifest."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise ManifestError(_LIMITS.format(type(self).__name__))
@@ -146,23 +146,23 @@ _LIMITS = "a custom component makes a {} of its own; write its limits as `api_bu
 
 
 class YamlDeclarativeSource:
-    """How connectors start themselves. Here the manifest is started instead: this can be imported, and not be used."""
+    """The source with which connectors start themselves. It can be imported, but not used: here the kit starts them."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise NotImplementedError("a manifest is started by `spark-cdk`, with --manifest-path, and not by its code")
 
 
 class ReadException(Exception):
-    """An error of reading an API, as code beside a manifest raises it."""
+    """Raised by code beside a manifest when it cannot read an API."""
 
 
 class AbstractStream(Stream):
-    """A stream that is read concurrently, as custom code asks for its class."""
+    """A stream that is read concurrently; for `isinstance` checks of custom code."""
 
 
 class DeclarativeStream(Stream):
-    """A stream of a manifest, as custom code asks for its class."""
+    """A stream of a manifest; for `isinstance` checks of custom code."""
 
 
 AbstractHeaderAuthenticator = DeclarativeAuthenticator
-"""The name under which streams that are written in Python know what adds a header."""
+"""The name that streams written in Python import for an authenticator that adds a header."""

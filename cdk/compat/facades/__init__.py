@@ -1,1 +1,1 @@
-"""What custom code sees of this kit's objects, under the names that it was written for."""
+"""Facades: the kit's objects in the form that custom code was written for."""

@@ -1,4 +1,4 @@
-"""Parts of a manifest that custom components are given, in the form in which they use them."""
+"""Facades of manifest components, which custom components get as arguments."""
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -45,10 +45,10 @@ N = TypeVar("N")
 
 
 class Facade(Generic[N]):
-    """A part of the kit as custom code uses it."""
+    """Wraps an object of the kit in the form that custom code uses."""
 
     def __init__(self, native: N, fields: tuple[str, str] = ("", "")) -> None:
-        """fields: what the start and the end of a slice's window are called, where a part wants to know."""
+        """fields: the names of the start and the end of a slice's window; empty for objects that do not use slices."""
         self.native, self._fields = native, fields
 
 
@@ -70,7 +70,7 @@ class AuthenticatorFacade(Facade[Authenticator], DeclarativeAuthenticator):
         flow = self.native.flow(bare)
         request = next(flow)
         while request.url != bare.url:
-            # What comes before the request itself, such as the exchange for a token.
+            # Requests before the one itself, such as a token request.
             request = flow.send(self._transport.send(request))
         flow.close()
         return dict(request.headers)
@@ -153,7 +153,7 @@ class RecordSelectorFacade(HttpSelector):
     ) -> None:
         self.extractor = ExtractorFacade(extractor)
         self.transformations = [TransformationFacade(transform, ctx.window) for transform in transforms]
-        """Custom code may empty it; records then stay as they are."""
+        """Custom code may clear this list; records are then not transformed."""
         self._select, self._plain, self._stream, self._fields = select, plain, ctx.stream, ctx.window
 
     def select_records(
@@ -197,7 +197,7 @@ class PaginationStrategyFacade(Facade[PageStrategy], PaginationStrategy):
 
 
 def _page(response: requests.Response, size: int, last: Mapping[str, JsonValue] | None, token: JsonValue) -> PageResult:
-    """A page as the strategies of the kit look at it."""
+    """The page as the kit's pagination strategies expect it."""
     native = _response(response)
     try:
         body = native.json()
@@ -208,7 +208,7 @@ def _page(response: requests.Response, size: int, last: Mapping[str, JsonValue] 
 
 
 class _DraftFacade(RequestOptionsProvider):
-    """Gives the parts of a request that a part of the kit puts into one."""
+    """Returns the parts of a request that an object of the kit puts into a draft."""
 
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         raise NotImplementedError
@@ -233,13 +233,13 @@ class PaginatorFacade(Facade[PageRequests], _DraftFacade):
         last_record: Mapping[str, JsonValue] | None = None,
         last_page_token_value: JsonValue = None,
     ) -> Token | None:
-        """The token of the page after this one; None when it was the last."""
+        """Return the token of the next page; None if this was the last."""
         page = _page(response, last_page_size, last_record, last_page_token_value)
         token = self.native.next(page, self.native.size)
         return None if token is None else {_TOKEN: token}
 
     def path(self, next_page_token: Token | None = None, **names: object) -> str | None:
-        """The URL of the page, where the token is one."""
+        """The URL of the page, if the page token is a URL."""
         draft = self._draft({**names, _TOKEN: next_page_token})
         return None if draft.url == blank("").url else draft.url
 
@@ -263,7 +263,7 @@ class PartitionRouterFacade(Facade[Router], _DraftFacade, PartitionRouter):
 
 
 class RequestOptionsFacade(_DraftFacade):
-    """What the router and the cursor of a stream put into requests."""
+    """Returns the parts of a request that a stream's router and cursor add."""
 
     def __init__(self, router: Router | None, incremental: Incremental | None, fields: tuple[str, str]) -> None:
         self._parts: list[Router | Incremental] = [part for part in (router, incremental) if part is not None]
@@ -277,7 +277,7 @@ class RequestOptionsFacade(_DraftFacade):
 
 
 class RequesterFacade(Facade[Requester], _DraftFacade):
-    """The parts of a request that a requester of the manifest drafts."""
+    """Returns the parts of a request that a requester of the manifest drafts."""
 
     def _draft(self, names: Mapping[str, object]) -> RequestBuilder:
         return self.native.draft(names_of(names.get("stream_slice"), names.get(_TOKEN), self._fields))
@@ -287,5 +287,5 @@ class SchemaLoaderFacade(Facade[Callable[[], JsonSchema]], SchemaLoader):
     """A schema loader of the manifest."""
 
     def get_json_schema(self) -> JsonSchema:
-        # A copy: existing code takes fields out of it.
+        # A copy, because existing code removes fields from it.
         return copy.deepcopy(dict(self.native()))

@@ -1,4 +1,4 @@
-"""Objects for custom code: instances of its classes, and what they are given for the components of their fields."""
+"""Instantiates custom classes, and converts the components in their fields to the objects that they expect."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ from cdk.rest.auth.token_owner import report
 
 _LISTS = ("backoff_strategies", "response_filters")
 
-# What a component without a `type` is, by the field it stands in: what it is without and with a `class_name`.
+# The type of a component without a `type`, by the field that contains it: without and with a `class_name`.
 _IMPLIED: Mapping[str, tuple[str, str]] = {
     "authenticator": ("", "CustomAuthenticator"),
     "decoder": ("JsonDecoder", "CustomDecoder"),
@@ -83,17 +83,18 @@ _IMPLIED: Mapping[str, tuple[str, str]] = {
 
 
 def instance(component: CustomComponent, ctx: BuildContext, **known: object) -> CustomObject:
-    """The object of the class that a custom component names.
+    """Instantiate the class that a custom component names.
 
-    known: arguments that the manifest does not give. Raises ManifestError: an argument is missing, or making it fails.
+    known: arguments that do not come from the manifest. Raises ManifestError: an argument is missing, or the
+    constructor fails.
     """
     return _instantiated(component, ctx, known)[0]
 
 
 def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomObject:
-    """As `instance`; if it says how it gets a token, that is obtained where those of the run are."""
+    """As `instance`; if the object has `get_access_token`, CustomTokens obtains and shares its token."""
     custom, arguments = _instantiated(component, ctx, {})
-    # Those with the same definition, and name where they take the stream's, share their tokens.
+    # Authenticators with the same definition share their tokens; those that take the stream's name, if it is equal too.
     name = arguments.get("name")
     own = custom.get("get_access_token")
     shared = isinstance(getattr(own, "__self__", None), CustomTokens)
@@ -107,7 +108,7 @@ def authenticator(component: CustomAuthenticator, ctx: BuildContext) -> CustomOb
 def _instantiated(
     component: CustomComponent, ctx: BuildContext, known: Mapping[str, object]
 ) -> tuple[CustomObject, Mapping[str, object]]:
-    """The object, and the arguments that its class was given."""
+    """Return the object, and the arguments of its constructor."""
     where = ctx.where(component, "class_name")
     kind = custom_class(component.class_name, ctx, where)
     fields = dict(component.model_extra or {})
@@ -141,16 +142,19 @@ def _instantiated(
 
 
 def _behind(custom: Any, blob: JsonObject, arguments: Mapping[str, object], ctx: BuildContext) -> None:  # noqa: ANN401
-    """Put the manifest's component behind an object of a class that extends it, made with these arguments."""
+    """Connect an object whose class extends a manifest component to the kit's object for that component.
+
+    arguments: those of its constructor.
+    """
     if isinstance(custom, DefaultErrorHandler) and "DefaultErrorHandler" in Component.registry:
         handler = AnyErrorHandler.pick({**blob, "type": "DefaultErrorHandler"})
         object.__setattr__(custom, "_manifest_handler", handler.build(ctx))
     elif getattr(custom, "sends", None) is not None:
-        # Only how it is sent counts here: what is asked for, the object's own methods say.
+        # Only the settings for sending matter here: the object's own methods describe the request.
         sending = {name: blob[name] for name in _SENDING if name in blob}
         requester = AnyRequester.pick({**sending, "type": "HttpRequester", "url": "https://localhost/"})
         client = requester.build(ctx).client
-        # Its class may have set others in their place.
+        # The class may have replaced its authenticator or its error handler.
         if (own := custom.get_authenticator()) is not arguments.get("authenticator") and not isinstance(own, NoAuth):
             client.authenticator = signer(CustomObject(own, ctx.runtime))
         if custom.error_handler is not arguments.get("error_handler"):
@@ -168,8 +172,11 @@ _SENDING = (
 )
 
 
-def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: PLR0911 - one for each form
-    """A field's value: components in it are built, everything else is as the manifest has it."""
+def _value(name: str, value: JsonValue, ctx: BuildContext) -> object:  # noqa: PLR0911 - a return for each form
+    """Convert a field's value: build the components in it, and leave everything else as the manifest has it.
+
+    Raises ManifestError: a field that takes components has an unknown type.
+    """
     if isinstance(value, list):
         return [_value(name, item, ctx) for item in value]
     if not isinstance(value, dict):
@@ -202,19 +209,19 @@ def _component(blob: Mapping[str, JsonValue], ctx: BuildContext) -> Component:
 
 
 def _accepted(kind: type) -> tuple[set[str], set[str]]:
-    """The names of the arguments that a class takes, and those it cannot do without."""
+    """Return the names of a constructor's parameters, and those of the required ones."""
     parameters = inspect.signature(kind).parameters.values()
     names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     required = {p.name for p in parameters if p.name in names and p.default is p.empty}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        # What is passed on to a base is one of the fields declared there.
+        # `**kwargs` are passed to a base class, and are among the fields that it declares.
         hints = {name for base in kind.__mro__ for name in inspect.get_annotations(base)}
         names |= {name for name in hints if not name.startswith("_")}
     return names, required
 
 
-def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - what the field of a custom class takes
-    """What custom code is given for a component: an object with the methods it expects, else the component itself."""
+def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - the type of a field of a custom class
+    """Return what custom code gets for a component: a facade with the methods it expects, else the component itself."""
     facade = next((_FACADES[kind] for kind in type(component).__mro__ if kind in _FACADES), None)
     return component if facade is None else facade(component, ctx)
 
@@ -222,7 +229,7 @@ def show(component: Component, ctx: BuildContext) -> Any:  # noqa: ANN401 - what
 def selector(
     component: retrievers.RecordSelector, ctx: BuildContext, parts: StreamParts, decoder: Decoder
 ) -> RecordSelectorFacade:
-    """A record selector as custom code uses it. parts: of the stream it works for."""
+    """Build a record selector in the form that custom code uses. parts: those of its stream."""
     plain = StreamParts(parts.name, parts.incremental, (), parts.schema, parts.cached)
     return RecordSelectorFacade(
         component.extractor.build(ctx, decoder),
@@ -301,4 +308,4 @@ _FACADES: Mapping[type, Callable[[Any, BuildContext], object]] = {
     AnyTransformation: lambda component, ctx: TransformationFacade(component.build(ctx), ctx.window),
     AnyRecordFilter: lambda component, ctx: FilterFacade(component.build(ctx), ctx.window),
 }
-"""What stands for a component in custom code, by the component's type or family."""
+"""The function that makes the object for custom code, by the type or the family of the component."""

@@ -1,4 +1,4 @@
-"""Names of expressions and slices as custom code passes them, and back."""
+"""Converts names of expressions and slices to the forms that custom code uses, and back."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -17,7 +17,7 @@ _EMPTY = StreamSlice(partition={})
 
 
 class RequestOptions(Protocol):
-    """Whatever has the methods for the parts of a request."""
+    """An object with the methods that return the parts of a request."""
 
     def get_request_params(self, **names: object) -> Mapping[str, JsonValue] | None: ...
 
@@ -29,7 +29,7 @@ class RequestOptions(Protocol):
 
 
 def slice_in(names: Names) -> StreamSlice:
-    """The slice in names, as custom code sees it."""
+    """Return the slice in `names`, in the form that custom code uses."""
     match names.get("stream_slice"):
         case None:
             return _EMPTY
@@ -45,17 +45,17 @@ def slice_in(names: Names) -> StreamSlice:
 
 
 def request_arguments(names: Names) -> dict[str, object]:
-    """The arguments that every method for a part of a request takes."""
+    """The arguments of every method that returns a part of a request."""
     return {"stream_state": {}, "stream_slice": slice_in(names), _TOKEN: names.get(_TOKEN)}
 
 
 def slice_arguments(slice: Slice, fields: tuple[str, str]) -> dict[str, object]:
-    """The arguments of a method for a part of a request, which adds what says which slice is read."""
+    """The arguments of a method that returns the part of a request which selects the slice."""
     return {"stream_state": {}, "stream_slice": slice_facade(slice, fields), _TOKEN: None}
 
 
 def slice_of(facade: object, fields: tuple[str, str]) -> Slice:
-    """The slice for one that custom code has. fields: the names of a window's start and end."""
+    """Convert a slice from custom code to the kit's. fields: the names of the window's start and end."""
     native: Slice | None = getattr(facade, "native", None)
     if native is not None:
         return native
@@ -68,17 +68,17 @@ def slice_of(facade: object, fields: tuple[str, str]) -> Slice:
 
 
 def names_of(facade: object, token: object, fields: tuple[str, str]) -> dict[str, object]:
-    """The names of expressions for a slice that custom code has, and the token of the page."""
+    """The names of expressions for a slice from custom code and a page token."""
     return {**slice_names(view(slice_of(facade, fields), fields)), _TOKEN: token}
 
 
 def blank(where: str) -> RequestBuilder:
-    """A request in which what is put can be looked at."""
+    """An empty draft of a request, to see what an object puts into it. where: named in errors."""
     return RequestBuilder("GET", "https://localhost/", where)
 
 
 def fill(draft: RequestBuilder, provider: RequestOptions, names: Mapping[str, object]) -> None:
-    """Put into a request what the methods of `provider` give for `names`."""
+    """Put the parts that the methods of `provider` return for `names` into a draft."""
     draft.params.update(provider.get_request_params(**names) or {})
     headers = provider.get_request_headers(**names) or {}
     draft.headers.update({name: str(value) for name, value in headers.items()})

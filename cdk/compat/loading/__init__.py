@@ -1,1 +1,1 @@
-"""Custom Python code is imported here, with the modules of `airbyte_cdk` that it names."""
+"""Imports custom Python code, and serves the modules of `airbyte_cdk` that it imports."""

@@ -26,7 +26,7 @@ _COMPONENTS = "components"
 
 
 def custom_class(name: str, ctx: BuildContext, where: str) -> type:
-    """The class that `class_name` names.
+    """Return the class that a component's `class_name` refers to.
 
     Raises ManifestError: the class is missing, or its module cannot be imported.
     """
@@ -61,7 +61,7 @@ def _imported(name: str, ctx: BuildContext, where: str) -> ModuleType:
 
 
 def _beside(name: str, folder: Path) -> Path | None:
-    """The file beside the manifest that a module name means: `source_x.a.b` is `a/b.py` there."""
+    """The file beside the manifest that a module name refers to: for `source_x.a.b` it is `a/b.py`."""
     parts = name.split(".")
     for rest in (parts, parts[1:]):
         if rest and (file := folder.joinpath(*rest).with_suffix(".py")).is_file():
@@ -74,7 +74,7 @@ def _from_file(file: Path, folder: Path) -> ModuleType:
     if spec is None or spec.loader is None or not file.is_file():
         raise ManifestError(f"there is no file {file}")
     module = module_from_spec(spec)
-    # Classes look their module up by its name; a file that was loaded for another source is loaded anew.
+    # Classes look their module up by its name. A file that was loaded for another source is loaded again.
     sys.modules[spec.name] = module
     with _importable(folder.resolve().parent if (folder / "__init__.py").is_file() else folder.resolve()):
         spec.loader.exec_module(module)
@@ -82,9 +82,9 @@ def _from_file(file: Path, folder: Path) -> ModuleType:
 
 
 def _module_name(file: Path, folder: Path) -> str:
-    """The name under which a file is imported: inside of a package that is its folder, for imports that are relative.
+    """The name under which a file is imported: inside a package for its folder, so that relative imports work.
 
-    Nothing is run of the package itself: what connectors write into `__init__.py` starts them.
+    The `__init__.py` of the folder is not executed, since those of connectors start the connector.
     """
     inside = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
     home = folder if file.is_relative_to(folder) else file.parent
@@ -109,7 +109,7 @@ def _injected(config: Mapping[str, JsonValue], where: str) -> ModuleType:
             )
     module = ModuleType(f"custom_injected_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
     sys.modules[module.__name__] = module
-    exec(compile(text, CODE, "exec"), module.__dict__)  # noqa: S102 - what the person who runs it asked for
+    exec(compile(text, CODE, "exec"), module.__dict__)  # noqa: S102 - the user has allowed custom code
     return module
 
 

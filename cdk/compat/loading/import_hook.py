@@ -11,7 +11,7 @@ from types import ModuleType
 from cdk.compat.loading.served_names import HOMES, PLACES
 
 DOCUMENTED = "docs/reference/custom-components.md"
-"""Where the names are listed."""
+"""The page that lists the names."""
 
 _PARENTS = {
     ".".join(parts[:i]) for module in PLACES for parts in [module.split(".")] for i in range(1, len(parts))
@@ -19,7 +19,7 @@ _PARENTS = {
 
 
 class _Served(ModuleType):
-    """A module whose names are looked up when they are imported."""
+    """A module that looks its names up when they are imported."""
 
     def __getattr__(self, name: str) -> object:
         if name not in PLACES.get(self.__name__, ()):
@@ -38,9 +38,10 @@ class _Loader(Loader):
 
 
 class Finder(MetaPathFinder):
-    """Finds the modules of `PLACES` and those above them; `dpath` only where it is not installed.
+    """Finds the modules of `PLACES` and their parent packages.
 
-    Ours comes before an installed `airbyte_cdk`, so that a connector behaves the same on every machine.
+    Takes precedence over an installed `airbyte_cdk`, so that a connector behaves the same on every machine. An
+    installed `dpath` takes precedence over the one served here, see `_WithoutDpath`.
     """
 
     def find_spec(
@@ -49,7 +50,10 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,  # noqa: ARG002 - the interface of finders
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """The module's spec; None for one that is not served."""
+        """Return the module's spec; None for a module of another package.
+
+        Raises ModuleNotFoundError: `airbyte_cdk` has no such module here.
+        """
         if fullname in PLACES or fullname in _PARENTS:
             return ModuleSpec(fullname, _Loader(), is_package=True)
         if fullname.partition(".")[0] == "airbyte_cdk":
@@ -61,9 +65,10 @@ class Finder(MetaPathFinder):
 
 @contextmanager
 def serving() -> Iterator[None]:
-    """Serve while custom code is imported; an `airbyte_cdk` that was imported before is back afterwards.
+    """Serve `airbyte_cdk` while custom code is imported.
 
-    Without one, serving goes on: existing code also imports inside of its functions.
+    If another `airbyte_cdk` was imported before, it is restored afterwards. Otherwise the finder stays installed,
+    because existing code also imports inside its functions.
     """
     hidden = {
         name: module for name, module in sys.modules.items() if _is_kit_module(name) and not isinstance(module, _Served)
@@ -85,7 +90,7 @@ def serving() -> Iterator[None]:
 
 
 class _WithoutDpath(Finder):
-    """Leaves `dpath` to the package that is installed."""
+    """Does not serve `dpath`, so that the installed package is imported."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""The names that custom components may import: for each module here that has them, where they are served."""
+"""The names that custom components may import: the module that defines each, and the modules that serve it."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -193,10 +193,10 @@ _SERVED: Mapping[ModuleType, Mapping[str, str]] = {
         "YamlDeclarativeSource": "declarative.yaml_declarative_source",
     },
 }
-"""Module -> name -> the modules that serve it, by the names of their roots."""
+"""Defining module -> name -> the modules that serve it, separated by spaces; each begins with a key of `_ROOTS`."""
 
 HOMES: Mapping[str, ModuleType] = {name: home for home, names in _SERVED.items() for name in names}
-"""Name -> the module here that has it."""
+"""Name -> the module that defines it."""
 
 
 def _places() -> Mapping[str, tuple[str, ...]]:
@@ -211,4 +211,4 @@ def _places() -> Mapping[str, tuple[str, ...]]:
 
 
 PLACES = _places()
-"""Importable module -> the names it has. Modules above them are there, too, without names of their own."""
+"""Importable module -> the names it serves. Their parent packages can be imported as well, but serve no names."""

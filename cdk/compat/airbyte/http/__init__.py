@@ -1,1 +1,1 @@
-"""The names of `airbyte_cdk` that have to do with requests and responses."""
+"""The names of `airbyte_cdk` that concern requests and responses."""

@@ -1,4 +1,4 @@
-"""Custom authenticators, error handlers and backoff strategies, behind our interfaces."""
+"""Adapters that give custom authenticators, error handlers and backoff strategies the kit's interfaces."""
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
@@ -33,7 +33,7 @@ from cdk.rest.errors.wait_strategies import WaitStrategy
 _UNAUTHORIZED = 401
 
 _WITH_ERROR = frozenset((Action.FAIL, Action.RETRY, Action.RATE_LIMITED, Action.REFRESH_TOKEN_THEN_RETRY))
-"""What may end with an error; pages that are to be asked for otherwise end with a signal for who reads them."""
+"""Actions that may end in an error. Those that change how pages are requested end in a signal to the reader instead."""
 
 _KINDS: Mapping[FailureType | None, type[CdkError]] = {
     FailureType.config_error: ConfigError,
@@ -42,23 +42,23 @@ _KINDS: Mapping[FailureType | None, type[CdkError]] = {
 
 
 def signer(custom: CustomObject) -> Authenticator:
-    """The authenticator behind a facade; around any other object, one that calls it."""
+    """Return the kit's authenticator behind a facade, or an adapter for a custom one."""
     native: Authenticator | None = custom.get("native")
     return native or CustomSigner(custom)
 
 
 def judge(custom: CustomObject) -> ErrorHandler:
-    """The error handler behind a facade; around any other object, one that calls it."""
+    """Return the kit's error handler behind a facade, or an adapter for a custom one."""
     native: ErrorHandler | None = custom.get("native")
     return native or CustomJudge(custom)
 
 
 class CustomSigner:
-    """A custom authenticator: it is called with a request of the `requests` library, or asked for its headers."""
+    """Adapts a custom authenticator: calls it with a request of the `requests` library, or gets its headers."""
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
-        # Existing authenticators keep their token in themselves, without a lock.
+        # Existing authenticators store their token in an attribute, without a lock.
         self._lock = threading.Lock()
 
     def flow(self, request: Request) -> Generator[Request, Response, None]:
@@ -75,12 +75,12 @@ class CustomSigner:
 
     @staticmethod
     def _refused(used: Mapping[TokenOwner, str]) -> bool:
-        """Let go of the tokens of a request; whether there may be better ones."""
+        """Drop the tokens of a request that the API refused. Returns whether better ones may be available."""
         answers = [owner.refused(token) for owner, token in used.items()]
         return bool(answers) and all(answers)
 
     def owners(self) -> Sequence[TokenOwner]:
-        """It signs a request that is not sent: only the object knows which tokens it uses."""
+        """Sign a request that is never sent, because only the custom object knows which tokens it uses."""
         with asking() as used:
             try:
                 with self._lock, self._custom.at_work("get_auth_header"):
@@ -91,7 +91,7 @@ class CustomSigner:
         return list(used)
 
     def _sign(self, request: Request) -> tuple[Request, Mapping[TokenOwner, str]]:
-        """The request with credentials, and the tokens in them."""
+        """Return the request with credentials, and the tokens in them by their owner."""
         with asking() as used, self._lock, self._custom.at_work("get_auth_header"):
             return self._signed(request), used
 
@@ -112,7 +112,7 @@ class CustomSigner:
             signed = signed.with_headers({"Content-Type": "application/json"})
         return signed
 
-    def _more(self, method: str) -> Any:  # noqa: ANN401 - what custom code adds
+    def _more(self, method: str) -> Any:  # noqa: ANN401 - custom code adds it
         return self._custom.call(method) if hasattr(self._custom.instance, method) else None
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class CustomSigner:
 
 
 class CustomJudge:
-    """Decides as a custom error handler does, and retries as often as it says."""
+    """Adapts a custom error handler: applies its decisions and its number of retries."""
 
     def __init__(self, custom: CustomObject) -> None:
         self._custom = custom
@@ -153,7 +153,7 @@ class CustomJudge:
 
 
 def _is_unchanged(judged: ErrorResolution, outcome: Response | CdkError) -> bool:
-    """Whether it is as the kit gave it, for code may change what its base has found."""
+    """Whether the resolution equals the one that the kit produced, as custom code may change it."""
     return judged.verdict is not None and judged == resolution(judged.verdict, outcome)
 
 
@@ -171,7 +171,7 @@ def _error(judged: ErrorResolution, outcome: Response | CdkError) -> CdkError:
 
 
 def custom_backoff(custom: CustomObject) -> WaitStrategy:
-    """The function behind a facade; for any other backoff strategy, one that calls it."""
+    """Return the kit's wait strategy behind a facade, or an adapter for a custom one."""
     native: WaitStrategy | None = custom.get("native")
     if native is not None:
         return native

@@ -1,4 +1,4 @@
-"""Authenticators: what custom ones extend."""
+"""The authenticators that custom ones extend."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
@@ -22,18 +22,18 @@ from cdk.rest import Request, error_for
 from cdk.rest.auth.static import basic_credentials
 
 LENT = datetime.min.replace(tzinfo=UTC)
-"""When a token expires that is kept elsewhere: its users call `get_access_token` first."""
+"""The expiry of a token that CustomTokens owns: always in the past, so that each use calls `get_access_token`."""
 
 
 class _Option(Protocol):
-    """A RequestOption; of custom code, `inject_into` may be a text."""
+    """A RequestOption, whose `inject_into` may be a string if custom code made it."""
 
     inject_into: Enum | str
     field_name: Text
 
 
 class DeclarativeAuthenticator(AuthBase):
-    """Adds a header with a token, and whatever its other methods give."""
+    """Adds a header with a token, and the fields that its other methods return."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers.update(self.get_auth_header())
@@ -44,7 +44,7 @@ class DeclarativeAuthenticator(AuthBase):
 
     @property
     def auth_header(self) -> str:
-        """Name of the header; none by default."""
+        """The name of the header; empty for no header."""
         return ""
 
     @property
@@ -58,19 +58,19 @@ class DeclarativeAuthenticator(AuthBase):
         return {}
 
     def get_request_body_json(self) -> Mapping[str, JsonValue]:
-        """Fields of a JSON body to send."""
+        """Fields to add to the JSON body."""
         return {}
 
 
 @dataclass
 class NoAuth(WithParameters, DeclarativeAuthenticator):
-    """The authenticator of an API that needs none: requests stay as they are."""
+    """The authenticator of an API without a login: leaves requests unchanged."""
 
     parameters: InitVar[Parameters]
 
 
 class TokenProvider:
-    """Gives an authenticator its token."""
+    """Provides the token of an authenticator."""
 
     def get_token(self) -> str:
         raise NotImplementedError
@@ -78,7 +78,7 @@ class TokenProvider:
 
 @dataclass
 class InterpolatedStringTokenProvider(TokenProvider):
-    """A token that is an expression."""
+    """Provides a token from a template."""
 
     config: Config
     api_token: Text
@@ -93,7 +93,7 @@ class InterpolatedStringTokenProvider(TokenProvider):
 
 @dataclass
 class BearerAuthenticator(WithParameters, DeclarativeAuthenticator):
-    """Sends a token in the header: `Authorization: Bearer <token>`."""
+    """Sends a token in the header `Authorization: Bearer <token>`."""
 
     token_provider: TokenProvider
     config: Config
@@ -110,7 +110,7 @@ class BearerAuthenticator(WithParameters, DeclarativeAuthenticator):
 
 @dataclass
 class ApiKeyAuthenticator(WithParameters, DeclarativeAuthenticator):
-    """Sends a token where `request_option` says."""
+    """Sends a token in the part of a request that `request_option` names."""
 
     request_option: _Option
     token_provider: TokenProvider
@@ -144,7 +144,7 @@ class ApiKeyAuthenticator(WithParameters, DeclarativeAuthenticator):
 
 @dataclass
 class BasicHttpAuthenticator(DeclarativeAuthenticator):
-    """Sends a name and a password."""
+    """Sends a user name and a password by HTTP Basic authentication."""
 
     username: Text
     config: Config
@@ -181,13 +181,13 @@ class TokenAuthenticator(DeclarativeAuthenticator):
 
 @dataclass
 class SelectiveAuthenticator(DeclarativeAuthenticator):
-    """One of several, chosen by a value of the config."""
+    """Selects one of several authenticators by a value of the config; instantiating it returns the selected one."""
 
     config: Config
     authenticators: Mapping[str, DeclarativeAuthenticator]
     authenticator_selection_path: list[str]
 
-    def __new__(  # type: ignore[misc] # what is made is the one that was chosen
+    def __new__(  # type: ignore[misc] # returns the selected one
         cls,
         config: Config,
         authenticators: Mapping[str, DeclarativeAuthenticator],
@@ -212,18 +212,18 @@ _EXPRESSIONS = (
 
 
 def _rendered(field: str) -> "Callable[[DeclarativeOauth2Authenticator], str]":
-    """The method that gives a setting as text, its expressions evaluated."""
+    """Make the method that evaluates a setting and returns it as a string."""
     return lambda self: self._text(getattr(self, field))
 
 
 def _expiry(value: JsonValue | datetime) -> datetime:
-    """When a token ends: a moment as connectors write it, or seconds since 1970. Raises ValueError: it is neither."""
+    """Parse the expiry of a token: a timestamp, or seconds since 1970. Raises ValueError: it is neither."""
     return parse_timestamp(value, ("%s",)) or ab_datetime_parse(value)
 
 
 @dataclass
 class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
-    """Exchanges credentials for a token, and does so again when it expires. Subclasses change parts of the exchange."""
+    """Exchanges credentials for a token, and again when that expires. Subclasses override parts of the exchange."""
 
     config: Config
     parameters: InitVar[Parameters]
@@ -246,14 +246,14 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
     grant_type_name: Text = "grant_type"
     grant_type: Text = "refresh_token"
     single_use: ClassVar[bool] = False
-    """A refresh token works once, and the config gets the next one."""
+    """Whether a refresh token works only once, so that the next one is saved in the config."""
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._held: str | None = self._text(self.access_token_value) or None
         expires = self._text(self.token_expiry_date)
         self._expires: datetime | None = _expiry(expires) if expires else None
-        # Existing subclasses evaluate these themselves.
+        # Existing subclasses evaluate these attributes themselves.
         for name in _EXPRESSIONS:
             value = InterpolatedString.create(getattr(self, name) or "", parameters=parameters)
             object.__setattr__(self, f"_{name}", value)
@@ -276,7 +276,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
 
     @property
     def access_token(self) -> str:
-        """The token held; empty before the first exchange."""
+        """The current token; empty before the first exchange."""
         return self._held or ""
 
     @access_token.setter
@@ -284,7 +284,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         self._held = value
 
     def get_access_token(self) -> str:
-        """The token, exchanged again if it has expired."""
+        """Return the token; if it has expired, get a new one first."""
         if self.token_has_expired():
             token, seconds = self.refresh_access_token()
             self._held = token
@@ -293,11 +293,11 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self.access_token
 
     def lend(self, token: str | None) -> None:
-        """Show a token that is kept elsewhere, or the last one. It is taken for expired before each use."""
+        """Set a token that CustomTokens owns; None leaves the last one. It counts as expired, see `LENT`."""
         self._held, self._expires = token or self._held, LENT
 
     def token_has_expired(self) -> bool:
-        """Whether a token must be asked for."""
+        """Whether a new token is needed, because there is no token or it has expired."""
         if not self._held:
             return True
         return self._expires is not None and runtime().clock() >= self._expires
@@ -306,7 +306,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._expires
 
     def set_token_expiry_date(self, value: JsonValue | datetime) -> None:
-        """Take the seconds for which the token lives, or the moment at which it expires."""
+        """Set the expiry from the token's lifetime in seconds, or from the time at which it expires."""
         match value:
             case None | "":
                 self._expires = None
@@ -318,7 +318,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
                 self._expires = runtime().clock() + timedelta(seconds=float(str(value)))
 
     def refresh_access_token(self) -> tuple[str, JsonValue]:
-        """A new token, and how long it lives."""
+        """Request a new token; return it with the expiry that the server states."""
         answer = self._get_refresh_access_token_response()
         return str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
 
@@ -339,10 +339,10 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return answer
 
     def _log_response(self, response: object) -> None:
-        """Answers of token endpoints are not logged."""
+        """Do nothing: responses of token endpoints are not logged."""
 
     def build_refresh_request_body(self) -> JsonObject:
-        """The form of the exchange."""
+        """The form body of the token request."""
         body: JsonObject = {
             self.get_grant_type_name(): self.get_grant_type(),
             self.get_client_id_name(): self.get_client_id(),
@@ -361,7 +361,7 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._map(self.refresh_request_headers)
 
     def get_refresh_request_body(self) -> Mapping[str, JsonValue]:
-        """More fields of the form."""
+        """Additional fields of the form."""
         return self._map(self.refresh_request_body)
 
     get_token_refresh_endpoint = _rendered("token_refresh_endpoint")
@@ -380,5 +380,5 @@ class DeclarativeOauth2Authenticator(DeclarativeAuthenticator):
         return self._text(self.refresh_token) or None
 
     def get_scopes(self) -> Sequence[str]:
-        """What the token is for."""
+        """The scopes that the token request asks for."""
         return self.scopes or []

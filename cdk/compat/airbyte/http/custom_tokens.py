@@ -1,8 +1,8 @@
-"""CustomTokens: the access token of a custom authenticator, obtained and handed out where those of OAuth2 are.
+"""CustomTokens: obtains and shares the access token of a custom authenticator by the same rules as for OAuth2.
 
-The code of a connector gets its token from its own method `get_access_token`, whatever else it overrides. That method
-of the object is put behind this class: the object's own is called where a token may be obtained, and everybody else
-is given what it brought.
+Custom authenticators get their token from their method `get_access_token`, whatever else they override. This class
+replaces that method on the object. It calls the original only where a token may be obtained (see `TokenOwner`), and
+returns the result to all other callers.
 """
 
 import threading
@@ -27,8 +27,9 @@ _ALWAYS = datetime.max.replace(tzinfo=UTC)
 class CustomTokens(TokenOwner):
     """Owns the token of a custom authenticator that has `get_access_token`.
 
-    login: tells the authenticator from all others. Of one that extends DeclarativeOauth2Authenticator it is known when
-    a token ends and which refresh token comes next; any other is asked each time, and may answer with what it has.
+    login: identifies the authenticator among all others. If the object extends DeclarativeOauth2Authenticator, the
+    expiry of a token and the next refresh token are known. Any other object is called for each use, and may return a
+    token that it has cached.
     """
 
     def __init__(self, custom: CustomObject, login: Sequence[JsonValue], learn: Learn) -> None:
@@ -40,7 +41,7 @@ class CustomTokens(TokenOwner):
         self._client_secret, self._parts = "", login
         if isinstance(known := custom.instance, DeclarativeOauth2Authenticator):
             self._known = known
-            # A class that has changed these methods may raise anything before its first request.
+            # Overridden methods may raise any exception before the first request.
             with suppress(Exception):
                 self._refresh_token, self._client_secret = known.get_refresh_token(), known.get_client_secret()
                 if self._single_use:
@@ -48,7 +49,7 @@ class CustomTokens(TokenOwner):
         object.__setattr__(custom.instance, _METHOD, self._handed)
 
     def _handed(self) -> str:
-        """What callers of the object's method get. Raises CdkErrors, and TokenEnded in a task."""
+        """The replacement of the object's `get_access_token`. Raises CdkErrors, and TokenEnded in a task."""
         if self._asking == threading.get_ident():
             token: str = self._get()
             return token
@@ -103,7 +104,10 @@ class CustomTokens(TokenOwner):
         state.access_token, state.started, state.expires = token, now, usable
 
     def _after(self, token: object, state: TokenState) -> datetime:
-        """Take over what the object has got. Until when the token can be used."""
+        """Store the refresh token that the object received. Returns the expiry of the token, `_ALWAYS` if unknown.
+
+        Raises CredentialsError: `token` is not a string, or empty.
+        """
         if not isinstance(token, str) or not token:
             name = f"{self._custom.name}.{_METHOD}"
             raise CredentialsError(f"{name} returned {type(token).__name__}, expected a text that is not empty")

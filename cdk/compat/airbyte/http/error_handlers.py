@@ -1,4 +1,4 @@
-"""Error handlers and backoff strategies."""
+"""The error handlers and backoff strategies that custom ones extend."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ from cdk.rest.errors.wait_strategies import WaitStrategy, constant, exponential,
 
 
 class ResponseAction(Enum):
-    """What becomes of an attempt."""
+    """What happens after a request."""
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
@@ -39,7 +39,7 @@ class ResponseAction(Enum):
 
 @dataclass
 class ErrorResolution:
-    """What an answer means. verdict: that of our own handler, where it was the one that judged."""
+    """The meaning of a response. verdict: the kit's own verdict, if one of its handlers judged the response."""
 
     response_action: ResponseAction | None = None
     failure_type: FailureType | None = None
@@ -48,21 +48,21 @@ class ErrorResolution:
 
 
 ErrorKey: TypeAlias = int | str | type[BaseException]
-"""A status, or a kind of exception."""
+"""An HTTP status, or an exception class."""
 
 SUCCESS_RESOLUTION = ErrorResolution(ResponseAction.SUCCESS)
 
 
 class BackoffStrategy(ABC):
-    """Says how long to wait."""
+    """Determines how long to wait before a retry."""
 
     @abstractmethod
     def backoff_time(self, response_or_exception: object, attempt_count: int) -> float | None:
-        """Seconds; None when this strategy cannot tell."""
+        """Return the wait in seconds; None if this strategy does not apply."""
 
 
 class ErrorHandler(ABC):
-    """Says what an answer means."""
+    """Determines what a response or an error means."""
 
     @property
     def max_retries(self) -> int | None:
@@ -70,7 +70,7 @@ class ErrorHandler(ABC):
 
     @property
     def max_time(self) -> int | None:
-        """Seconds after which trying again ends."""
+        """The seconds after which retries end."""
         return 600
 
     @abstractmethod
@@ -78,7 +78,7 @@ class ErrorHandler(ABC):
 
 
 def resolution(verdict: Verdict, outcome: Response | CdkError) -> ErrorResolution:
-    """The verdict of a handler of ours, as custom code sees it."""
+    """Convert a verdict of one of the kit's handlers to the form that custom code uses."""
     error = verdict.error
     if error is None and verdict.action not in {Action.SUCCESS, Action.IGNORE}:
         error = final_error(Outcome(verdict.action), outcome)
@@ -91,7 +91,7 @@ def resolution(verdict: Verdict, outcome: Response | CdkError) -> ErrorResolutio
 
 
 def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
-    """What the status of an answer means by itself."""
+    """The default resolution for the status of a response or the kind of an error."""
     usual = HttpErrorHandler(RETRIED, retry_policy=RetryPolicy(retries, clock=runtime().clock))
     outcome = native_outcome(response_or_exception)
     return resolution(usual.judge(outcome, 1), outcome)
@@ -99,7 +99,7 @@ def _usual(response_or_exception: object, retries: int) -> ErrorResolution:
 
 @dataclass
 class HttpResponseFilter:
-    """Judges answers as the manifest's `HttpResponseFilter` does, which it builds."""
+    """Judges responses with the manifest's `HttpResponseFilter`, which it builds from its fields."""
 
     config: Config
     parameters: InitVar[Parameters]
@@ -117,7 +117,7 @@ class HttpResponseFilter:
         self._rule = built.build(BuildContext(self.config, runtime()))
 
     def matches(self, response_or_exception: object) -> ErrorResolution | None:
-        """What the answer means; None for one that is not judged here."""
+        """Return the meaning of a response that this filter matches; otherwise None."""
         response = native_response(response_or_exception)
         meaning = None if response is None or self._rule is None else self._rule(response)
         if meaning is None:
@@ -128,17 +128,17 @@ class HttpResponseFilter:
 
 @dataclass
 class DefaultErrorHandler(WithParameters, ErrorHandler):
-    """Judges as the manifest's `DefaultErrorHandler` does; subclasses judge some answers themselves."""
+    """Judges responses as the manifest's `DefaultErrorHandler` does; subclasses judge some responses themselves."""
 
     parameters: InitVar[Parameters]
     config: Config
     response_filters: Sequence[object] | None = None
-    max_retries: int | None = 5  # a field here
+    max_retries: int | None = 5  # a field, unlike in the base class
     max_time: int = 600
     backoff_strategies: Sequence[BackoffStrategy] | None = None
 
     def interpret_response(self, response_or_exception: object) -> ErrorResolution:
-        # Those of a manifest are its own business: it is code that makes objects of them.
+        # Filters of the manifest are part of `manifest_handler`; objects of this class were made by custom code.
         for chosen in self.response_filters or ():
             if isinstance(chosen, HttpResponseFilter) and (match := chosen.matches(response_or_exception)) is not None:
                 return match
@@ -149,11 +149,11 @@ class DefaultErrorHandler(WithParameters, ErrorHandler):
 
     @property
     def manifest_handler(self) -> OutcomeHandler | None:
-        """The handler of the manifest behind it; None for one that custom code made."""
+        """The manifest's error handler that this one represents; None if custom code made this one."""
         return self.__dict__.get("_manifest_handler")
 
     def backoff_time(self, response_or_exception: object, attempt_count: int = 0) -> float | None:
-        """What the first strategy that can tell says."""
+        """Return the wait of the first strategy that applies."""
         for strategy in self.backoff_strategies or ():
             if (wait := strategy.backoff_time(response_or_exception, attempt_count=attempt_count)) is not None:
                 return float(wait)
@@ -161,7 +161,7 @@ class DefaultErrorHandler(WithParameters, ErrorHandler):
 
 
 class HttpStatusErrorHandler(ErrorHandler):
-    """Judges by a table from status, or kind of exception, to resolution; otherwise as usual."""
+    """Judges by a table from status or exception class to resolution; uses the default resolution for all others."""
 
     def __init__(
         self,
@@ -198,11 +198,11 @@ DEFAULT_ERROR_MAPPING: dict[ErrorKey, ErrorResolution] = {
     **dict.fromkeys((408, 500, 502, 503, 504), _TRANSIENT),
     429: ErrorResolution(ResponseAction.RATE_LIMITED, FailureType.transient_error),
 }
-"""What statuses and exceptions mean as usual, without a message, so that errors have those of the kit."""
+"""The default resolutions of statuses and exceptions. They have no message, so that errors get the kit's messages."""
 
 
 class _KitBackoff(BackoffStrategy):
-    """Waits as a strategy of the kit does."""
+    """A backoff strategy that delegates to one of the kit."""
 
     config: Config
 
@@ -215,7 +215,7 @@ class _KitBackoff(BackoffStrategy):
 
 @dataclass
 class ConstantBackoffStrategy(_KitBackoff):
-    """The same wait before each attempt."""
+    """Waits the same time before each retry."""
 
     backoff_time_in_seconds: Text
     parameters: InitVar[Parameters]
@@ -231,7 +231,7 @@ class ConstantBackoffStrategy(_KitBackoff):
 
 @dataclass
 class ExponentialBackoffStrategy(_KitBackoff):
-    """Waits that double with each attempt."""
+    """Doubles the wait with each retry."""
 
     parameters: InitVar[Parameters]
     config: Config
@@ -247,7 +247,7 @@ class ExponentialBackoffStrategy(_KitBackoff):
 
 @dataclass
 class WaitTimeFromHeaderBackoffStrategy(_KitBackoff):
-    """The wait that a header names, in seconds."""
+    """Waits for the seconds that a response header states."""
 
     header: Text
     parameters: InitVar[Parameters]

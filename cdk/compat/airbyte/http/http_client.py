@@ -1,4 +1,4 @@
-"""HttpClient: sends requests that custom code makes itself."""
+"""HttpClient: sends the requests that custom code makes itself."""
 
 import logging
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ BODY_REQUEST_METHODS = ("POST", "PUT", "PATCH")
 
 
 class HttpRequestMatcher:
-    """The requests that a rate is about. It can be imported and made, and matches nothing: see `APIBudget`."""
+    """Selects the requests that a rate limit counts. It can be instantiated, but matches nothing: see `APIBudget`."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
 
 class HttpClient:
-    """Sends requests with credentials, again where the error handler says so."""
+    """Sends requests with credentials, and retries them as the error handler decides."""
 
-    def __init__(  # noqa: PLR0917 - the signature there
+    def __init__(  # noqa: PLR0917 - the signature of airbyte_cdk
         self,
         name: str = "",
         logger: logging.Logger | None = None,
@@ -38,7 +38,7 @@ class HttpClient:
         api_budget: object = None,
         session: requests.Session | None = None,
         authenticator: object = None,
-        use_cache: bool = False,  # noqa: FBT001, FBT002 - the signature there
+        use_cache: bool = False,  # noqa: FBT001, FBT002 - as above
         backoff_strategy: object = None,
         *,
         disable_retries: bool = False,
@@ -89,7 +89,7 @@ class HttpClient:
         dedupe_query_params: bool = False,  # noqa: FBT001, FBT002
         **_: object,
     ) -> tuple[requests.PreparedRequest, requests.Response]:
-        """The request as it was sent, and its answer. Raises the CdkError with which it is given up."""
+        """Send a request; return it as it was sent, and the response. Raises CdkErrors: it failed for good."""
         request = self._create_prepared_request(
             http_method=http_method, url=url, dedupe_query_params=dedupe_query_params, headers=headers, params=params,
             json=json, data=data,
@@ -103,7 +103,7 @@ class HttpClient:
 
 
 class _Once:
-    """Judges as another error handler does, and tries nothing again."""
+    """Judges as another error handler does, but turns retries into failures."""
 
     def __init__(self, handler: ErrorHandler) -> None:
         self._handler = handler
@@ -115,7 +115,7 @@ class _Once:
 
 
 class APIBudget:
-    """A budget without limits, which is all that is understood here: limits are written in the manifest."""
+    """A budget without limits, the only kind that is supported here: limits belong in the manifest."""
 
     def __init__(self, policies: object = (), *_: object, **__: object) -> None:
         if policies:

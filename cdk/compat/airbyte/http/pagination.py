@@ -1,4 +1,4 @@
-"""Pagination strategies."""
+"""The pagination strategies that custom ones extend."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class PaginationStrategy(ABC):
 
     @property
     def initial_token(self) -> JsonValue:
-        """The token of the first page; None when it is asked for without one."""
+        """The token of the first page; None if its request has none."""
         return None
 
     @abstractmethod
@@ -28,10 +28,10 @@ class PaginationStrategy(ABC):
         last_record: Mapping[str, JsonValue] | None,
         last_page_token_value: JsonValue = None,
     ) -> JsonValue:
-        """The token of the page after the one that `response` holds; None when it was the last."""
+        """Return the token of the page after the one in `response`; None if that was the last."""
 
     def get_page_size(self) -> int | None:
-        """Records of a full page."""
+        """The number of records of a full page."""
         return None
 
 
@@ -41,7 +41,8 @@ class _Counting(PaginationStrategy):
     page_size: Text
     parameters: InitVar[Parameters]
     _page_size: int | None = field(init=False, default=None)
-    """None for a subclass that begins by itself, without `super()`: its size is asked for, and may not be sent."""
+    """None in a subclass that does not call `super().__post_init__`. Airbyte reads the size only to send it; the kit
+    reads it when it makes the strategy."""
 
     def __post_init__(self, parameters: Parameters) -> None:
         self._page_size = _number(self.page_size, self.config, parameters)
@@ -52,7 +53,7 @@ class _Counting(PaginationStrategy):
 
 @dataclass
 class PageIncrement(_Counting):
-    """Pages with numbers, the first with that of `start_from_page`."""
+    """Requests pages by number, from `start_from_page`."""
 
     start_from_page: int = 0
     inject_on_first_request: bool = False
@@ -74,7 +75,7 @@ class PageIncrement(_Counting):
 
 @dataclass
 class OffsetIncrement(_Counting):
-    """Pages that begin at a record's number."""
+    """Requests pages by the offset of their first record."""
 
     inject_on_first_request: bool = False
 
@@ -94,7 +95,7 @@ class OffsetIncrement(_Counting):
 
 @dataclass
 class CursorPaginationStrategy(PaginationStrategy):
-    """The response says what the next page is called."""
+    """Requests the next page with a cursor from the response."""
 
     cursor_value: Text
     config: Config
@@ -125,7 +126,7 @@ class CursorPaginationStrategy(PaginationStrategy):
 
 
 def _counted(token: JsonValue, first: int) -> int:
-    """The number that the token of a page is; `first` without one."""
+    """Return a page token as a number; `first` without a token. Raises TypeError: it is not an integer."""
     if token is not None and not isinstance(token, int):
         raise TypeError(f"the page token is {token!r}, expected a number")
     return first if token is None else token

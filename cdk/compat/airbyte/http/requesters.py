@@ -1,4 +1,4 @@
-"""Requesters: what to ask for, one part of a request a method."""
+"""Requesters: they describe requests, with one method for each part, and send them."""
 
 import logging
 from abc import ABC
@@ -20,7 +20,7 @@ from cdk.rest.client import Sender
 
 
 class HttpMethod(Enum):
-    """How an API is asked."""
+    """The HTTP method of a request."""
 
     DELETE = "DELETE"
     GET = "GET"
@@ -40,7 +40,7 @@ class RequestOptionType(Enum):
 
 @dataclass
 class RequestOption:
-    """A place in a request."""
+    """The place in a request that a value goes into."""
 
     inject_into: RequestOptionType
     parameters: InitVar[Parameters]
@@ -58,14 +58,14 @@ PART_METHODS = {
     "body_data": "get_request_body_data",
     "body_json": "get_request_body_json",
 }
-"""What gives a part of a request, by what a RequestOption calls that part."""
+"""The method that returns a part of a request, by the name of the part in a RequestOption."""
 
 
 class RequestOptionsProvider:
-    """Gives the parts of a request; none by default. names: `stream_state`, `stream_slice`, `next_page_token`."""
+    """Provides the parts of a request, empty by default. names: `stream_state`, `stream_slice`, `next_page_token`."""
 
     def _part(self, where: str, names: Mapping[str, object]) -> JsonObject:  # noqa: ARG002 - for overriding
-        """A part; where: as a RequestOption says what a value goes into."""
+        """Return one part. where: its name in a RequestOption."""
         return {}
 
     def get_request_params(self, **names: object) -> Mapping[str, JsonValue]:
@@ -75,7 +75,7 @@ class RequestOptionsProvider:
         return self._part("header", names)
 
     def get_request_body_data(self, **names: object) -> Mapping[str, JsonValue] | str:
-        """Form fields, or a text."""
+        """Return form fields, or a complete body as a string."""
         return self._part("body_data", names)
 
     def get_request_body_json(self, **names: object) -> JsonValue:
@@ -84,7 +84,7 @@ class RequestOptionsProvider:
 
 @dataclass
 class InterpolatedRequestOptionsProvider(WithParameters, RequestOptionsProvider):
-    """Parts of a request that are expressions."""
+    """Provides the parts of a request from templates."""
 
     parameters: InitVar[Parameters]
     config: Config = field(default_factory=dict)
@@ -107,24 +107,24 @@ class InterpolatedRequestOptionsProvider(WithParameters, RequestOptionsProvider)
 
 
 class Requester(RequestOptionsProvider, ABC):
-    """Says what to ask for, and asks."""
+    """Describes requests and sends them."""
 
     def get_authenticator(self) -> DeclarativeAuthenticator:
         return NoAuth(parameters={})
 
     def get_url_base(self, **names: object) -> str:
-        """The beginning of the URL."""
+        """The URL that the path is appended to."""
         raise NotImplementedError
 
     def get_path(self, **names: object) -> str:
         raise NotImplementedError
 
     def get_method(self) -> HttpMethod:
-        """How the API is asked."""
+        """The HTTP method."""
         return HttpMethod.GET
 
     def send_request(self, *args: Any, **kwargs: Any) -> requests.Response | None:  # noqa: ANN401 - they differ by class
-        """Send a request and give its answer."""
+        """Send a request and return its response."""
         raise NotImplementedError
 
 
@@ -136,24 +136,24 @@ _WITH_EXTRA = (
     "_request_body_data",
     "_request_body_json",
 )
-"""Methods that make the parts of a request of those of the requester and those of pages and slices."""
+"""The methods that combine the requester's parts of a request with those of the page and the slice."""
 
 
 def _arguments(
     stream_state: StreamState | None, stream_slice: StreamSlice | None, next_page_token: Token | None
 ) -> dict[str, object]:
-    """The arguments of the methods that give a part of a request."""
+    """The arguments of the methods that return a part of a request."""
     return {"stream_state": stream_state, "stream_slice": stream_slice, "next_page_token": next_page_token}
 
 
 def _overrides(requester: "HttpRequester", name: str) -> bool:
-    """Whether a subclass has a method of its own."""
+    """Whether a subclass overrides a method of HttpRequester."""
     return next(kind for kind in type(requester).__mro__ if name in vars(kind)) is not HttpRequester
 
 
 @dataclass
 class HttpRequester(Requester):
-    """A request to an HTTP API: the fields of the manifest, evaluated by methods that subclasses override."""
+    """Sends requests to an HTTP API, described by the manifest's fields and by methods that subclasses override."""
 
     name: str
     config: Config
@@ -194,12 +194,12 @@ class HttpRequester(Requester):
         return provider
 
     def use(self, client: Sender) -> None:
-        """Send through `client`, unless the subclass has made a client of its own."""
+        """Send through `client`, unless the subclass has set a client of its own."""
         self._own_client.client = client
 
     @property
     def sends(self) -> Sender | None:
-        """The client that sends its requests; None where the method or the client was replaced."""
+        """The client that sends the requests; None if the subclass replaced `send_request` or the client."""
         own: HttpClient | None = self.__dict__.get("_own_client")
         if own is None or _overrides(self, "send_request"):
             return None
@@ -208,7 +208,7 @@ class HttpRequester(Requester):
 
     @property
     def kit_client(self) -> Sender | None:
-        """That client, where the kit may put the requests together; None where the subclass changes their parts."""
+        """The client `sends`, if the kit may assemble the requests; None if the subclass changes how parts combine."""
         return None if any(_overrides(self, name) for name in _WITH_EXTRA) else self.sends
 
     @property
@@ -292,7 +292,7 @@ class HttpRequester(Requester):
         arguments = _arguments(stream_state, stream_slice, next_page_token)
         return {**cast("JsonObject", self.get_request_body_json(**arguments) or {}), **(extra_body_json or {})}
 
-    def send_request(  # noqa: PLR0917 - the signature there
+    def send_request(  # noqa: PLR0917 - the signature of airbyte_cdk
         self,
         stream_state: StreamState | None = None,
         stream_slice: StreamSlice | None = None,
@@ -304,9 +304,9 @@ class HttpRequester(Requester):
         request_body_json: Mapping[str, JsonValue] | None = None,
         log_formatter: object = None,  # noqa: ARG002
     ) -> requests.Response | None:
-        """The answer to the request that the other methods describe, with what is given here added to it.
+        """Send the request that the other methods describe, with the arguments added to it, and return the response.
 
-        path: asked for instead of `get_path`; it may be a whole URL.
+        path: replaces `get_path`; it may be a complete URL.
         """
         where = stream_state, stream_slice, next_page_token
         try:
@@ -321,5 +321,5 @@ class HttpRequester(Requester):
                 dedupe_query_params=True,
             )[1]
         except CustomCodeError as error:
-            # What another custom component raised is for the custom code around to catch.
+            # The calling custom code may catch the exception that another custom component raised.
             raise (error.__cause__ or error) from error

@@ -1,4 +1,4 @@
-"""Requests and responses as the `requests` library has them: what custom code is written against."""
+"""Conversions between the kit's requests and responses and those of `requests`, which custom code expects."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,9 +16,9 @@ from cdk.rest.http.messages import query_of
 
 
 class ResponseFacade(requests.Response):
-    """A response as a `requests.Response`.
+    """A response in the form of a `requests.Response`.
 
-    native: the response itself. extracted: the records that were in it, once a selector of the manifest looked.
+    native: the kit's response. extracted: the number of records in it, set by a record selector of the manifest.
     """
 
     def __init__(self, native: Response) -> None:
@@ -41,8 +41,8 @@ class ResponseFacade(requests.Response):
     def request(self, value: requests.PreparedRequest | None) -> None:
         self._asked = value
 
-    def json(self, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature there
-        """The body as JSON, new objects each time. Raises requests.JSONDecodeError: it is none."""
+    def json(self, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature of `requests`
+        """Parse the body as JSON, into new objects for each call. Raises requests.JSONDecodeError: it is not JSON."""
         try:
             return exact_json(self.native.body)
         except orjson.JSONDecodeError:
@@ -50,7 +50,7 @@ class ResponseFacade(requests.Response):
 
 
 class ErrorFacade(requests.ConnectionError):
-    """An error of the transport as an exception of `requests`. `native`: the error itself."""
+    """A transport error in the form of an exception of `requests`. native: the kit's error."""
 
     def __init__(self, native: CdkError) -> None:
         super().__init__(native.message)
@@ -58,11 +58,11 @@ class ErrorFacade(requests.ConnectionError):
 
 
 class TimeoutFacade(ErrorFacade, requests.Timeout):
-    """A source that did not answer in time."""
+    """A timeout in the form of an exception of `requests`."""
 
 
 def outcome_facade(outcome: Response | CdkError) -> requests.Response | ErrorFacade:
-    """What became of a request, as custom code sees it."""
+    """Convert a response or an error to the form that custom code uses."""
     match outcome:
         case Response():
             return ResponseFacade(outcome)
@@ -73,7 +73,7 @@ def outcome_facade(outcome: Response | CdkError) -> requests.Response | ErrorFac
 
 
 def native_outcome(outcome: object) -> Response | CdkError:
-    """The response or error behind what custom code passes on."""
+    """Convert a response or an exception from custom code back to the kit's response or error."""
     match outcome:
         case ErrorFacade():
             return outcome.native
@@ -84,7 +84,7 @@ def native_outcome(outcome: object) -> Response | CdkError:
 
 
 def native_response(answer: object) -> Response | None:
-    """The response behind what custom code passes on; None where that is none."""
+    """Convert a `requests.Response` from custom code back to the kit's response; None for any other object."""
     match answer:
         case ResponseFacade():
             return answer.native
@@ -97,7 +97,7 @@ def native_response(answer: object) -> Response | None:
 
 
 def prepared(request: Request) -> requests.PreparedRequest:
-    """A request as the library sends it."""
+    """Convert a request to one of `requests`."""
     library_request = requests.PreparedRequest()
     library_request.prepare(
         method=request.method, url=request.full_url, headers=dict(request.headers), data=request.body
@@ -106,7 +106,7 @@ def prepared(request: Request) -> requests.PreparedRequest:
 
 
 def from_prepared(sent: requests.PreparedRequest, like: Request | None = None) -> Request:
-    """A request of the library as native. like: what it was made of; what was added to that is secret."""
+    """Convert a request of `requests` to the kit's. like: the original request; all that was added to it is secret."""
     headers = {str(k): _text(v) for k, v in (sent.headers or {}).items() if k.lower() != "content-length"}
     body = sent.body.encode() if isinstance(sent.body, str) else sent.body
     body = body if isinstance(body, bytes) else None
@@ -123,7 +123,7 @@ def from_prepared(sent: requests.PreparedRequest, like: Request | None = None) -
 
 
 def texts(fields: Mapping[str, object] | None) -> dict[str, str]:
-    """Header fields as strings, without those that are null."""
+    """Convert the values of headers to strings, without null ones."""
     return {name: _text(value) for name, value in (fields or {}).items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""OAuth with refresh tokens that serve once: each exchange brings the next one, which is saved in the config."""
+"""OAuth with single-use refresh tokens: each exchange returns the next one, which is saved in the config."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,11 +26,11 @@ _PASSED_ON = frozenset(
         "client_secret_name",
     )
 )
-"""Settings that mean the same as in DeclarativeOauth2Authenticator."""
+"""Settings that are passed to DeclarativeOauth2Authenticator."""
 
 
 class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authenticator):
-    """Reads its tokens in the config, and has them saved there again when they were exchanged."""
+    """Reads its tokens from the config, and has new ones saved there."""
 
     single_use = True
 
@@ -65,7 +65,10 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
         )
 
     def get_access_token(self) -> str:
-        """The token; once it was exchanged, what the config needs for the next exchange is saved first."""
+        """Return the token; if it has expired, get a new one and first save the tokens and the expiry in the config.
+
+        Raises TaskAsked: it has expired, and this is a task, which must not use up a refresh token.
+        """
         if self.token_has_expired():
             if held_tokens() is not None:
                 raise TaskAsked
@@ -84,8 +87,8 @@ class DeclarativeSingleUseRefreshTokenOauth2Authenticator(DeclarativeOauth2Authe
             )
         return self.access_token
 
-    def refresh_access_token(self) -> tuple[str, JsonValue, str]:  # type: ignore[override] # as connectors know it
-        """A new token, how long it lives, and the refresh token for the next exchange."""
+    def refresh_access_token(self) -> tuple[str, JsonValue, str]:  # type: ignore[override] # connectors expect it
+        """Request a new token; return it, the expiry that the server states, and the next refresh token."""
         answer = self._get_refresh_access_token_response()
         token, seconds = str(answer[self.get_access_token_name()]), answer.get(self.get_expires_in_name())
         return token, seconds, str(answer.get(self.get_refresh_token_name()) or self.get_refresh_token() or "")
