@@ -8,6 +8,8 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
+from jinja2 import Undefined
+
 from cdk.base.times.clock import Clock, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.declarative.interpolation.errors import Refused
@@ -85,8 +87,13 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
         case int() | float():
             spellings: tuple[str, ...] = ("%s",)
-        case _:
+        case str():
             spellings = _SHORT
+        case Undefined():
+            value._fail_with_undefined_error()  # noqa: SLF001 - raises jinja's own error for what is missing
+        case _:
+            # Other types than Airbyte takes: a condition then holds, and an added field gets the text of its template.
+            raise TypeError(f"a date is a {type(value).__name__}, expected a string or a number")
     moment = parse_timestamp(value, [*([pattern] if pattern else []), *spellings])
     if moment is None:
         format_ = f"in the format {pattern!r}" if pattern else "in ISO 8601, such as 2024-01-31T01:02:03Z"

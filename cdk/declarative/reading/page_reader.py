@@ -159,7 +159,7 @@ class PageReader:
         return PageResult(page.response, body, page.raw, page.selected, page.tail, query.token, query.names)
 
     def _body(self, response: Response) -> JsonValue:
-        """Return the body as expressions see it: empty if it is decoded as it arrives, the first element of a list."""
+        """Return the body as expressions see it: the first element of a list; empty if it is null or is streamed."""
         if self.decoder.streams:
             return {}
         try:
@@ -170,8 +170,8 @@ class PageReader:
         except DecodeError:
             return {}
         if type(body) is list:
-            return body[0] if body else {}
-        return body
+            body = body[0] if body else None
+        return {} if body is None else body
 
     def draft(self, slice: Slice, query: _PageQuery, size: int | None) -> RequestBuilder:
         """Return the request for a page."""
