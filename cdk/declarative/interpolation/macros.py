@@ -8,8 +8,6 @@ from typing import TypeAlias
 from urllib.parse import quote_plus
 from zoneinfo import ZoneInfo
 
-from jinja2 import Undefined
-
 from cdk.base.times.clock import Clock, parse_timestamp, system_clock, write_timestamp
 from cdk.base.times.iso_durations import CalendarDuration, parse_duration
 from cdk.declarative.interpolation.errors import Refused
@@ -89,9 +87,9 @@ def _moment(value: float | str | date, pattern: str | None = None) -> datetime:
             spellings: tuple[str, ...] = ("%s",)
         case str():
             spellings = _SHORT
-        case Undefined():
-            value._fail_with_undefined_error()  # noqa: SLF001 - raises jinja's own error for what is missing
         case _:
+            # What stands for a missing name raises Jinja's own error. To import its class here would import Jinja.
+            getattr(value, "_fail_with_undefined_error", lambda: None)()
             # Other types than Airbyte takes: a condition then holds, and an added field gets the text of its template.
             raise TypeError(f"a date is a {type(value).__name__}, expected a string or a number")
     moment = parse_timestamp(value, [*([pattern] if pattern else []), *spellings])

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 from cdk.base.errors import ManifestError
 from cdk.base.times.clock import Clock
-from cdk.base.values import JsonSchema, JsonValue, as_object
+from cdk.base.values import JsonObject, JsonSchema, JsonValue, as_object
 from cdk.declarative.interpolation.errors import ExpressionError
 from cdk.declarative.model.declared_stream import DeclaredStream
 from cdk.declarative.model.plug_points import Incremental, SliceReader
@@ -183,7 +183,8 @@ class _AirbyteStateReader(PassingReader):
     """A reader that also maintains the fields that existing connectors expect in the state of an incremental substream.
 
     `state` is the greatest cursor value of all partitions and `lookback_window` the duration of the read in seconds;
-    both are written when the read is complete and has met a record with a cursor value.
+    both are written when the read is complete and has met a record with a cursor value. `parent_state` is there once a
+    partition has a position.
     """
 
     def __init__(
@@ -198,15 +199,28 @@ class _AirbyteStateReader(PassingReader):
         saved = None if self._shared is None else self._shared.cursor
         known = self._extra.get("state") or {} if saved is None else saved
         self._greatest: object = known.get(self._cursor.field)
+        self._before = {} if self._greatest is not None else state.positions
+        """The positions of a state without a common value; those of the partitions that are read count for it."""
+        self._unchanged: object = None
+        """The greatest value of partitions that were read without a new record."""
 
     def observe(self, slice: Slice, position: Position, edge: Edge | None = None) -> None:
         super().observe(slice, position, edge)
-        if edge is None or edge.value is None or not self._stream.partitioned:
+        if not self._stream.partitioned:
+            return
+        if edge is None or edge.value is None:
+            self._note_unchanged(slice.partition)
             return
         self._met = True
         if edge.value != self._greatest:
             known = [value for value in (self._greatest, edge.value) if value is not None]
             self._greatest = self._cursor.greatest(known)
+
+    def _note_unchanged(self, partition: Partition) -> None:
+        position = self._before.get(partition)
+        if position is not None and position.cursor is not None:
+            values = [self._unchanged, position.cursor.get(self._cursor.field)]
+            self._unchanged = self._cursor.greatest([value for value in values if value is not None])
 
     def forget_missing(self, now: datetime, after: timedelta) -> int:
         # A partition that comes back would start from the shared cursor instead of its own start.
@@ -227,7 +241,11 @@ class _AirbyteStateReader(PassingReader):
 
     def _unfinished(self, state: StreamState) -> StreamState:
         """Return the state while partitions are being read."""
-        return replace(self._unmoved(state), extra=self._extra)
+        return replace(self._unmoved(state), extra={**self._extra, **self._no_parents(state)})
+
+    def _no_parents(self, state: StreamState) -> JsonObject:
+        """Return the entry for parents that are not followed: empty, as in Airbyte; no entry if there are none."""
+        return {"parent_state": {}} if self._stream.has_parents and state.positions and not state.parents else {}
 
     def _unmoved(self, state: StreamState) -> StreamState:
         """Return the state with the shared cursor as it was at the start, without the lookback of this read."""
@@ -251,8 +269,9 @@ class _AirbyteStateReader(PassingReader):
             return replace(state, positions=positions, extra=extra, shares_cursor=True)
         if self._greatest is not None:
             # Records older than the cursor's start must not move the cursor before it.
-            values = [self._greatest, self._cursor.start] if self._met else [self._greatest]
-            extra["state"] = {self._cursor.field: self._cursor.greatest(values)}
+            values = [self._greatest, self._cursor.start, self._unchanged] if self._met else [self._greatest]
+            known = [value for value in values if value is not None]
+            extra["state"] = {self._cursor.field: self._cursor.greatest(known)}
         return replace(state, extra=extra)
 
     def _sharing(self, positions: StoredPositions) -> StoredPositions | None:

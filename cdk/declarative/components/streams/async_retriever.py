@@ -12,7 +12,7 @@ from cdk.base.logs import FirstWarning
 from cdk.base.values import JsonObject, JsonValue, json_kind
 from cdk.declarative.components.records.extractors import DpathExtractor
 from cdk.declarative.components.requests.pagination import NoPagination
-from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of, sends
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, listed_routers, router_of, sends
 from cdk.declarative.components.streams.retrievers import RecordSelector
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
@@ -135,7 +135,7 @@ class AsyncRetriever(AnyRetriever):
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
-        return self.partition_router or ()
+        return listed_routers(self.partition_router)
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """Build the reader. Raises ManifestError: when a status has two meanings, or a time is not a number."""

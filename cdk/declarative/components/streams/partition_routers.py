@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from cdk.base.errors import ManifestError
 from cdk.base.logs import FirstWarning, warn
 from cdk.base.values import JsonObject, JsonValue, Record, canonical, json_kind
 from cdk.declarative.components.requests.request_options import Put, RequestOption, is_empty
-from cdk.declarative.model.component import ONE_OR_MANY, Component
+from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext
 from cdk.declarative.model.plug_points import AnyPartitionRouter, AnyStream, Router
 from cdk.declarative.model.request_builder import RequestBuilder
@@ -378,14 +378,23 @@ class Product(Router):
             router.apply(draft, slice)
 
 
-PartitionRouters: TypeAlias = Annotated[list[AnyPartitionRouter] | None, ONE_OR_MANY]
-"""The routers of a retriever: none, one, or several that are combined."""
+PartitionRouters: TypeAlias = AnyPartitionRouter | list[AnyPartitionRouter] | None
+"""The routers of a retriever: none, one, or a list, of which even one is a product: its parents are not followed."""
 
 
-def router_of(components: Sequence[AnyPartitionRouter] | None, ctx: BuildContext) -> Router | None:
+def router_of(written: PartitionRouters, ctx: BuildContext) -> Router | None:
     """Return one router for all those of a retriever; None if it has no routers."""
-    routers = [component.build(ctx) for component in components or ()]
-    return routers[0] if len(routers) == 1 else Product(routers) if routers else None
+    routers = [component.build(ctx) for component in listed_routers(written)]
+    if not isinstance(written, list):
+        return routers[0] if routers else None
+    return Product(routers) if routers else None
+
+
+def listed_routers(written: PartitionRouters) -> Sequence[AnyPartitionRouter]:
+    """Return the routers of a retriever, however they are written."""
+    if written is None:
+        return ()
+    return written if isinstance(written, list) else [written]
 
 
 def _put(option: RequestOption | None, ctx: BuildContext) -> Put | None:

@@ -10,7 +10,7 @@ from pydantic.main import IncEx
 from cdk.base.errors import ManifestError
 from cdk.base.values import JsonObject, JsonValue, canonical
 from cdk.declarative.components.requests.pagination import NoPagination
-from cdk.declarative.components.streams.partition_routers import PartitionRouters, router_of
+from cdk.declarative.components.streams.partition_routers import PartitionRouters, listed_routers, router_of
 from cdk.declarative.components.streams.recoveries import PageSizeReduction, PaginationReset, RequestWindowSplitting
 from cdk.declarative.model.component import Component
 from cdk.declarative.model.context import BuildContext, Names
@@ -171,13 +171,13 @@ class SimpleRetriever(AnyRetriever):
 
     @property
     def routers(self) -> Sequence[AnyPartitionRouter]:
-        return self.partition_router or ()
+        return listed_routers(self.partition_router)
 
     def build(self, ctx: BuildContext, parts: StreamParts) -> SliceReader:
         """Build the reader. Raises ManifestError: when its parts are incompatible."""
         decoder = JsonDocument(lenient=True) if self.decoder is None else self.decoder.build(ctx)
-        routers = self.partition_router or []
-        router = router_of(routers, ctx)
+        routers = self.routers
+        router = router_of(self.partition_router, ctx)
         requester = self.requester.build(ctx, decoder=decoder, cached=parts.cached)
         pages = (self.paginator or NoPagination()).build(ctx, decoder)
         reader = PageReader(
