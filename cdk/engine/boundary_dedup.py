@@ -44,6 +44,7 @@ class _Memory:
         self._values = {value for value in self._known.keys.values() if value is not None}
         self._greatest, self._keys, self._held = met.value, dict(met.keys), dict(met.held)
         self._counts = {digest: met.count(digest) for digest in met.keys}
+        self._beyond: object = met.beyond
 
     def look(self, page: ReadPage) -> ReadPage:
         """Return the page without known records, with the edge that covers the slice up to here."""
@@ -57,7 +58,8 @@ class _Memory:
             return page._replace(records=records, skipped=skipped)
         # Equal records are rare, so most digests need no count.
         counts = {digest: count for digest, count in self._counts.items() if count > 1}
-        edge = Edge(self._greatest, dict(self._keys), counts, dict(self._held))
+        self._beyond = self._beyond if page.edge is None else page.edge.beyond
+        edge = Edge(self._greatest, dict(self._keys), counts, dict(self._held), self._beyond)
         if len(edge.keys) < len(self._keys):
             self._forget(lambda digest, _: digest in edge.keys)
         return page._replace(records=records, edge=edge, skipped=skipped)

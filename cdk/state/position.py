@@ -19,6 +19,8 @@ class Edge:
         without a value arrive with every window. `sync` uses the keys to drop both. `read` stores no keys.
     counts: the number of equal records per digest, where it is greater than one.
     held: digests, with counts, of records that this window held back because an older window may emit them.
+    beyond: the greatest value beyond its own window, of records that the request of that window returned all the same.
+        It counts once the windows up to it are closed, too. States do not store it.
 
     At most `MAX_BYTES` of keys are stored, so that a bulk import under one value does not blow up the state. Those with
     a cursor value take precedence, because they make room again when the cursor advances. The next run reads records
@@ -35,6 +37,7 @@ class Edge:
     keys: Mapping[str, FieldValue] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
+    beyond: FieldValue = None
 
     def __post_init__(self) -> None:
         # Most records at the edge have the same few values.

@@ -240,6 +240,7 @@ class _Finisher:
     def __init__(self, stream: Stream, slice: Slice) -> None:
         self._stream, self._slice = stream, slice
         self._edge: Edge | None = None
+        self._beyond: object = None
         self._warned_undated = self._warned_outside = self._warned_finer = False
         self._first = True
         self._author_state = AuthorState(stream, slice) if stream.advanced_by_hand else None
@@ -384,9 +385,13 @@ class _Finisher:
             greatest = cursor.greatest([*known, greatest])
         if passes and window is not None and not cursor.state_order.reaches(window.until, greatest):
             values = _present(values)
-            within = [v for v, side in zip(values, cursor.sides(window, values), strict=True) if side is not Side.AFTER]
+            sides = cursor.sides(window, values)
+            within = [v for v, side in zip(values, sides, strict=True) if side is not Side.AFTER]
             greatest = cursor.greatest([*known, cursor.greatest_of_records(within)])
-        self._edge = None if greatest is None else Edge(greatest)
+            if cursor.by_request:
+                after = [v for v, side in zip(values, sides, strict=True) if side is Side.AFTER]
+                self._beyond = cursor.greatest([self._beyond, cursor.greatest_of_records(after)])
+        self._edge = None if greatest is None else Edge(greatest, beyond=self._beyond)
 
     def _check_order(self, cursor: Cursor, known: Sequence[object], values: Sequence[object]) -> None:
         """Raise FatalError if a value is less than one before it: an interrupted read would resume after it."""

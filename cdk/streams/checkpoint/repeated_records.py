@@ -92,7 +92,8 @@ def merged(cursor: Cursor, edges: Iterable[Edge | None], staying: Container[str]
     held: dict[str, int] = {}
     for edge in known:
         held |= {digest: max(count, held.get(digest, 0)) for digest, count in edge.held.items()}
-    return Edge(greatest, keys, {digest: max(edge.count(digest) for edge in known) for digest in counted}, held)
+    counts = {digest: max(edge.count(digest) for edge in known) for digest in counted}
+    return Edge(greatest, keys, counts, held, cursor.greatest([edge.beyond for edge in known]))
 
 
 def moved(cursor: Cursor, edge: Edge, value: object) -> Edge:

@@ -182,6 +182,15 @@ class SliceCheckpointReader(PartitionReader):
             value = self._cursor.reached(item.window, self._edge.value if self._edge else None, self._before)
             if self._edge is None or self._edge.value != value:
                 self._edge = moved(self._cursor, self._edge or Edge(value), value)
+        if self.finished and self._edge is not None and self._edge.beyond is not None:
+            self._edge = self._up_to_beyond(self._edge)
+
+    def _up_to_beyond(self, edge: Edge) -> Edge:
+        """The edge of a finished plan, at a value beyond the window that returned it if the plan reaches so far."""
+        value, edge = edge.beyond, replace(edge, beyond=None)
+        if not self._cursor.state_order.reaches(self._through, value):
+            return edge
+        return moved(self._cursor, edge, self._cursor.greatest([edge.value, value]))
 
     def _unfinished(self) -> Resume | None:
         """The progress of this attempt, for the next one; None if it has read nothing."""

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from cdk.base.values import Json
-from cdk.declarative.interpolation.errors import ExpressionError
+from cdk.declarative.interpolation.errors import EvaluationError, ExpressionError
 from cdk.declarative.interpolation.macros import build_macros
 from cdk.declarative.interpolation.template import compile_template
 
@@ -61,6 +61,21 @@ def test_macros_about_the_present_ask_the_clock() -> None:
     assert date(2024, 2, 29) == MACROS["today_with_timezone"]("America/New_York")
     assert MACROS["day_delta"](-2) == "2024-02-28T02:03:04.000005+0000"
     assert MACROS["day_delta"](0, format="%s") == "1709258584"
+
+
+@pytest.mark.parametrize("call", ["timestamp(x)", "str_to_datetime(x)", "format_datetime(x, '%Y')"])
+@pytest.mark.parametrize("value", [None, [], {"a": 1}])
+def test_a_date_of_another_type_is_as_a_comparison_of_types_that_do_not_fit(call: str, value: Json) -> None:
+    with pytest.raises(EvaluationError) as raised:
+        compile_template(f"{{{{ {call} }}}}").value({"x": value})
+
+    assert raised.value.incomparable
+
+
+@pytest.mark.parametrize("call", ["timestamp(record.x)", "str_to_datetime(record.x)"])
+def test_a_date_that_is_missing_is_named(call: str) -> None:
+    with pytest.raises(EvaluationError, match="no attribute 'x'"):
+        compile_template(f"{{{{ {call} }}}}").value({"record": {}})
 
 
 @pytest.mark.parametrize(

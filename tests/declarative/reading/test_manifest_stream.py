@@ -330,6 +330,17 @@ def test_a_record_dated_beyond_its_window_does_not_jump_over_the_next_ones() -> 
     assert found(cut) | found(rest) == {"05", "25", "15"}
 
 
+@pytest.mark.parametrize(("day", "reached"), [("25", "25"), ("31", "05")], ids=["within the plan", "in the future"])
+def test_a_record_dated_beyond_its_window_counts_once_all_windows_up_to_it_are_read(day: str, reached: str) -> None:
+    api = answering(lambda asked: dated("05", day) if asked["since"] == "2024-01-01" else dated())
+    dated_windows = {**WINDOWS, "end_datetime": {"datetime": "2024-01-28", "datetime_format": "%Y-%m-%d"}}
+
+    made = run(api, stream={"incremental_sync": dated_windows})
+
+    assert len(api.requests) == 3
+    assert [made.states[0]["on"], made.states[-1]["on"]] == ["2024-01-05", f"2024-01-{reached}"]
+
+
 DAYS = ("09", "02", "05", "12", "01", "20", "31", "11")
 
 
@@ -448,6 +459,25 @@ def test_each_partition_goes_on_from_its_own_value() -> None:
 
     assert [query["since"] for query in queries(api)] == ["2024-01-03", "2024-01-05"]
     assert made.states[-1] == state
+
+
+def test_partitions_that_bring_nothing_new_count_for_a_common_value_that_a_state_lacks() -> None:
+    api = answering(lambda asked: dated("02") if asked["region"] == "us" else dated())
+    state = {"use_global_cursor": False, "states": [{"partition": {"region": "eu"}, "cursor": {"on": "2024-01-05"}}]}
+
+    made = run(api, partition_router=LIST, stream={"incremental_sync": CURSOR}, state=at(state), runtime=still())
+
+    assert made.states[-1]["state"] == {"on": "2024-01-05"}
+
+
+def test_a_state_of_a_read_that_fails_has_an_entry_for_parents_that_are_not_followed() -> None:
+    api = answering(lambda asked: dated("03") if asked["region"] == "eu" else None)
+    api.get("/regions").returns(json={"data": [{"id": "eu"}, {"id": "us"}]})
+
+    made = run(api, partition_router=PARENTS, stream={"incremental_sync": CURSOR}, runtime=still())
+
+    assert made.error is not None
+    assert made.states[-1]["parent_state"] == {}
 
 
 def test_a_partition_that_is_missing_may_be_forgotten() -> None:

@@ -114,6 +114,16 @@ def test_of_a_list_a_cursor_sees_the_first_element() -> None:
     assert queries(api) == [{}, {"page": "b"}]
 
 
+@pytest.mark.parametrize("body", [b"null", b"[null]"])
+def test_a_body_of_null_is_empty_for_a_cursor(body: bytes) -> None:
+    api = MockApi()
+    api.get("/items").returns(json={"data": [{"id": 1}], "next": "b"}).returns(body=body)
+    strategy = {"type": "CursorPagination", "cursor_value": "{{ response.get('next') }}"}
+
+    assert ids(run(api, paginator=paginator(strategy))) == [1]
+    assert queries(api) == [{}, {"page": "b"}]
+
+
 def test_a_body_that_is_decoded_as_it_comes_is_not_seen() -> None:
     api = MockApi()
     api.get("/items").returns(body=b'{"id": 1}\n').returns(body=b"")

@@ -248,7 +248,12 @@ def test_groups_share_one_cursor_so_one_parent_more_reads_nothing_again() -> Non
 
 @pytest.mark.parametrize(
     ("router", "told"),
-    [(listed("q", "a"), False), (parents(parent()), True), ([parents(parent()), listed("q", "a")], False)],
+    [
+        (listed("q", "a"), False),
+        (parents(parent()), True),
+        ([parents(parent()), listed("q", "a")], False),
+        ([parents(parent())], False),
+    ],
 )
 def test_a_state_tells_of_parents_only_where_there_are_some_to_follow(router: Json, told: bool) -> None:  # noqa: FBT001
     made = run(api({"id": 7}), partition_router=router, stream={"incremental_sync": CURSOR})
