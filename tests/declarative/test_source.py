@@ -408,6 +408,22 @@ def test_a_config_is_validated_when_streams_are_built() -> None:
         source.streams({"kind": "old"})
 
 
+def test_how_scopes_are_joined_has_a_default_as_in_airbyte() -> None:
+    known: Json = {"consent_url": "https://a.test/{{ scopes }}", "access_token_url": "https://a.test/token"}
+    auth: Json = {
+        "auth_flow_type": "oauth2.0",
+        "oauth_config_specification": {"oauth_connector_input_specification": known},
+    }
+    spec: Json = {"type": "Spec", "connection_specification": {"type": "object"}, "advanced_auth": auth}
+
+    shown = made(spec=spec).advanced_auth
+
+    assert shown is not None
+    assert shown["oauth_config_specification"] == {
+        "oauth_connector_input_specification": {**known, "scopes_join_strategy": "space"}
+    }
+
+
 def test_a_source_without_a_spec_takes_any_config() -> None:
     source = made()
 

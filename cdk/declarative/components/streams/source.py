@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cdk.base.errors import CdkError, ConfigError, ManifestError
-from cdk.base.values import JsonObject, JsonValue
+from cdk.base.values import JsonObject, JsonValue, as_object
 from cdk.base.wording import did_you_mean
 from cdk.declarative.components.records.config_normalization import ConfigNormalizationRules
 from cdk.declarative.components.requests.api_budget import HTTPAPIBudget
@@ -41,6 +41,20 @@ class Spec(Component):
     config_normalization_rules: ConfigNormalizationRules | None = Field(
         None, description="How old configs become today's, and what is checked of them."
     )
+
+    @field_validator("advanced_auth")
+    @classmethod
+    def _join_scopes(cls, auth: JsonObject | None) -> JsonObject | None:
+        """Add the default of airbyte-cdk 7.39.1 for how a platform joins scopes."""
+        specification = as_object(as_object(auth).get("oauth_config_specification"))
+        asked = as_object(specification.get(_OAUTH_INPUT))
+        if auth is None or not asked:
+            return auth
+        joined = {"scopes_join_strategy": "space", **asked}
+        return {**auth, "oauth_config_specification": {**specification, _OAUTH_INPUT: joined}}
+
+
+_OAUTH_INPUT = "oauth_connector_input_specification"
 
 
 class ConcurrencyLevel(Component):
